@@ -18,4 +18,4 @@ def figure(
     return {**out, "params": params}
 
 
-Figures = Iterator[Figure]
+CallCounts = Iterator[Figure]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import Figures, figure
+from bench import CallCounts, figure
 from podwright.client import Client, UnixTransport
 from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec, WaitRequest
 
@@ -32,7 +32,7 @@ PARTITIONS = 10_000
 CREATORS = 8
 
 
-def run() -> Figures:
+def run() -> CallCounts:
     """All figures of the controller."""
     folder = Path(tempfile.mkdtemp(prefix="podwright-bench-", dir=_disk()))
     try:
@@ -59,7 +59,7 @@ def _acquire(client: Client) -> dict[str, object]:
     return figure("controller.acquire", middle, "s", limit=0.010, devices=256, size=16)
 
 
-def _waiters(client: Client) -> Figures:
+def _waiters(client: Client) -> CallCounts:
     """Pairs beside a line of waiters for whole link domains, each of which is partly taken."""
     taken = [PartitionSpec(name=f"t{n}", size=4, devices=_machine(n)) for n in range(4)]
     for spec in taken:
@@ -98,7 +98,7 @@ def _pairs(client: Client) -> float:
     return statistics.median(times)
 
 
-def _inventory(client: Client, process: subprocess.Popen[bytes]) -> Figures:
+def _inventory(client: Client, process: subprocess.Popen[bytes]) -> CallCounts:
     path = client.where
 
     def create(first: int) -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import Figures, figure
+from bench import CallCounts, figure
 
 SAMPLES = 2000
 LIMIT = 5.0
@@ -32,7 +32,7 @@ print(1000 * (time.process_time() - start) / int(sys.argv[2]))
 """
 
 
-def run() -> Figures:
+def run() -> CallCounts:
     """Milliseconds of processor time for one sample."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "node.toml"

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import Figures, figure
+from bench import CallCounts, figure
 from podwright.client import Client, UnixTransport
 from podwright.errors import PodwrightError
 from podwright.server._metrics import FRESH
@@ -42,7 +42,7 @@ _FETCH = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeou
 _PAGE = re.compile(r"on (http://127\.0\.0\.1:\d+/)")
 
 
-def run() -> Figures:
+def run() -> CallCounts:
     """All figures of growth."""
     folder = Path(tempfile.mkdtemp(prefix="podwright-bench-", dir=_disk()))
     try:
@@ -70,7 +70,7 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _many_partitions(folder: Path) -> Figures:
+def _many_partitions(folder: Path) -> CallCounts:
     cluster, home = _cluster_file(folder, BEHIND), folder / "many"
     with _server(home, "--cluster-file", str(cluster)) as (client, _):
         _fill(client)

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from bench import Figures, figure
+from bench import CallCounts, figure
 from podwright.fabric import simulated_ipus
 from podwright.placement import Index, Placement, Request
 from podwright.server._collection import start_without_collection
@@ -113,7 +113,7 @@ def _mixed(index: Index, rng: random.Random) -> Callable[[int], list[Draw]]:
     return draw
 
 
-def _rate(devices: int, *, settle: int, windows: int, window: int) -> Figures:
+def _rate(devices: int, *, settle: int, windows: int, window: int) -> CallCounts:
     cluster = simulated_ipus(f"pod{devices}", devices)
     machines = [machine.name for domain in cluster.domains for machine in domain.machines]
     index = Index(cluster)
@@ -150,7 +150,7 @@ def _rate(devices: int, *, settle: int, windows: int, window: int) -> Figures:
     gc.unfreeze()
 
 
-def _refused(devices: int, attempts: int) -> Figures:
+def _refused(devices: int, attempts: int) -> CallCounts:
     index = Index(simulated_ipus(f"pod{devices}", devices))
     rng = random.Random(SEED)
     loop = Loop(index, FULL * devices, rng)

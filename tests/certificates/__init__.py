@@ -38,14 +38,14 @@ def make() -> None:
     for name in ("server", "client", "expired", MACHINE, *USERS):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
     scratch = FOLDER / "authority"
-    make_certificates(scratch, [], days=_DAYS, start=_START)
+    make_certificates(scratch, [], days=_DAYS, valid_from=_START)
     for user in USERS:
         make_user_certificate(
-            scratch, FOLDER / user, user, f"podwright:user:{user}", _DAYS, start=_START
+            scratch, FOLDER / user, user, f"podwright:user:{user}", _DAYS, valid_from=_START
         )
-    make_user_certificate(scratch, EXPIRED, "alice", "podwright:user:alice", 1, start=_START)
+    make_user_certificate(scratch, EXPIRED, "alice", "podwright:user:alice", 1, valid_from=_START)
     make_agent_certificate(
-        scratch, FOLDER / MACHINE, MACHINE, [], _DAYS, number=NUMBER, start=_START
+        scratch, FOLDER / MACHINE, MACHINE, [], _DAYS, certificate_number=NUMBER, valid_from=_START
     )
     for job in (JOB_KEYS, OTHER_KEYS):
         shutil.rmtree(job, ignore_errors=True)

@@ -310,7 +310,7 @@ class TenantWorld:
 
         history = self.world.store.history()
         counted, now = (lambda: self.controller.changes), self.world.time.wall
-        return Recorder(history, ask, counted, lambda: 1, now=now)
+        return Recorder(history, ask, counted, lambda: 1, wall_clock=now)
 
     async def past_of(self, caller: Caller) -> Any:
         """Return the recorded state of this minute as a caller sees it, and the sums."""

@@ -19,7 +19,7 @@ from podwright.launcher.hosts._relays import Remote
 from podwright.launcher.instances._folder import RunFolder, make_folder
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import Event, StatusPipe
-from podwright.launcher.watchers._stop_detection import STILL
+from podwright.launcher.watchers._stop_detection import STILL_SECONDS
 
 # -- whether poprun lives --------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ def test_an_announced_silence_holds_until_the_next_word(poprun: PeerLiveness, cl
         min_size=1,
         max_size=30,
     ),
-    st.floats(BEAT_EVERY + STILL + 0.1, 1e6),
+    st.floats(BEAT_EVERY + STILL_SECONDS + 0.1, 1e6),
 )
 def test_whoever_stood_still_himself_takes_nobody_for_gone(
     turns: list[tuple[float, str]], seconds: float

@@ -253,7 +253,7 @@ class World:
             return False
         clock = lambda: self.kernel.now  # noqa: E731
         ending = self.ending.setdefault(
-            name, Ending(PIDS[name], 0.0, self.grace, spare=[], clock=clock)
+            name, Ending(PIDS[name], 0.0, self.grace, spared_pids=[], clock=clock)
         )
         if not ending.step():
             return False

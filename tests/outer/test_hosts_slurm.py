@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, SILENCE
-from podwright.launcher.watchers._stop_detection import STILL
+from podwright.launcher.watchers._stop_detection import STILL_SECONDS
 from tests.outer.lab import HostsLab, SlurmLab, poll, release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -174,7 +174,7 @@ def test_suspended_for_longer_than_anybody_waits_it_goes_on_on_all_nodes(cluster
     for name in cluster.hosts.names[1:]:
         poll("it stands still", partial(cluster.hosts.stopped, name, "sh -c i=0"))
     first = counts()
-    time.sleep(SILENCE + STILL)
+    time.sleep(SILENCE + STILL_SECONDS)
     assert counts() == first
     cluster.slurm.ok("scontrol", "resume", str(job))
     poll("all go on", lambda: all(a != b for a, b in zip(first, counts(), strict=True)))

@@ -14,7 +14,7 @@ from podwright.errors import Fenced, Unavailable
 from podwright.fabric import preset
 from podwright.history import KEEP, Past
 from podwright.server import Identity, ListenOptions, PageOptions, Server
-from podwright.server._recorder import MINUTE, Recorder
+from podwright.server._recorder import MINUTE_SECONDS, Recorder
 from podwright.store import MemoryHistory, MemoryStore, Row
 from podwright.wire import METHODS, CreateRequest, ListRequest, PartitionSpec
 from tests.server.test_web import get
@@ -42,7 +42,7 @@ class World:
             self.ask,
             lambda: self.controller.changes,
             lambda: self.epoch,
-            now=lambda: self.minute * MINUTE + 1.0,
+            wall_clock=lambda: self.minute * MINUTE_SECONDS + 1.0,
         )
 
     async def ask(self, method: str) -> Any:
@@ -127,7 +127,7 @@ async def test_readings_are_recorded_each_minute_since_nothing_counts_their_chan
         ask,
         lambda: world.controller.changes,
         lambda: world.epoch,
-        now=lambda: world.minute * MINUTE + 1.0,
+        wall_clock=lambda: world.minute * MINUTE_SECONDS + 1.0,
     )
     await world.controller.start()
     await world.recorder.record()
@@ -188,7 +188,7 @@ async def served(path: str, visible: Visible | None = None, *, secure: bool = Fa
     server = Server(
         world.controller,
         ListenOptions(None, host=None, web=("127.0.0.1", 0)),
-        page=PageOptions(history=world.history),
+        page_options=PageOptions(history=world.history),
         identity=identity,
     )
     await server.start()

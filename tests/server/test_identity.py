@@ -16,7 +16,7 @@ import pytest
 from podwright import wire
 from podwright.controller import Caller, Role
 from podwright.server import TOKEN_TTL, Identity, Server
-from podwright.server._identity import LINKS
+from podwright.server._identity import MAX_USED_LINKS
 from podwright.wire import messages
 from tests.server.fakes import FakeController, Http
 
@@ -155,7 +155,7 @@ async def test_a_used_link_is_remembered_for_as_long_as_it_lives(
     alice, root = await identity.of_uid(7, "unix"), await identity.of_uid(0, "unix")
     first = identity.issue(alice, "page").token
     await identity.of_link(first)
-    for _ in range(LINKS - 1):
+    for _ in range(MAX_USED_LINKS - 1):
         await identity.of_link(identity.issue(alice, "page").token)
     with pytest.raises(wire.Unavailable, match="links"):
         await identity.of_link(identity.issue(alice, "page").token)

@@ -115,7 +115,7 @@ async def test_a_server_that_hangs_delays_no_other() -> None:
         if rounds == 2:
             raise asyncio.CancelledError
 
-    pods = OtherPods({"a": "https://a", "b": "https://b"}, check=check, sleep=sleep)
+    pods = OtherPods({"a": "https://a", "b": "https://b"}, check_health=check, sleep=sleep)
     assert pods.topic()["a"] == {"url": "https://a", "state": "not known"}
     task = asyncio.create_task(pods.run())
     await first.wait()

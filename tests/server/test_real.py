@@ -49,7 +49,7 @@ async def real(folder: Path, machines: dict[str, SimulatedMachine]) -> AsyncIter
     running = Server(
         Controller(store, [CLUSTER], machines, version="test"),
         ListenOptions(folder / "s"),
-        counters=lambda: {"commits": store.commits},
+        extra_counters=lambda: {"commits": store.commits},
     )
     await running.start()
     yield running

@@ -93,7 +93,7 @@ def test_a_path_too_long_is_refused(folder: Path) -> None:
 
 def test_a_private_folder_is_ours_alone(folder: Path) -> None:
     private = folder / "p"
-    SocketPlace(private / "s", private=True).take()
+    SocketPlace(private / "s", private_folder=True).take()
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     private.chmod(0o755)
     with pytest.raises(wire.Denied, match=f"chmod 0700 {private}"):
@@ -110,7 +110,7 @@ def test_anothers_folder_is_refused(folder: Path) -> None:
     planted.mkdir(mode=0o700)
     os.chown(planted, 4242, 4242)
     with pytest.raises(wire.Denied, match="not private to you"):
-        SocketPlace(planted / "s", private=True).take()
+        SocketPlace(planted / "s", private_folder=True).take()
 
 
 def test_a_folder_that_cannot_be_made(folder: Path) -> None:
@@ -133,14 +133,14 @@ def test_a_lock_whose_file_was_removed_is_taken_anew(folder: Path) -> None:
 def test_a_store_has_one_lock_by_whatever_path(folder: Path) -> None:
     """Regression: the same store through a link counted as a second one."""
     (folder / "other").mkdir()
-    first = Lock(folder / "db", "the store", inode=True)
+    first = Lock(folder / "db", "the store", locks_inode=True)
     first.take()
     (folder / "db").touch()
     first.hold()  # it came to be after the lock
     (folder / "other" / "hard").hardlink_to(folder / "db")
     (folder / "other" / "soft").symlink_to(folder / "db")
     for name in ("hard", "soft"):
-        second = Lock(folder / "other" / name, "the store", inode=True)
+        second = Lock(folder / "other" / name, "the store", locks_inode=True)
         with pytest.raises(wire.AlreadyExists, match="by another path"):
             second.take()
         assert not (folder / "other" / f"{name}.lock").exists()

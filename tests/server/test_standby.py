@@ -96,16 +96,16 @@ class Life:
                 self.store,
                 self.server,
                 self.standby,
-                choose=lambda opened: hardware,
-                ready=lambda server, hardware: self.ready.append(server),
-                stop=self.stop,
-                until_end=self._until_end,
+                choose_hardware=lambda opened: hardware,
+                on_ready=lambda server, hardware: self.ready.append(server),
+                stop_event=self.stop,
+                wait_for_end=self._wait_for_end,
                 machines=_machines(ServingOptions(storage="x", socket=Path("x")), lambda: False),
-                anew=lambda: self.store.anew(),
+                open_handle=lambda: self.store.anew(),
             )
         )
 
-    async def _until_end(self, failed: Callable[[], PodwrightError | None]) -> None:
+    async def _wait_for_end(self, failed: Callable[[], PodwrightError | None]) -> None:
         while not self.stop.is_set() and failed() is None:  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0.005)
 

@@ -26,7 +26,7 @@ from podwright.guests.slurm.hooks._hook_server import REMOTE
 from podwright.http._listener import Limits
 from podwright.http._metrics_front import _LIMITS as FIGURES
 from podwright.server import Identity, ListenOptions, Server
-from podwright.server._call_counts import Figures
+from podwright.server._call_counts import CallCounts
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
 from podwright.server.command._log_destination import JsonLineFormatter
@@ -143,7 +143,7 @@ async def test_scrapes_share_what_was_gathered() -> None:
             clusters=[], devices=[], partitions=[], leases=[], agents=[], waiters=[]
         )
 
-    metrics = Metrics(Figures(), dict, list, dict, lists, clock=lambda: now)
+    metrics = Metrics(CallCounts(), dict, list, dict, lists, clock=lambda: now)
     scrapes = [asyncio.create_task(metrics.text()) for _ in range(100)]
     await asyncio.sleep(0)
     scrapes[0].cancel()  # whoever began it may go

@@ -56,9 +56,9 @@ class RemoteMachine:
     """Implements Driver over podwright.agent.v1.
 
     name: the name of the machine, which its agent must report too. timeout: seconds that a call may
-    take. secret: the key that is shared with the agent. certs: the folder of the server's TLS
-    certificates; with it, the agent must show a certificate that names the machine and comes from
-    the same authority. certificate: the number of the only certificate that is accepted.
+    take. secret: the key that is shared with the agent. certs_folder: the folder of the server's
+    TLS certificates; with it, the agent must show a certificate that names the machine and comes
+    from the same authority. certificate: the number of the only certificate that is accepted.
     """
 
     def __init__(

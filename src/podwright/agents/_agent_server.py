@@ -44,7 +44,7 @@ _OPTIONS = (
 class Agent:
     """Serves the driver of one machine.
 
-    secret: the key that callers must prove to know. certs: the folder of the machine's TLS
+    secret: the key that callers must prove to know. certs_folder: the folder of the machine's TLS
     certificates; with it, callers must show the server's certificate of the same authority, and a
     user's certificate is refused.
 

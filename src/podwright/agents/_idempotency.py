@@ -29,9 +29,9 @@ class Call(msgspec.Struct, frozen=True):
 class Heard:
     """The calls that were received.
 
-    keep: seconds after which an old call is refused for its age, so it need not be kept any longer.
-    path: the file; None keeps the calls in memory. Raises wire.InvalidRequest when the file is not
-    one of this format.
+    keep_seconds: seconds after which an old call is refused for its age, so it need not be kept any
+    longer. path: the file; None keeps the calls in memory. Raises wire.InvalidRequest when the file
+    is not one of this format.
     """
 
     def __init__(self, keep_seconds: float, path: Path | None = None, *, now: float = 0.0) -> None:

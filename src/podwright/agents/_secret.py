@@ -87,7 +87,7 @@ def machine_key(path: Path) -> bytes:
 class Secret:
     """One side's use of the key.
 
-    clock: returns seconds since 1970. heard: the calls that an agent has received.
+    clock: returns seconds since 1970. received_calls: the calls that an agent has received.
 
     A server declares who it is, and which of its starts this is, by `introduce`.
     """

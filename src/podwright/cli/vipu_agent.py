@@ -91,7 +91,7 @@ async def _open_door(machine: SimulatedMachine | GpuMachine, ending: AsyncExitSt
     if not isinstance(machine, GpuMachine):
         return
     path = os.environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
-    place = SocketPlace(Path(path), mode=0o666)
+    place = SocketPlace(Path(path), socket_mode=0o666)
     place.take()
     ending.callback(place.release)
     door = CgroupSocket(machine)

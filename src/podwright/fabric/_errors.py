@@ -8,9 +8,9 @@ from collections.abc import Iterable
 class FabricError(ValueError):
     """A cluster file cannot be used.
 
-    path: the file. line: counted from 1; 0 when the error concerns the whole file. key: written
-    like `link_domains[1].machines[0].port`, or empty. problem, would_work: sentences without their
-    full stop; would_work may be empty.
+    path: the file. line: counted from 1; 0 when the error concerns the whole file. key_path:
+    written like `link_domains[1].machines[0].port`, or empty. problem, would_work: sentences
+    without their full stop; would_work may be empty.
     """
 
     def __init__(

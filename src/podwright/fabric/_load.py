@@ -227,8 +227,10 @@ class _Reader:
             self._fail_choice((choice_key,), value, choice_values)
         return type(default_choice)(value)
 
-    def _fail_choice(self, key_path: KeyPath, value: Any, choices: Iterable[str]) -> NoReturn:
-        self.fail(key_path, f"{value!r} is not known", nearest(str(value), choices))
+    def _fail_choice(
+        self, key_path: KeyPath, unknown_value: Any, choices: Iterable[str]
+    ) -> NoReturn:
+        self.fail(key_path, f"{unknown_value!r} is not known", nearest(str(unknown_value), choices))
 
     def _once(self, key_path: KeyPath, unique_name: str, first_paths: dict[str, KeyPath]) -> None:
         if unique_name in first_paths:

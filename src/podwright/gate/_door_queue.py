@@ -38,7 +38,7 @@ class Arrival(NamedTuple):
 
 
 class DoorQueue:
-    """The connections that wait. most: their limit; 0: none may wait."""
+    """The connections that wait. arrival_limit: their limit; 0: none may wait."""
 
     def __init__(self, arrival_limit: int) -> None:
         self.most = arrival_limit

@@ -102,8 +102,9 @@ def unread(visitor: Visitor) -> bool:
 class Forwarder:
     """Gives each connection a place, puts it into the queue, or has its calls refused as busy.
 
-    listener: the socket that clients connect to. inner: the socket where gRPC listens. memory: the
-    limit in bytes (see Setup). waiting: the number of connections that the queue may have.
+    listener: the socket that clients connect to. grpc_socket: the socket where gRPC listens.
+    memory_limit: the limit in bytes (see Setup). waiting_limit: the number of connections that the
+    queue may have.
     """
 
     def __init__(
@@ -291,17 +292,17 @@ class Forwarder:
             task.add_done_callback(self._tasks.discard)
         return admitted
 
-    async def _connect_visit(self, visit: Visit, outer: socket.socket) -> None:
+    async def _connect_visit(self, visit: Visit, client_socket: socket.socket) -> None:
         try:
-            outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            inner, visit.name = self._inner.connect()
+            client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            grpc_socket, visit.name = self._inner.connect()
         except OSError:
-            outer.close()
+            client_socket.close()
             self.over(visit)
             return
         self._visits[visit.name] = visit
-        await self._loop.connect_accepted_socket(lambda: visit.gate_side, inner)
-        await self._loop.connect_accepted_socket(lambda: visit.client_side, outer)
+        await self._loop.connect_accepted_socket(lambda: visit.gate_side, grpc_socket)
+        await self._loop.connect_accepted_socket(lambda: visit.client_side, client_socket)
 
     def over(self, visit: Visit) -> None:
         """Free the place of a connection that has ended."""
@@ -329,8 +330,8 @@ class Forwarder:
             visit.debt = max(0, visit.debt - int(CREDIT_OF_SECOND * _LOOK))
             if visit.debt <= MAX_DEBT:
                 visit.debtor_since = math.inf
-            elif self._clock() > (since := min(visit.debtor_since, self._clock())) + DEBT_S:
+            elif self._clock() > (debt_since := min(visit.debtor_since, self._clock())) + DEBT_S:
                 self.cut["flood"] += 1
                 visit.leave()
             else:
-                visit.debtor_since = since
+                visit.debtor_since = debt_since

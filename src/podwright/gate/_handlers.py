@@ -35,13 +35,16 @@ def handlers() -> dict[str, Handler]:
     return own_handlers | vendor_handlers
 
 
-def _with_munge_proof(path: str, data: bytes, service: ShownCredentials) -> ShownCredentials:
+def _with_munge_proof(
+    method_path: str, message_bytes: bytes, credentials: ShownCredentials
+) -> ShownCredentials:
     """Add the payload that a MUNGE credential must have, if the caller showed such a credential."""
     if any(
-        key == "authorization" and text[:5].lower() == "munge" for key, text in service.metadata
+        header_name == "authorization" and header_value[:5].lower() == "munge"
+        for header_name, header_value in credentials.metadata
     ):
-        return msgspec.structs.replace(service, proof=munge_payload(path, data))
-    return service
+        return msgspec.structs.replace(credentials, proof=munge_payload(method_path, message_bytes))
+    return credentials
 
 
 def _ours(method: Method) -> Handler:

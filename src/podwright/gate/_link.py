@@ -95,8 +95,9 @@ _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
 class GateLink(Generic[_T]):
-    """One end of the link. kind: the messages that the other end sends. most: bytes of the longest
-    message that is accepted."""
+    """One end of the link. message_types: the messages that the other end sends. size_limit: bytes
+    of the longest message that is accepted.
+    """
 
     def __init__(
         self,

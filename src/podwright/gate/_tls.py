@@ -30,18 +30,20 @@ def server_credentials(certs_folder: str) -> Any:
 class _RenewedCertificates:
     """Returns changed certificates at a handshake; None lets gRPC keep those that it has."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, certs_folder: str) -> None:
+        self._folder = certs_folder
         self._seen = self._stamps()
 
     def first(self) -> Any:
         """Return the certificates in the folder. Raises wire.InvalidRequest."""
-        ca, key, cert = read_certificates(self._folder)
-        return grpc.ssl_server_certificate_configuration([(key, cert)], root_certificates=ca)
+        authority_certificate, private_key, certificate = read_certificates(self._folder)
+        return grpc.ssl_server_certificate_configuration(
+            [(private_key, certificate)], root_certificates=authority_certificate
+        )
 
     def __call__(self) -> Any:
-        seen = self._stamps()
-        if seen == self._seen:
+        stamps = self._stamps()
+        if stamps == self._seen:
             return None
         try:
             self._check()
@@ -51,22 +53,22 @@ class _RenewedCertificates:
             # again.
             _log.warning("the certificates in %s cannot be used yet: %s", self._folder, error)
             return None
-        if seen != self._stamps():
+        if stamps != self._stamps():
             return None
-        self._seen = seen
+        self._seen = stamps
         return certificates
 
     def _stamps(self) -> list[tuple[int, int, int]]:
-        stamps = []
-        for name in _FILES:
+        file_stamps = []
+        for file_name in _FILES:
             try:
-                status = os.stat(os.path.join(self._folder, name))
+                file_status = os.stat(os.path.join(self._folder, file_name))
             except OSError:
                 continue
-            stamps.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return stamps
+            file_stamps.append((file_status.st_ino, file_status.st_mtime_ns, file_status.st_size))
+        return file_stamps
 
     def _check(self) -> None:
         """Raise ssl.SSLError, which is an OSError, when key and certificate do not match."""
-        key, cert = (os.path.join(self._folder, name) for name in _FILES[1:])
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
+        key_path, cert_path = (os.path.join(self._folder, file_name) for file_name in _FILES[1:])
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path)

@@ -37,7 +37,7 @@ class _Forwarder(Protocol):
 class Visit:
     """One connection, with its two ends.
 
-    recent: the bytes that it sent, where older ones count less. places: the places among which it
+    recent: the bytes that it sent, where older ones count less. visitors: the places among which it
     has one. calls: its calls that are under way. credit: the bytes that it may yet send beside its
     calls. debt: the bytes since its last call beyond those that every connection may send.
     debtor_since: when the debt became too large.
@@ -54,7 +54,10 @@ class Visit:
         self.calls = 0
         self.last_byte = time.monotonic()
         self._forwarder = forwarder
-        self.client_side, self.gate_side = _ConnectionEnd(self, counts=True), _ConnectionEnd(self)
+        self.client_side, self.gate_side = (
+            _ConnectionEnd(self, counts_bytes=True),
+            _ConnectionEnd(self),
+        )
         self.client_side.other, self.gate_side.other = self.gate_side, self.client_side
 
     @property
@@ -98,8 +101,8 @@ class _ConnectionEnd(asyncio.Protocol):
 
     other: _ConnectionEnd
 
-    def __init__(self, visit: Visit, *, counts: bool = False) -> None:
-        self._visit, self._counts = visit, counts
+    def __init__(self, visit: Visit, *, counts_bytes: bool = False) -> None:
+        self._visit, self._counts = visit, counts_bytes
         self.transport: asyncio.Transport | None = None
         self.deaf = False
         self._early_bytes = b""  # bytes for this end that arrived before its transport

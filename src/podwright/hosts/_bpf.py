@@ -56,23 +56,29 @@ def confine(cgroup_path: str, denied_devices: Iterable[tuple[int, int]]) -> None
     cgroup_descriptor = os.open(cgroup_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         old_ids = _attached(cgroup_descriptor)
-        new_program = _load(refusing(denied_devices))
+        new_program_descriptor = _load(refusing(denied_devices))
         try:
             attribute = struct.pack(
-                "IIII", cgroup_descriptor, new_program, _ATTACH_CGROUP_DEVICE, _ALLOW_MULTI
+                "IIII",
+                cgroup_descriptor,
+                new_program_descriptor,
+                _ATTACH_CGROUP_DEVICE,
+                _ALLOW_MULTI,
             )
             _bpf(_PROG_ATTACH, attribute)
         finally:
-            os.close(new_program)
+            os.close(new_program_descriptor)
         for program_id in old_ids:
-            old_program = _bpf(_PROG_GET_FD_BY_ID, struct.pack("I", program_id))
+            old_program_descriptor = _bpf(_PROG_GET_FD_BY_ID, struct.pack("I", program_id))
             try:
                 _bpf(
                     _PROG_DETACH,
-                    struct.pack("IIII", cgroup_descriptor, old_program, _ATTACH_CGROUP_DEVICE, 0),
+                    struct.pack(
+                        "IIII", cgroup_descriptor, old_program_descriptor, _ATTACH_CGROUP_DEVICE, 0
+                    ),
                 )
             finally:
-                os.close(old_program)
+                os.close(old_program_descriptor)
     finally:
         os.close(cgroup_descriptor)
 

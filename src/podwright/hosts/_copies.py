@@ -155,7 +155,7 @@ def show_percents(write_text: Callable[[str], None], interval_s: float = 0.2) ->
         if now - last_shown < interval_s:
             return
         last_shown = now
-        host_percents = ", ".join(f"{host} {percent}%" for host, percent in percents.items())
-        write_text(f"\r\x1b[Kcopying {folder}: {host_percents}")
+        percents_text = ", ".join(f"{host} {percent}%" for host, percent in percents.items())
+        write_text(f"\r\x1b[Kcopying {folder}: {percents_text}")
 
     return show

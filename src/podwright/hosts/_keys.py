@@ -96,15 +96,15 @@ def distribute_key(
     hosts_text = ", ".join(hosts_without_key[:8]) + (", …" if len(hosts_without_key) > 8 else "")
     password = ask_password(f"Password on {hosts_text}: ")
     if password is None:
-        no_terminal = (
+        no_terminal_problem = (
             "it wants a password, and there is no terminal to ask at",
             "Start at a terminal",
         )
-        return [], problems | dict.fromkeys(hosts_without_key, no_terminal)
+        return [], problems | dict.fromkeys(hosts_without_key, no_terminal_problem)
     # ssh-copy-id works in this folder, and does not make it.
     with contextlib.suppress(OSError):
         os.makedirs(os.path.join(environ.get("HOME", "/"), ".ssh"), 0o700, exist_ok=True)
-    received_hosts = []
+    hosts_with_key = []
     with _answers(password) as askpass_variables:
         for host in hosts_without_key:
             problem = _copy(copy_id_path, host, key_path, {**environ, **askpass_variables})
@@ -112,26 +112,30 @@ def distribute_key(
                 problems[host] = problem
             else:
                 del problems[host]
-                received_hosts.append(host)
-    return received_hosts, problems
+                hosts_with_key.append(host)
+    return hosts_with_key, problems
 
 
 def _problems_by_host(
-    hosts: Sequence[str], key: str, environ: Mapping[str, str]
+    hosts: Sequence[str], key_path: str, environ: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
     """Return the problem of each host that does not accept the key.
 
     All are asked at the same time.
     """
-    commands = {host: ssh_command(host, ["true"], environ, identity_file=key) for host in hosts}
-    missing = ("there is no ssh here", "apt-get install openssh-client")
-    problems = {host: missing for host, command in commands.items() if command is None}
-    ways = {host: command for host, command in commands.items() if command is not None}
-    for host, answer in zip(
-        ways, ask_all(list(ways.values()), environ, 2.0 * CONNECT_TIMEOUT), strict=True
+    commands = {
+        host: ssh_command(host, ["true"], environ, identity_file=key_path) for host in hosts
+    }
+    no_ssh_problem = ("there is no ssh here", "apt-get install openssh-client")
+    problems = {host: no_ssh_problem for host, command in commands.items() if command is None}
+    ssh_commands = {host: command for host, command in commands.items() if command is not None}
+    for host, remote_answer in zip(
+        ssh_commands,
+        ask_all(list(ssh_commands.values()), environ, 2.0 * CONNECT_TIMEOUT),
+        strict=True,
     ):
-        if answer.code != 0:
-            problems[host] = explain(host, answer.err, answer.code)
+        if remote_answer.code != 0:
+            problems[host] = explain(host, remote_answer.err, remote_answer.code)
     return problems
 
 
@@ -178,38 +182,41 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
     import threading
 
     folder = tempfile.mkdtemp(prefix="podwright-askpass-")
-    script, pipe = os.path.join(folder, "ask"), os.path.join(folder, "pipe")
-    os.mkfifo(pipe, 0o600)
-    handle = os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
-    with open(handle, "w", encoding="ascii") as file:
+    script_path, pipe_path = os.path.join(folder, "ask"), os.path.join(folder, "pipe")
+    os.mkfifo(pipe_path, 0o600)
+    descriptor = os.open(script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+    with open(descriptor, "w", encoding="ascii") as file:
         file.write(_ANSWER)
-    finished = False
+    is_finished = False
 
     def answer() -> None:
         while True:
             # A reader that has gone again takes no answer. The next reader still gets its own.
-            with contextlib.suppress(BrokenPipeError), open(pipe, "w", encoding="utf-8") as end:
-                if finished:
+            with (
+                contextlib.suppress(BrokenPipeError),
+                open(pipe_path, "w", encoding="utf-8") as pipe_file,
+            ):
+                if is_finished:
                     return
                 # Each prompt has a pipe of its own: if it were reopened, it could meet the same
                 # reader again.
-                os.mkfifo(f"{pipe}.next", 0o600)
-                os.replace(f"{pipe}.next", pipe)
-                end.write(f"{password}\n")
+                os.mkfifo(f"{pipe_path}.next", 0o600)
+                os.replace(f"{pipe_path}.next", pipe_path)
+                pipe_file.write(f"{password}\n")
 
     thread = threading.Thread(target=answer, name="askpass", daemon=True)
     thread.start()
     try:
         # OpenSSH reads SSH_ASKPASS_REQUIRE since 8.4; older versions look for DISPLAY.
         yield {
-            "SSH_ASKPASS": script,
+            "SSH_ASKPASS": script_path,
             "SSH_ASKPASS_REQUIRE": "force",
             "DISPLAY": os.environ.get("DISPLAY", ":0"),
         }
     finally:
-        finished = True
+        is_finished = True
         while thread.is_alive():
-            handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+            descriptor = os.open(pipe_path, os.O_RDONLY | os.O_NONBLOCK)
             thread.join(0.1)
-            os.close(handle)
+            os.close(descriptor)
         shutil.rmtree(folder, ignore_errors=True)

@@ -55,7 +55,7 @@ class Vouches(Protocol):
 
 
 class Munge:
-    """MUNGE's daemon on this machine. socket: where it listens; empty: its usual place.
+    """MUNGE's daemon on this machine. socket_path: where it listens; empty: its usual place.
 
     Raises MungeError where there is no libmunge. Calls block for as long as the daemon takes.
     """
@@ -127,17 +127,17 @@ class Munge:
 class _MungeContext:
     """libmunge's settings for one call. Threads must not share them."""
 
-    def __init__(self, library: Any, socket: bytes) -> None:
-        self._library, self._socket = library, socket
+    def __init__(self, library: Any, socket_path: bytes) -> None:
+        self._library, self._socket = library, socket_path
 
     def __enter__(self) -> Any:
         import ctypes
 
         self._context = ctypes.c_void_p(self._library.munge_ctx_create())
-        wanted = self._socket
-        if wanted and self._library.munge_ctx_set(self._context, _SOCKET_OPTION, wanted):
+        socket_path = self._socket
+        if socket_path and self._library.munge_ctx_set(self._context, _SOCKET_OPTION, socket_path):
             self.__exit__()
-            raise MungeError(f"{os.fsdecode(wanted)} is not MUNGE's socket", absent=True)
+            raise MungeError(f"{os.fsdecode(socket_path)} is not MUNGE's socket", absent=True)
         return self._context
 
     def __exit__(self, *_: object) -> None:

@@ -175,46 +175,46 @@ def name_process(process_name: str) -> None:
     _libc().prctl(_PR_SET_NAME, process_name.encode()[:15], 0, 0, 0)
 
 
-def _fork_into_cgroup(path: str, run: Callable[[], int]) -> tuple[int, bool]:
+def _fork_into_cgroup(cgroup_path: str, run_child: Callable[[], int]) -> tuple[int, bool]:
     """Fork a plain child. Return its pid, and whether it is in this cgroup."""
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if not pid:
-        os.close(reading)
-        if path:
+        os.close(read_end)
+        if cgroup_path:
             with contextlib.suppress(OSError):
-                enter_group(path)
-                os.write(writing, b"in")
-        os.close(writing)
-        _run(run)
-    os.close(writing)
-    return pid, bool(_read_all(reading))
+                enter_group(cgroup_path)
+                os.write(write_end, b"in")
+        os.close(write_end)
+        _run(run_child)
+    os.close(write_end)
+    return pid, bool(_read_all(read_end))
 
 
-def _fork_in_namespace(run: Callable[[], int]) -> tuple[int, str, str]:
+def _fork_in_namespace(run_child: Callable[[], int]) -> tuple[int, str, str]:
     """Fork a child in a namespace. Return its pid, how it is held, and why it is not.
 
     If it is not held, there is no child and the pid is 0.
     """
-    reading, writing = os.pipe()
-    middle = os.fork()
-    if not middle:
-        os.close(reading)
-        _middle(run, writing)
-    os.close(writing)
-    report = _read_all(reading)
-    os.waitpid(middle, 0)
-    pid, how, reason = 0, NOT_HELD, "the process that makes it was ended"
+    read_end, write_end = os.pipe()
+    middle_pid = os.fork()
+    if not middle_pid:
+        os.close(read_end)
+        _middle(run_child, write_end)
+    os.close(write_end)
+    report = _read_all(read_end)
+    os.waitpid(middle_pid, 0)
+    pid, hold_method, reason = 0, NOT_HELD, "the process that makes it was ended"
     for line in report.decode(errors="replace").splitlines():
-        word, _, rest = line.partition(" ")
-        if word == "child":
-            pid = int(rest)
-        elif word == "held":
-            how = rest
-        elif word == "no":
-            reason = rest
-    if how:
-        return pid, how, ""
+        keyword, _, argument = line.partition(" ")
+        if keyword == "child":
+            pid = int(argument)
+        elif keyword == "held":
+            hold_method = argument
+        elif keyword == "no":
+            reason = argument
+    if hold_method:
+        return pid, hold_method, ""
     if pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -266,7 +266,7 @@ def _unshare() -> str:
 
 def _settle() -> None:
     """Prepare the namespace. Its first process calls this before anything else."""
-    outer = os.readlink("/proc/self")
+    outer_pid = os.readlink("/proc/self")
     libc = _libc()
     if libc.mount(b"none", b"/", None, _REC | _SLAVE, None):
         raise _error(libc, "mount")
@@ -275,7 +275,7 @@ def _settle() -> None:
     if os.readlink("/proc/self") != "1":
         raise OSError(errno.ENOTSUP, "its /proc is another one's")
     with contextlib.suppress(OSError):  # a kernel without checkpointing begins at 2
-        _write("/proc/sys/kernel/ns_last_pid", outer)
+        _write("/proc/sys/kernel/ns_last_pid", outer_pid)
 
 
 def _write(path: str, text: str) -> None:

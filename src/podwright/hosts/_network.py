@@ -58,18 +58,18 @@ def _ipv6_subnets(root: str) -> list[Subnet]:
 
     try:
         with open(f"{root}proc/net/if_inet6", encoding="ascii") as file:
-            rows = [line.split() for line in file]
+            address_rows = [line.split() for line in file]
     except OSError:
         return []  # a kernel without IPv6
-    networks = []
-    for word, _, length, scope, _, interface in rows:
-        size = int(length, 16)
-        if scope != "00" or interface == "lo" or size == 128:
+    subnet_list = []
+    for address_hex, _, prefix_hex, scope, _, interface in address_rows:
+        prefix_length = int(prefix_hex, 16)
+        if scope != "00" or interface == "lo" or prefix_length == 128:
             continue
-        address = ipaddress.IPv6Address(int(word, 16))
-        network = ipaddress.IPv6Network((address, size), strict=False)
-        networks.append(Subnet(str(network), interface, str(address)))
-    return sorted(networks, key=lambda subnet: (subnet.interface, subnet.cidr))
+        address = ipaddress.IPv6Address(int(address_hex, 16))
+        network = ipaddress.IPv6Network((address, prefix_length), strict=False)
+        subnet_list.append(Subnet(str(network), interface, str(address)))
+    return sorted(subnet_list, key=lambda subnet: (subnet.interface, subnet.cidr))
 
 
 def common_subnet(subnets_by_host: Sequence[Sequence[Subnet]]) -> str:

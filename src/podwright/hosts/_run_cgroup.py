@@ -113,22 +113,22 @@ def remove_group(group_path: str) -> None:
             os.rmdir(folder)
 
 
-def _own_group_path(mounts: str, own: str) -> str:
+def _own_group_path(mounts_path: str, cgroups_path: str) -> str:
     """Return the folder of the version 2 cgroup of this process; empty if there is none."""
-    with open(own, encoding="utf-8", errors="surrogateescape") as file:
-        lines = [line.rstrip("\n") for line in file if line.startswith("0::")]
-    if not lines:
+    with open(cgroups_path, encoding="utf-8", errors="surrogateescape") as file:
+        cgroup_lines = [line.rstrip("\n") for line in file if line.startswith("0::")]
+    if not cgroup_lines:
         return ""
-    where = lines[0].removeprefix("0::")
-    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+    cgroup_path = cgroup_lines[0].removeprefix("0::")
+    with open(mounts_path, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
-            left, _, right = line.partition(" - ")
-            if right.split()[0] != "cgroup2":
+            mount_text, _, filesystem_text = line.partition(" - ")
+            if filesystem_text.split()[0] != "cgroup2":
                 continue
-            root, mounted = left.split()[3:5]
-            below = os.path.relpath(where, root)
-            if not below.startswith(".."):
-                return os.path.normpath(os.path.join(mounted, below))
+            mount_root, mount_point = mount_text.split()[3:5]
+            relative_path = os.path.relpath(cgroup_path, mount_root)
+            if not relative_path.startswith(".."):
+                return os.path.normpath(os.path.join(mount_point, relative_path))
     return ""
 
 

@@ -99,10 +99,10 @@ def scattered(nodes: Sequence[str], topology: str) -> str:
     )
     if len(used_switches) <= fewest_switches:
         return ""
-    switch_names = ", ".join(used_switches[:6]) + (", …" if len(used_switches) > 6 else "")
+    switches_text = ", ".join(used_switches[:6]) + (", …" if len(used_switches) > 6 else "")
     return (
         f"the {len(nodes)} nodes of the job hang on {len(used_switches)} switches "
-        f"({switch_names}), and {fewest_switches} "
+        f"({switches_text}), and {fewest_switches} "
         "could hold them: others were busy, or Slurm lost its topology. "
         f"sbatch --switches={fewest_switches} waits for them"
     )

@@ -34,10 +34,11 @@ class Visitor(Protocol):
 
 
 class Visitors:
-    """The visitors of one listener. most: of all. each: with one key, an address or a uid.
+    """The visitors of one listener. max_visitors: of all. max_per_key: with one key, an address or
+    a uid.
 
     patience: seconds of silence after which a visitor has to make room when it is needed. clock:
-    seconds, never backwards. purpose: what a place is for, as messages name it. unread: returns
+    seconds, never backwards. purpose: what a place is for, as messages name it. has_unread: returns
     whether a visitor that seems silent has sent data that was not read yet; such a visitor keeps
     its place.
     """

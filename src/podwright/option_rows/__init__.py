@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
-    class _More(TypedDict, total=False):
+    class _RowFields(TypedDict, total=False):
         """What every kind of option can have: see OptionRow."""
 
         nargs: str
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         required: bool
         inherited: bool
 
-    class _Fields(_More, total=False):
+    class _AllRowFields(_RowFields, total=False):
         """All that a row has beside its help and its action."""
 
         metavar: str | None
@@ -81,7 +81,7 @@ class OptionRow:
     required = False
     inherited = False
 
-    def __init__(self, help: str, action: str = "store", **fields: Unpack[_Fields]) -> None:
+    def __init__(self, help: str, action: str = "store", **fields: Unpack[_AllRowFields]) -> None:
         self.help = help
         self.action = action
         vars(self).update(fields)
@@ -93,24 +93,26 @@ class OptionRow:
         return row
 
 
-def flag(help: str, **more: Unpack[_More]) -> bool:
+def flag(help: str, **fields: Unpack[_RowFields]) -> bool:
     """Return an option without a value."""
-    return cast("bool", OptionRow(help, "store_true", default=False, **more))
+    return cast("bool", OptionRow(help, "store_true", default=False, **fields))
 
 
-def count(help: str, **more: Unpack[_More]) -> int:
+def count(help: str, **fields: Unpack[_RowFields]) -> int:
     """Return an option without a value, which counts how often it is given."""
-    return cast("int", OptionRow(help, "count", default=0, **more))
+    return cast("int", OptionRow(help, "count", default=0, **fields))
 
 
-def text(help: str, metavar: str | None = None, default: str = "", **more: Unpack[_More]) -> str:
+def text(
+    help: str, metavar: str | None = None, default: str = "", **fields: Unpack[_RowFields]
+) -> str:
     """Return an option whose value is a word."""
-    return cast("str", OptionRow(help, metavar=metavar, default=default, **more))
+    return cast("str", OptionRow(help, metavar=metavar, default=default, **fields))
 
 
-def optional(help: str, metavar: str | None = None, **more: Unpack[_More]) -> str | None:
+def optional(help: str, metavar: str | None = None, **fields: Unpack[_RowFields]) -> str | None:
     """Return an option whose value is a word, and None where it is not given."""
-    return cast("str | None", OptionRow(help, metavar=metavar, **more))
+    return cast("str | None", OptionRow(help, metavar=metavar, **fields))
 
 
 def value(
@@ -118,10 +120,10 @@ def value(
     metavar: str | None,
     read: Callable[[str], _Value],
     default: _Default,
-    **more: Unpack[_More],
+    **fields: Unpack[_RowFields],
 ) -> _Value | _Default:
     """Return an option whose value is read from a word."""
-    row = OptionRow(help, metavar=metavar, read=read, default=default, **more)
+    row = OptionRow(help, metavar=metavar, read=read, default=default, **fields)
     return cast("_Value | _Default", row)
 
 
@@ -131,18 +133,18 @@ def choice(
     default: _Default,
     metavar: str | None = None,
     read: Callable[[str], str] = str,
-    **more: Unpack[_More],
+    **fields: Unpack[_RowFields],
 ) -> str | _Default:
     """Return an option whose value is one of a few words."""
-    row = OptionRow(help, metavar=metavar, read=read, default=default, choices=choices, **more)
+    row = OptionRow(help, metavar=metavar, read=read, default=default, choices=choices, **fields)
     return cast("str | _Default", row)
 
 
 def several(
-    help: str, metavar: str, read: Callable[[str], _Value], **more: Unpack[_More]
+    help: str, metavar: str, read: Callable[[str], _Value], **fields: Unpack[_RowFields]
 ) -> list[_Value]:
     """Return an option that may be given several times."""
-    row = OptionRow(help, "append", metavar=metavar, read=read, default=[], **more)
+    row = OptionRow(help, "append", metavar=metavar, read=read, default=[], **fields)
     return cast("list[_Value]", row)
 
 
@@ -188,8 +190,8 @@ class OptionTable:
     @classmethod
     def rows(cls) -> Iterator[tuple[str, OptionRow]]:
         """Yield each attribute with its row, in the order in which they are written."""
-        for kind in reversed(cls.__mro__):
-            for field, row in vars(kind).items():
+        for base_class in reversed(cls.__mro__):
+            for field, row in vars(base_class).items():
                 if isinstance(row, OptionRow):
                     yield field, row
 
@@ -198,41 +200,41 @@ class OptionTable:
         cls, parser: argparse.ArgumentParser, without: type[OptionTable] | None = None
     ) -> None:
         """Add the options to a parser. without: a base whose options it has already."""
-        added = {row for _, row in without.rows()} if without else set()
+        existing_rows = {row for _, row in without.rows()} if without else set()
         groups: dict[OptionGroup, argparse._ActionsContainer] = {}
-        exclusive: dict[str, argparse._ActionsContainer] = {}
+        rival_groups: dict[str, argparse._ActionsContainer] = {}
         for field, row in cls.rows():
-            if row in added:
+            if row in existing_rows:
                 continue
-            place: argparse._ActionsContainer = parser
+            container: argparse._ActionsContainer = parser
             if row.group is not None:
                 if row.group not in groups:
                     groups[row.group] = parser.add_argument_group(
                         row.group.title, row.group.description
                     )
-                place = groups[row.group]
+                container = groups[row.group]
             if row.rivals:
-                if row.rivals not in exclusive:
-                    exclusive[row.rivals] = place.add_mutually_exclusive_group()
-                place = exclusive[row.rivals]
-            _add(place.add_argument, field, row)
+                if row.rivals not in rival_groups:
+                    rival_groups[row.rivals] = container.add_mutually_exclusive_group()
+                container = rival_groups[row.rivals]
+            _add(container.add_argument, field, row)
 
 
-def _add(add: Callable[..., argparse.Action], field: str, row: OptionRow) -> None:
+def _add(add_argument: Callable[..., argparse.Action], field: str, row: OptionRow) -> None:
     default = argparse.SUPPRESS if row.inherited else row.default
-    common: dict[str, object] = {"help": row.help or None}
+    keywords: dict[str, object] = {"help": row.help or None}
     if row.action == "argument":
-        common |= {"default": default} if row.nargs == "?" else {}
-        add(field, metavar=row.metavar, choices=row.choices, nargs=row.nargs, **common)
+        keywords |= {"default": default} if row.nargs == "?" else {}
+        add_argument(field, metavar=row.metavar, choices=row.choices, nargs=row.nargs, **keywords)
         return
-    names = row.name.split() or [f"--{field.replace('_', '-')}"]
-    common |= {"dest": row.dest or field, "action": row.action, "default": default}
+    spellings = row.name.split() or [f"--{field.replace('_', '-')}"]
+    keywords |= {"dest": row.dest or field, "action": row.action, "default": default}
     if row.action in ("store", "append"):
-        common |= {"metavar": row.metavar, "type": row.read}
+        keywords |= {"metavar": row.metavar, "type": row.read}
     if row.action == "store":
-        common |= {"choices": row.choices, "nargs": row.nargs, "const": row.const}
-        common["required"] = row.required
-    add(*names, **common)
+        keywords |= {"choices": row.choices, "nargs": row.nargs, "const": row.const}
+        keywords["required"] = row.required
+    add_argument(*spellings, **keywords)
 
 
 def positive(text: str) -> int:
@@ -277,9 +279,9 @@ def seconds(text: str) -> float:
     return value
 
 
-def _number(text: str, low: int, high: int | None, kind: str) -> int:
-    fine = re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip())
-    value = int(text) if fine else low - 1
-    if value < low or (high is not None and value > high):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}")
+def _number(text: str, minimum: int, maximum: int | None, description: str) -> int:
+    is_integer = re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip())
+    value = int(text) if is_integer else minimum - 1
+    if value < minimum or (maximum is not None and value > maximum):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
     return value

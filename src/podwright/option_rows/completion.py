@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 
-_BASH = """\
+_BASH_TEMPLATE = """\
 _podwright_complete() {{ compgen -W "$(podwright complete "$2" 2>/dev/null)" -- "$1"; }}
 {functions}
 """
@@ -27,7 +27,7 @@ _podwright_joined_{name}() {{
 }}
 complete -o bashdefault -F _podwright_joined_{name} {command}
 """
-_ZSH = """\
+_ZSH_TEMPLATE = """\
 _podwright_complete() {{
   local -a words; words=(${{(f)"$(podwright complete $1 2>/dev/null)"}}); compadd -a words
 }}
@@ -39,30 +39,40 @@ def completion_script(
     shell: str,
     command: str,
     parser: argparse.ArgumentParser,
-    kind_of: Callable[[str, argparse.Action], str],
+    word_kind_of: Callable[[str, argparse.Action], str],
 ) -> str:
     """Return the script for bash or zsh.
 
-    kind_of: the kind of words of an argument, by the name of its parser; `podwright complete KIND`
-    prints these while the user types. It is empty for an argument whose words the parser has.
+    word_kind_of: the kind of words of an argument, by the name of its parser; `podwright complete
+    KIND` prints these while the user types. It is empty for an argument whose words the parser has.
     """
     import shtab
 
-    names = set()
-    for prog, action in _arguments(parser):
-        if kind := kind_of(prog, action):
-            names.add(kind)
-            function = f"_podwright_{kind}"
-            action.complete = {"bash": function, "zsh": function}  # type: ignore[attr-defined]
-        elif action.metavar == "DIR":
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif action.metavar == "FILE" or action.dest == "program":
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-    kinds = sorted(names)
-    bash = [f'_podwright_{kind}() {{ _podwright_complete "$1" {kind}; }}' for kind in kinds]
-    zsh = [f"_podwright_{kind}() {{ _podwright_complete {kind} }}" for kind in kinds]
-    functions = "\n".join(bash if shell == "bash" else zsh)
-    preamble = (_BASH if shell == "bash" else _ZSH).format(functions=functions) if kinds else ""
+    used_kinds = set()
+    for parser_name, argument in _arguments(parser):
+        if word_kind := word_kind_of(parser_name, argument):
+            used_kinds.add(word_kind)
+            shell_function = f"_podwright_{word_kind}"
+            argument.complete = {"bash": shell_function, "zsh": shell_function}  # type: ignore[attr-defined]
+        elif argument.metavar == "DIR":
+            argument.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif argument.metavar == "FILE" or argument.dest == "program":
+            argument.complete = shtab.FILE  # type: ignore[attr-defined]
+    word_kinds = sorted(used_kinds)
+    bash_functions = [
+        f'_podwright_{word_kind}() {{ _podwright_complete "$1" {word_kind}; }}'
+        for word_kind in word_kinds
+    ]
+    zsh_functions = [
+        f"_podwright_{word_kind}() {{ _podwright_complete {word_kind} }}"
+        for word_kind in word_kinds
+    ]
+    functions = "\n".join(bash_functions if shell == "bash" else zsh_functions)
+    preamble = (
+        (_BASH_TEMPLATE if shell == "bash" else _ZSH_TEMPLATE).format(functions=functions)
+        if word_kinds
+        else ""
+    )
     script = str(shtab.complete(parser, shell, preamble=preamble))
     if shell == "bash":
         script += "\n" + _JOINED.format(name=command.replace("-", "_"), command=command)
@@ -71,8 +81,8 @@ def completion_script(
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
     """Yield all arguments of a parser and of the parsers below it, each with its parser's name."""
-    for action in parser._actions:
-        yield parser.prog, action
-        if isinstance(action, argparse._SubParsersAction):
-            for child in dict.fromkeys(action.choices.values()):
-                yield from _arguments(child)
+    for argument in parser._actions:
+        yield parser.prog, argument
+        if isinstance(argument, argparse._SubParsersAction):
+            for subparser in dict.fromkeys(argument.choices.values()):
+                yield from _arguments(subparser)

@@ -33,9 +33,9 @@ _encode = msgspec.json.Encoder(order=None).encode
 class Live:
     """A view.
 
-    take: returns all that there is to see; raises wire.PodwrightError where the server cannot
-    answer. counted: returns a number that grows with every known change. clock: seconds, never
-    backwards.
+    read_snapshot: returns all that there is to see; raises wire.PodwrightError where the server
+    cannot answer. count_changes: returns a number that grows with every known change. clock:
+    seconds, never backwards.
     """
 
     def __init__(

@@ -50,9 +50,9 @@ class _Act(msgspec.Struct, forbid_unknown_fields=True):
 class Page:
     """Answers the requests of the page.
 
-    safe_login: whether access keys may be sent here: on loopback, or with TLS. status: maps a
-    refusal's code to the HTTP status. past: the pod's history. proxy: the site's proxy, which names
-    the caller.
+    safe_login: whether access keys may be sent here: on loopback, or with TLS. status_of_code: maps
+    a refusal's code to the HTTP status. past: the pod's history. proxy: the site's proxy, which
+    names the caller.
     """
 
     def __init__(

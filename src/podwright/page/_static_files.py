@@ -30,8 +30,8 @@ CONTENT_SECURITY_POLICY: Final = (
 class Files:
     """The files of the page.
 
-    headers: those of every answer of the page. index: the first file. views: the first words of the
-    addresses that show it.
+    headers: those of every answer of the page. index_name: the first file. views: the first words
+    of the addresses that show it.
     """
 
     headers: Final[tuple[tuple[bytes, bytes], ...]] = (

@@ -50,11 +50,11 @@ _TRIES = 32
 class Pool:
     """Link domains of one allocation, or parts of them. Changed in place.
 
-    owned: by link domain of the cluster, the mask of the devices that belong to this allocation.
-    looped: whether link domains are joined to a loop. domains: the link domains of the pool, in
-    order; place is the inverse. size, allocated: numbers of devices. index: the index that owns the
-    pool. The index maintains allocated, known (places by shape and first block) and holders (by
-    slot, the place that begins there).
+    owned_masks: by link domain of the cluster, the mask of the devices that belong to this
+    allocation. looped: whether link domains are joined to a loop. domains: the link domains of the
+    pool, in order; place is the inverse. size, allocated: numbers of devices. index: the index that
+    owns the pool. The index maintains allocated, known (places by shape and first block) and
+    holders (by slot, the place that begins there).
     """
 
     __slots__ = (

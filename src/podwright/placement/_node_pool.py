@@ -12,7 +12,7 @@ class NodePool:
     """The machines of one allocation, filed by their number of free devices.
 
     free: number of free devices. full_machines: by link domain, the number of wholly free machines.
-    places: (link domain, place) of each machine. per: devices of a machine.
+    places: (link domain, place) of each machine. devices_per_machine: devices of a machine.
     """
 
     def __init__(

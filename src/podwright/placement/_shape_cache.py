@@ -29,7 +29,9 @@ Option = tuple[Shape, int, int, Pool, "list[Place | None] | None"]
 
 
 class ShapeCache:
-    """What is kept between two changes of the allocations. pools: by allocation; None for all."""
+    """What is kept between two changes of the allocations. pools_by_allocation: by allocation; None
+    for all.
+    """
 
     def __init__(
         self, cluster: Cluster, pools_by_allocation: dict[str | None, tuple[Pool, ...]]

@@ -23,8 +23,9 @@ _ALL = array("H", [(1 << QUARTER) - 1] * 4)
 class Spans:
     """The link domains of one pool, as consecutive places.
 
-    domains: their indices in the cluster, ascending. loop: number of link domains of the cluster's
-    loop; 0 where any may be joined. Masks are those of a pool: four quarters for each place.
+    domains: their indices in the cluster, ascending. loop_length: number of link domains of the
+    cluster's loop; 0 where any may be joined. Masks are those of a pool: four quarters for each
+    place.
     """
 
     __slots__ = ("_domains", "_loop", "_starts", "pairs")

@@ -19,7 +19,7 @@ from typing import Any
 class BuddyBlocks:
     """The usable devices of one pod.
 
-    capacity: all devices, as bits. grid: another object of the same length, whose tables are
+    capacity: all devices, as bits. shared_grid: another object of the same length, whose tables are
     shared.
     """
 

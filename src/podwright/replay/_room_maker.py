@@ -11,7 +11,7 @@ from heapq import heappush
 
 from podwright.placement.move_plans import MovePlan, likely_end_time, may_be_asked, plan_moves
 from podwright.replay._run_state import SimulationState
-from podwright.replay.grounds._pod_ground import Counted, PodGround
+from podwright.replay.grounds._pod_ground import PodGround, ShapelessGround
 
 
 class RoomMaker:
@@ -21,7 +21,9 @@ class RoomMaker:
     are under way; there is one plan at a time.
     """
 
-    def __init__(self, state: SimulationState, pod_ground: PodGround | Counted | None) -> None:
+    def __init__(
+        self, state: SimulationState, pod_ground: PodGround | ShapelessGround | None
+    ) -> None:
         """pod_ground: the ground of `state` if it is a pod; room is made on no other."""
         self._state, self._pod = state, pod_ground
         self._first, self._first_since = -1, 0.0

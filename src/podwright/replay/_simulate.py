@@ -34,7 +34,7 @@ from podwright.replay._run_state import (
 from podwright.replay._slurm_settings import SlurmModel
 from podwright.replay.grounds._ground import Ground, StartAnswer, Unfit
 from podwright.replay.grounds._host_resources import Hosts
-from podwright.replay.grounds._pod_ground import Counted, PodGround
+from podwright.replay.grounds._pod_ground import PodGround, ShapelessGround
 from podwright.replay.traces._trace import Trace
 
 Progress = Callable[[int, int], None]
@@ -68,7 +68,7 @@ class _Run:
     ) -> None:
         self.trace, self.ground, self.slurm, self.chances = trace, ground, slurm, chances
         inner_ground = ground.inner if isinstance(ground, Hosts) else ground
-        self.pod = inner_ground if isinstance(inner_ground, PodGround | Counted) else None
+        self.pod = inner_ground if isinstance(inner_ground, PodGround | ShapelessGround) else None
         nan_times = array("d", [math.nan]) * len(trace)
         series = Series.over(trace.span)
         self.out = Outcome(ground.name, ground.size, nan_times, array("d", nan_times), series)

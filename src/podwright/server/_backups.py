@@ -22,13 +22,13 @@ from podwright.store import (
 )
 
 
-async def back_up(storage: Path | str, file: Path) -> int:
+async def back_up(storage: Path | str, backup_file: Path) -> int:
     """Write the store's content into a file.
 
     Return the number of records. Raises wire.PodwrightError.
     """
     snapshot = await open_store(storage).peek()
-    write_backup(file, backup_text(snapshot))
+    write_backup(backup_file, backup_text(snapshot))
     return len(snapshot.records)
 
 
@@ -44,36 +44,38 @@ async def check(storage: Path | str) -> tuple[int, list[StoreFault]]:
     return len(snapshot.records), faults
 
 
-async def restore_from(storage: Path | str, file: Path, *, replace: bool) -> int:
+async def restore_from(storage: Path | str, backup_file: Path, *, replace: bool) -> int:
     """Put a backup into a store that no server uses. Return the number of records.
 
     replace: overwrite a store that is not empty. Raises wire.AlreadyExists when a server uses the
     store, and as store.restore does; the store is then unchanged.
     """
-    backup = read_backup_file(file)
-    path = storage_file(storage)
+    backup = read_backup_file(backup_file)
+    store_file = storage_file(storage)
     lock = None
-    if path is not None:
-        prepare_folder(path.parent, mode=0o700)
-        lock = Lock(path, f"the store {path}", inode=True)
+    if store_file is not None:
+        prepare_folder(store_file.parent, folder_mode=0o700)
+        lock = Lock(store_file, f"the store {store_file}", locks_inode=True)
         lock.take()
     try:
         store = open_store(storage, owner=owner_name("restore", 0), ttl=LEASE)
-        anchored = backup._replace(records=with_new_chains(backup.records, str(file)))
-        await restore(store, anchored, replace=replace)
+        rechained_backup = backup._replace(
+            records=with_new_chains(backup.records, str(backup_file))
+        )
+        await restore(store, rechained_backup, replace=replace)
     finally:
         if lock is not None:
             lock.release()
     return len(backup.records)
 
 
-async def compare(storage: Path | str, file: Path) -> tuple[int, int]:
+async def compare(storage: Path | str, backup_file: Path) -> tuple[int, int]:
     """Return the numbers of records of a backup and of the store. Nothing is changed.
 
     Raises wire.InvalidRequest for a file that could not be restored.
     """
-    backup = read_backup_file(file)
-    path = storage_file(storage)
-    if path is not None and not path.exists():
+    backup = read_backup_file(backup_file)
+    store_file = storage_file(storage)
+    if store_file is not None and not store_file.exists():
         return len(backup.records), 0
     return len(backup.records), len((await open_store(storage).peek()).records)

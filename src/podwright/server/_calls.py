@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from podwright.controller import Caller
 from podwright.errors import Denied, Internal, PodwrightError, Unavailable
-from podwright.server._call_counts import Figures
+from podwright.server._call_counts import CallCounts
 from podwright.server._identity import Identity
 from podwright.server._standby import Standby
 from podwright.server._traces import Traces
@@ -46,10 +46,10 @@ class Calls:
         self.under_way = 0
         self.last_end = clock()
         self.count = 0
-        self.figures = Figures()
+        self.figures = CallCounts()
         self.traces: Traces | None = None
         self._gate: Callable[[], PodwrightError | None] = lambda: None
-        self._table = self._bound(controller)
+        self._table = self._functions_by_method(controller)
 
     def adopt(self, controller: Controller, gate: Callable[[], PodwrightError | None]) -> None:
         """Carry calls to this controller from now on.
@@ -57,17 +57,17 @@ class Calls:
         gate: returns the reason why no call may be answered now, or None.
         """
         self.controller, self._gate = controller, gate
-        self._table = self._bound(controller)
+        self._table = self._functions_by_method(controller)
 
-    def _bound(self, controller: Controller) -> dict[str, _Call]:
-        table: dict[str, _Call] = {
-            name: getattr(controller, method.function)
-            for name, method in METHODS.items()
-            if name not in ("GetServerInfo", "IssueToken")
+    def _functions_by_method(self, controller: Controller) -> dict[str, _Call]:
+        call_functions: dict[str, _Call] = {
+            method_name: getattr(controller, method.function)
+            for method_name, method in METHODS.items()
+            if method_name not in ("GetServerInfo", "IssueToken")
         }
-        table["GetServerInfo"] = self._server_info
-        table["IssueToken"] = self._issue_token
-        return table
+        call_functions["GetServerInfo"] = self._server_info
+        call_functions["IssueToken"] = self._issue_token
+        return call_functions
 
     async def __call__(self, caller: Caller, method: Method, request: Value) -> Any:
         """Carry out a call. Return its reply.
@@ -77,11 +77,11 @@ class Calls:
         """
         if self.traces is None:
             return await self._carried_out(caller, method, request)
-        with self.traces.call(method.name, caller) as refused:
+        with self.traces.call(method.name, caller) as record_refusal:
             try:
                 return await self._carried_out(caller, method, request)
             except PodwrightError as error:
-                refused(error.code)
+                record_refusal(error.code)
                 raise
 
     async def _carried_out(self, caller: Caller, method: Method, request: Value) -> Any:
@@ -98,18 +98,18 @@ class Calls:
             )
         self.under_way += 1
         self.count += 1
-        started, code = self._clock(), ""
+        started_at, refusal_code = self._clock(), ""
         try:
             caller, request = self.controller.admitted(caller, request)
             reply = await self._table[method.name](caller, request)
             return self.controller.redacted(caller, reply)
         except PodwrightError as error:
-            code = error.code
+            refusal_code = error.code
             if _log.isEnabledFor(logging.DEBUG):
                 _log.debug("%s by %s: %s", method.name, caller.name, error.message)
             raise
         except Exception:
-            code = Internal.code
+            refusal_code = Internal.code
             _log.exception("%s by %s failed", method.name, caller.name)
             raise Internal(
                 "the server failed", operation=method.name, would_work="its log says more"
@@ -117,7 +117,7 @@ class Calls:
         finally:
             self.under_way -= 1
             self.last_end = self._clock()
-            self.figures.call(method.name, self.last_end - started, code)
+            self.figures.call(method.name, self.last_end - started_at, refusal_code)
 
     async def whole(self, caller: Caller, method: Method, request: Value) -> Any:
         """Carry out a call as `__call__` does. Return a list with all its pages.
@@ -125,10 +125,10 @@ class Calls:
         Other calls are answered between two pages.
         """
         pages: list[Value] = []
-        page: Value | None = request
-        while page is not None:
-            pages.append(await self(caller, method, page))
-            page = next_page(page, pages[-1])
+        next_request: Value | None = request
+        while next_request is not None:
+            pages.append(await self(caller, method, next_request))
+            next_request = next_page(next_request, pages[-1])
             await asyncio.sleep(0)
         return joined(pages)
 
@@ -144,8 +144,8 @@ class Calls:
     @property
     def standby(self) -> Standby | None:
         """The standby that is served while another server is active, or None."""
-        served: object = self.controller
-        return served if isinstance(served, Standby) else None
+        served_controller: object = self.controller
+        return served_controller if isinstance(served_controller, Standby) else None
 
     def health(self) -> dict[str, str]:
         """Return the body of `/healthz`: `ok`, or `standby` and which server is active."""

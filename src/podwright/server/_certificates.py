@@ -20,34 +20,34 @@ from typing import Final
 from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
 from podwright.wire import SERVER_URI, agent_name
 
-_YEARS: Final = 3650  #: days for which the authority and its first two certificates are valid
-_CURVE: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-_BOTH: Final = "serverAuth,clientAuth"
+_VALID_DAYS: Final = 3650  #: days for which the authority and its first two certificates are valid
+_KEY_OPTIONS: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+_BOTH_USAGES: Final = "serverAuth,clientAuth"
 _NAMES: Final = "names"  #: the file with the names of the certificates, one on each line
 _HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 #: The purpose and the own names of each side. The server calls agents too, and is a client there.
 _SIDES: Final[dict[str, tuple[str, list[str]]]] = {
-    "server": (_BOTH, [f"URI:{SERVER_URI}"]),
+    "server": (_BOTH_USAGES, [f"URI:{SERVER_URI}"]),
     "client": ("clientAuth", []),
 }
 
 
-def check_name(name: str, action: str) -> str:
+def check_name(host_name: str, action: str) -> str:
     """Return a name or address that a server can have. Raises wire.InvalidRequest."""
-    unbracketed = name.strip("[]")
+    unbracketed = host_name.strip("[]")
     try:
         address = ipaddress.ip_address(unbracketed)
     except ValueError:
-        if not _HOST.fullmatch(name) or name.replace(".", "").isdigit():
+        if not _HOST.fullmatch(host_name) or host_name.replace(".", "").isdigit():
             raise InvalidRequest(
-                f"{name[:80]!r} is neither a host name nor an address",
+                f"{host_name[:80]!r} is neither a host name nor an address",
                 operation=action,
                 would_work="--name head1 --name 10.0.0.1",
             ) from None
-        return name
+        return host_name
     if address.is_unspecified:
         raise InvalidRequest(
-            f"{name} stands for all addresses, and nobody connects to it",
+            f"{host_name} stands for all addresses, and nobody connects to it",
             operation=action,
             would_work="give the names and addresses by which clients come: --name head1 "
             "--name 10.0.0.1",
@@ -56,26 +56,30 @@ def check_name(name: str, action: str) -> str:
 
 
 def make_certificates(
-    folder: Path, hosts: Sequence[str], *, days: int = _YEARS, start: float | None = None
+    folder: Path, hosts: Sequence[str], *, days: int = _VALID_DAYS, valid_from: float | None = None
 ) -> None:
     """Make `folder/server` and `folder/client` with ca.pem, cert.pem and key.pem.
 
     hosts: names and addresses of the server, in addition to loopback's. days: how long they are
-    valid. start: since when they are valid, seconds since 1970. The authority's own key is
+    valid. valid_from: since when they are valid, seconds since 1970. The authority's own key is
     folder/ca-key.pem; whoever has it can make more certificates. Raises wire.AlreadyExists, and
     wire.Unavailable without openssl.
     """
     action = "--tls-init"
-    hosts = [check_name(name, action) for name in hosts]
-    _check_free(folder, action)
-    maker = _Maker(action, days, start)
-    with _Scratch(folder) as scratch:
+    hosts = [check_name(host_name, action) for host_name in hosts]
+    _check_absent(folder, action)
+    maker = _CertificateMaker(action, days, valid_from)
+    with _ScratchFolder(folder) as scratch:
         maker.authority(scratch)
-        _both_sides(maker, scratch, scratch, hosts)
+        _issue_both_sides(maker, scratch, scratch, hosts)
 
 
 def renew_certificates(
-    folder: Path, hosts: Sequence[str] = (), *, days: int = _YEARS, start: float | None = None
+    folder: Path,
+    hosts: Sequence[str] = (),
+    *,
+    days: int = _VALID_DAYS,
+    valid_from: float | None = None,
 ) -> list[str]:
     """Renew `folder/server` and `folder/client` by the same authority. Return the names.
 
@@ -93,11 +97,11 @@ def renew_certificates(
                 operation=action,
                 would_work="say them: --tls-renew --name head1 --name 10.0.0.1",
             ) from None
-    maker = _Maker(action, days, start)
+    maker = _CertificateMaker(action, days, valid_from)
     hosts = [check_name(name, action) for name in hosts]
     scratch, umask = Path(tempfile.mkdtemp(dir=folder)), os.umask(0o077)
     try:
-        _both_sides(maker, folder, scratch, hosts)
+        _issue_both_sides(maker, folder, scratch, hosts)
         for side in _SIDES:
             for name in ("ca.pem", "cert.pem", "key.pem"):
                 (folder / side).mkdir(mode=0o700, exist_ok=True)
@@ -109,23 +113,33 @@ def renew_certificates(
     return list(hosts)
 
 
-def _both_sides(maker: _Maker, authority: Path, place: Path, hosts: Sequence[str]) -> None:
-    """Make a certificate for each side in `place`, and the file with their names."""
-    names = [_kind(name) for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])]
-    for side, (purpose, uris) in _SIDES.items():
-        (place / side).mkdir(mode=0o700)
-        maker.issue(authority, place / side, f"Podwright {side}", [*names, *uris], purpose)
-    (place / _NAMES).write_text("".join(f"{name}\n" for name in hosts))
+def _issue_both_sides(
+    maker: _CertificateMaker, authority_folder: Path, target_folder: Path, hosts: Sequence[str]
+) -> None:
+    """Make a certificate for each side in `target_folder`, and the file with their names."""
+    alternative_names = [
+        _kind(host_name) for host_name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])
+    ]
+    for side, (key_usage, uris) in _SIDES.items():
+        (target_folder / side).mkdir(mode=0o700)
+        maker.issue(
+            authority_folder,
+            target_folder / side,
+            f"Podwright {side}",
+            [*alternative_names, *uris],
+            key_usage,
+        )
+    (target_folder / _NAMES).write_text("".join(f"{host_name}\n" for host_name in hosts))
 
 
 def make_user_certificate(
-    authority: Path,
+    authority_folder: Path,
     folder: Path,
-    name: str,
-    uri: str,
+    user_name: str,
+    user_uri: str,
     days: int,
     *,
-    start: float | None = None,
+    valid_from: float | None = None,
     renew: bool = False,
 ) -> None:
     """Make a user's certificate in a new folder, by the authority in the folder of --tls-init.
@@ -133,53 +147,55 @@ def make_user_certificate(
     renew: replace an existing folder. Raises wire.AlreadyExists, wire.InvalidRequest without the
     authority's key, and wire.Unavailable without openssl.
     """
-    action = f"create certificate {name}"
+    action = f"create certificate {user_name}"
     if not renew:
-        _check_free(folder, action)
-    _check_authority(authority, action)
-    maker = _Maker(action, days, start)
-    with _Scratch(folder) as scratch:
-        maker.issue(authority, scratch, name, [f"URI:{uri}"], "clientAuth")
+        _check_absent(folder, action)
+    _check_authority(authority_folder, action)
+    maker = _CertificateMaker(action, days, valid_from)
+    with _ScratchFolder(folder) as scratch:
+        maker.issue(authority_folder, scratch, user_name, [f"URI:{user_uri}"], "clientAuth")
 
 
 def make_agent_certificate(
-    authority: Path,
+    authority_folder: Path,
     folder: Path,
     machine: str,
     hosts: Sequence[str],
     days: int,
     *,
-    number: str = "",
-    start: float | None = None,
+    certificate_number: str = "",
+    valid_from: float | None = None,
     renew: bool = False,
 ) -> None:
     """Make the certificate of a machine's agent, which names the machine.
 
-    number: the certificate's own number, by which a server accepts it alone (wire.agent_name).
-    renew: as for a user's. Raises as make_user_certificate does.
+    certificate_number: the certificate's own number, by which a server accepts it alone
+    (wire.agent_name). renew: as for a user's. Raises as make_user_certificate does.
     """
     action = f"create certificate {machine}"
     if not renew:
-        _check_free(folder, action)
-    _check_authority(authority, action)
-    maker = _Maker(action, days, start)
-    own = dict.fromkeys([machine, agent_name(machine, number), *hosts])
-    names = [*map(_kind, own), f"URI:podwright:agent:{machine}"]
-    with _Scratch(folder) as scratch:
-        maker.issue(authority, scratch, f"Podwright agent {machine}", names, _BOTH)
+        _check_absent(folder, action)
+    _check_authority(authority_folder, action)
+    maker = _CertificateMaker(action, days, valid_from)
+    own_names = dict.fromkeys([machine, agent_name(machine, certificate_number), *hosts])
+    alternative_names = [*map(_kind, own_names), f"URI:podwright:agent:{machine}"]
+    with _ScratchFolder(folder) as scratch:
+        maker.issue(
+            authority_folder, scratch, f"Podwright agent {machine}", alternative_names, _BOTH_USAGES
+        )
 
 
-def _check_authority(folder: Path, action: str) -> None:
-    for name in ("ca-key.pem", "ca.pem"):
-        if not os.access(folder / name, os.R_OK):
+def _check_authority(authority_folder: Path, action: str) -> None:
+    for file_name in ("ca-key.pem", "ca.pem"):
+        if not os.access(authority_folder / file_name, os.R_OK):
             raise InvalidRequest(
-                f"cannot read the authority's {folder / name}",
+                f"cannot read the authority's {authority_folder / file_name}",
                 operation=action,
                 would_work="--tls-ca DIR, the folder vipu-certs that vipu-server --tls-init made",
             )
 
 
-def _check_free(folder: Path, action: str) -> None:
+def _check_absent(folder: Path, action: str) -> None:
     if folder.exists():
         raise AlreadyExists(
             f"there is {folder} already", operation=action, would_work="move it away"
@@ -187,98 +203,138 @@ def _check_free(folder: Path, action: str) -> None:
 
 
 def _program(action: str) -> str:
-    program = shutil.which("openssl")
-    if program is None:
+    openssl_path = shutil.which("openssl")
+    if openssl_path is None:
         raise Unavailable(
             "there is no openssl on this machine",
             operation=action,
             would_work="install it (apt-get install openssl), or put ca.pem, cert.pem and key.pem "
             "of your own authority into the folder of --tls-certs",
         )
-    return program
+    return openssl_path
 
 
-class _Scratch:
-    """A private folder that becomes `folder` once it is complete, and is removed otherwise."""
+class _ScratchFolder:
+    """A private folder that becomes `final_folder` when it is complete, or is removed."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.absolute()
+    def __init__(self, final_folder: Path) -> None:
+        self._folder = final_folder.absolute()
 
     def __enter__(self) -> Path:
         self._umask = os.umask(0o077)
-        self._folder_made = Path(tempfile.mkdtemp(dir=self._folder.parent))
-        return self._folder_made
+        self._temporary_folder = Path(tempfile.mkdtemp(dir=self._folder.parent))
+        return self._temporary_folder
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, exception_type: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None:
-                old = Path(tempfile.mkdtemp(dir=self._folder.parent))
+            if exception_type is None:
+                replaced_folder = Path(tempfile.mkdtemp(dir=self._folder.parent))
                 if self._folder.exists():  # the old folder goes once the new one exists
-                    self._folder.rename(old / "old")
-                self._folder_made.rename(self._folder)
-                shutil.rmtree(old)
+                    self._folder.rename(replaced_folder / "old")
+                self._temporary_folder.rename(self._folder)
+                shutil.rmtree(replaced_folder)
             else:
-                shutil.rmtree(self._folder_made, ignore_errors=True)
+                shutil.rmtree(self._temporary_folder, ignore_errors=True)
         finally:
             os.umask(self._umask)
 
 
-class _Maker:
+class _CertificateMaker:
     """Runs openssl, for certificates that are valid for some days.
 
-    start: since when; None: since a day ago, because clocks differ.
+    valid_from: since when; None: since a day ago, because clocks differ.
     """
 
-    def __init__(self, action: str, days: int, start: float | None) -> None:
+    def __init__(self, action: str, days: int, valid_from: float | None) -> None:
         self._program = _program(action)
-        begin = time.time() - 86400 if start is None else start
+        begin_seconds = time.time() - 86400 if valid_from is None else valid_from
         self._times = [
-            *("-startdate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin))),
-            *("-enddate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin + days * 86400))),
+            *("-startdate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin_seconds))),
+            *(
+                "-enddate",
+                time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin_seconds + days * 86400)),
+            ),
         ]
 
     def authority(self, folder: Path) -> None:
         """Make ca.pem and ca-key.pem."""
-        extra = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\n"
-        key, done = folder / "ca-key.pem", folder / "ca.pem"
-        self._sign("Podwright authority", key, done, extra, ["-selfsign", "-keyfile", str(key)])
+        extensions = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\n"
+        key_file, certificate_file = folder / "ca-key.pem", folder / "ca.pem"
+        self._sign(
+            "Podwright authority",
+            key_file,
+            certificate_file,
+            extensions,
+            ["-selfsign", "-keyfile", str(key_file)],
+        )
 
     def issue(
-        self, authority: Path, place: Path, common: str, names: Sequence[str], purpose: str
+        self,
+        authority_folder: Path,
+        target_folder: Path,
+        common_name: str,
+        alternative_names: Sequence[str],
+        key_usage: str,
     ) -> None:
         """Make ca.pem, cert.pem and key.pem in a folder.
 
-        names: alternative names, in openssl's notation.
+        alternative_names: alternative names, in openssl's notation.
         """
-        extra = (
-            f"subjectAltName={','.join(names)}\nextendedKeyUsage={purpose}\n"
+        extensions = (
+            f"subjectAltName={','.join(alternative_names)}\nextendedKeyUsage={key_usage}\n"
             "basicConstraints=critical,CA:FALSE\n"
         )
-        signer = ["-cert", str(authority / "ca.pem"), "-keyfile", str(authority / "ca-key.pem")]
-        self._sign(common, place / "key.pem", place / "cert.pem", extra, signer)
-        shutil.copy(authority / "ca.pem", place)
+        signer_options = [
+            "-cert",
+            str(authority_folder / "ca.pem"),
+            "-keyfile",
+            str(authority_folder / "ca-key.pem"),
+        ]
+        self._sign(
+            common_name,
+            target_folder / "key.pem",
+            target_folder / "cert.pem",
+            extensions,
+            signer_options,
+        )
+        shutil.copy(authority_folder / "ca.pem", target_folder)
 
-    def _sign(self, common: str, key: Path, done: Path, extra: str, signer: list[str]) -> None:
+    def _sign(
+        self,
+        common_name: str,
+        key_file: Path,
+        certificate_file: Path,
+        extensions: str,
+        signer_options: list[str],
+    ) -> None:
         with tempfile.TemporaryDirectory() as scratch:
-            request, settings = Path(scratch) / "request.pem", Path(scratch) / "ca.cnf"
-            settings.write_text(_SETTINGS.format(folder=scratch, extra=extra))
+            request_file, settings_file = Path(scratch) / "request.pem", Path(scratch) / "ca.cnf"
+            settings_file.write_text(_SETTINGS.format(folder=scratch, extra=extensions))
             (Path(scratch) / "index").touch()
             self._run(
-                *("req", "-newkey", *_CURVE, "-subj", f"/CN={common}"),
-                *("-keyout", str(key), "-out", str(request)),
+                *("req", "-newkey", *_KEY_OPTIONS, "-subj", f"/CN={common_name}"),
+                *("-keyout", str(key_file), "-out", str(request_file)),
             )
             self._run(
-                *("ca", "-batch", "-notext", "-config", str(settings), *signer, *self._times),
-                *("-in", str(request), "-out", str(done)),
+                *(
+                    "ca",
+                    "-batch",
+                    "-notext",
+                    "-config",
+                    str(settings_file),
+                    *signer_options,
+                    *self._times,
+                ),
+                *("-in", str(request_file), "-out", str(certificate_file)),
             )
 
     def _run(self, *arguments: str) -> None:
         command = [self._program, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        openssl_result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if openssl_result.returncode:
+            error_line = (openssl_result.stderr.strip().splitlines() or ["it did not say why"])[-1]
             raise Unavailable(
-                f"openssl {arguments[0]} failed: {last}", operation="make a certificate"
+                f"openssl {arguments[0]} failed: {error_line}", operation="make a certificate"
             )
 
 
@@ -299,8 +355,8 @@ commonName = supplied
 {extra}"""
 
 
-def _kind(name: str) -> str:
+def _kind(host_name: str) -> str:
     try:
-        return f"IP:{ipaddress.ip_address(name)}"
+        return f"IP:{ipaddress.ip_address(host_name)}"
     except ValueError:
-        return f"DNS:{name}"
+        return f"DNS:{host_name}"

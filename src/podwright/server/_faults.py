@@ -29,24 +29,28 @@ _KINDS = ("commit", "driver", "statement")
 class KillPoint:
     """Counts one kind of step, and kills this process at the nth. It counts only after `arm`."""
 
-    def __init__(self, kind: str, nth: int, *, after: bool) -> None:
-        self._kind, self._left, self._after = kind, nth, after
+    def __init__(self, step_kind: str, nth: int, *, after: bool) -> None:
+        self._kind, self._left, self._after = step_kind, nth, after
         self._armed = False
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> KillPoint | None:
         """Return the fault that the environment asks for. Raises wire.InvalidRequest."""
-        text = environ.get(VARIABLE, "")
-        if not text:
+        fault_text = environ.get(VARIABLE, "")
+        if not fault_text:
             return None
-        kind, _, rest = text.partition(":")
-        number, _, when = rest.partition(":")
-        if kind not in _KINDS or not number.isdecimal() or when not in ("before", "after"):
+        step_kind, _, position_text = fault_text.partition(":")
+        step_number, _, before_or_after = position_text.partition(":")
+        if (
+            step_kind not in _KINDS
+            or not step_number.isdecimal()
+            or before_or_after not in ("before", "after")
+        ):
             raise InvalidRequest(
-                f"{VARIABLE}={text!r} names no step",
+                f"{VARIABLE}={fault_text!r} names no step",
                 would_work="commit:N:before, or after, and driver or statement in place of commit",
             )
-        return cls(kind, int(number), after=when == "after")
+        return cls(step_kind, int(step_number), after=before_or_after == "after")
 
     def arm(self, hardware: ServedHardware) -> None:
         """Count from now on. Raises wire.Denied unless all the hardware is simulated."""
@@ -57,9 +61,9 @@ class KillPoint:
             )
         self._armed = True
 
-    def before(self, kind: str) -> bool:
+    def before(self, step_kind: str) -> bool:
         """Count a step that is about to be done. Return whether it is the last one."""
-        if not self._armed or kind != self._kind:
+        if not self._armed or step_kind != self._kind:
             return False
         self._left -= 1
         if self._left:
@@ -70,23 +74,25 @@ class KillPoint:
 
     def store(self, store: Any) -> Any:
         """Return the store, with its commits counted."""
-        return _Store(store, self)
+        return _CountedStore(store, self)
 
     def drivers(self, drivers: Mapping[str, Driver]) -> dict[str, Driver]:
         """Return the drivers, with their calls counted."""
-        return {name: _Driver(driver, self) for name, driver in drivers.items()}
+        return {
+            machine_name: _CountedDriver(driver, self) for machine_name, driver in drivers.items()
+        }
 
     def connect(self) -> Callable[..., sqlite3.Connection]:
         """Return a replacement for sqlite3.connect that counts the statements."""
         import sqlite3
 
-        fault = self
+        kill_point = self
 
         class Connection(sqlite3.Connection):
-            def execute(self, *arguments: Any) -> sqlite3.Cursor:
-                last = fault.before("statement")
-                cursor = super().execute(*arguments)
-                if last:
+            def execute(self, *sql_arguments: Any) -> sqlite3.Cursor:
+                is_kill_step = kill_point.before("statement")
+                cursor = super().execute(*sql_arguments)
+                if is_kill_step:
                     die()
                 return cursor
 
@@ -101,48 +107,48 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _Store:
+class _CountedStore:
     """A store whose commits are counted."""
 
-    def __init__(self, inner: Any, fault: KillPoint) -> None:
-        self._inner, self._fault = inner, fault
+    def __init__(self, real_store: Any, kill_point: KillPoint) -> None:
+        self._inner, self._kill_point = real_store, kill_point
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._inner, attribute)
 
     async def commit(self, changes: Sequence[Change]) -> None:
-        last = self._fault.before("commit")
+        is_kill_step = self._kill_point.before("commit")
         await self._inner.commit(changes)
-        if last:
+        if is_kill_step:
             die()
 
 
-class _Driver:
+class _CountedDriver:
     """A driver whose calls are counted, except those that only read."""
 
-    def __init__(self, inner: Driver, fault: KillPoint) -> None:
-        self._inner, self._fault = inner, fault
+    def __init__(self, real_driver: Driver, kill_point: KillPoint) -> None:
+        self._inner, self._kill_point = real_driver, kill_point
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._inner, attribute)
 
     async def describe(self) -> Any:
         return await self._inner.describe()
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
-        last = self._fault.before("driver")
+        is_kill_step = self._kill_point.before("driver")
         await self._inner.configure(partition, epoch, devices)
-        if last:
+        if is_kill_step:
             die()
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
-        last = self._fault.before("driver")
+        is_kill_step = self._kill_point.before("driver")
         await self._inner.reset(epoch, devices)
-        if last:
+        if is_kill_step:
             die()
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
-        last = self._fault.before("driver")
+        is_kill_step = self._kill_point.before("driver")
         await self._inner.release(epoch, devices)
-        if last:
+        if is_kill_step:
             die()

@@ -51,15 +51,18 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class GrpcFront:
-    """Serves both protocols on TCP. certs: the folder of TLS certificates; None: no TLS.
+    """Serves both protocols on TCP. certificate_folder: the folder of TLS certificates; None: no
+    TLS.
 
-    apart: the gate is a process of its own, as in a server; otherwise it shares this loop.
+    own_process: the gate is a process of its own, as in a server; otherwise it shares this loop.
     """
 
-    def __init__(self, calls: Calls, certs: Path | None = None, *, apart: bool = False) -> None:
+    def __init__(
+        self, calls: Calls, certificate_folder: Path | None = None, *, own_process: bool = False
+    ) -> None:
         self._calls = calls
-        self._certs = certs
-        self._apart = apart
+        self._certs = certificate_folder
+        self._apart = own_process
         self._listener: socket.socket | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._link: GateLink[Any] | None = None
@@ -114,8 +117,8 @@ class GrpcFront:
     def closed_connections(self) -> dict[str, int]:
         """The number of connections that were ended or not accepted, over all gates, by reason."""
         return {
-            reason: self._ended_connections[reason] + count
-            for reason, count in self._counted.by_reason().items()
+            reason: self._ended_connections[reason] + connection_count
+            for reason, connection_count in self._counted.by_reason().items()
         }
 
     def _first(self) -> None:
@@ -125,109 +128,117 @@ class GrpcFront:
         self._keeper = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        pause = _PAUSE
+        restart_pause = _PAUSE
         while not self._ending:
-            started = time.monotonic()
+            started_at = time.monotonic()
             try:
                 await self._run_gate()
             except OSError as error:
                 _log.warning("the gate for gRPC cannot be started: %s", error)
             if self._ending:
                 return
-            pause = _PAUSE if time.monotonic() - started > 60 else min(2 * pause, _LONGEST_PAUSE)
-            _log.warning("the gate for gRPC has ended; the next one starts in %.1f s", pause)
-            await asyncio.sleep(pause)
+            restart_pause = (
+                _PAUSE
+                if time.monotonic() - started_at > 60
+                else min(2 * restart_pause, _LONGEST_PAUSE)
+            )
+            _log.warning(
+                "the gate for gRPC has ended; the next one starts in %.1f s", restart_pause
+            )
+            await asyncio.sleep(restart_pause)
 
     async def _run_gate(self) -> None:
         """Run one gate until it ends."""
         assert self._listener is not None
-        ours, theirs = socket.socketpair()
+        server_end, gate_end = socket.socketpair()
         self.gates += 1
         self._ended_connections.update(self._counted.by_reason())
         self._counted = GateCounted()
         process: asyncio.subprocess.Process | None = None
-        saying: asyncio.Task[None] | None = None
+        output_task: asyncio.Task[None] | None = None
         gate: Gate | None = None
         try:
             if self._apart:
-                with theirs:
-                    process = await spawn(self._listener, theirs, self._certs)
-                    saying = asyncio.create_task(_retell(process))
+                with gate_end:
+                    process = await spawn(self._listener, gate_end, self._certs)
+                    output_task = asyncio.create_task(_log_gate_output(process))
             else:
-                gate = await _within(self._listener, theirs, self._certs)
-            self._link = link = await from_server(ours)
+                gate = await _within(self._listener, gate_end, self._certs)
+            self._link = link = await from_server(server_end)
             await self._hear(link)
         finally:
             for task in self._tasks.values():
                 task.cancel()
-            ours.close()
+            server_end.close()
             if gate is not None and not gate.is_closed:
                 await gate.stop(0)
             if process is not None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-            if saying is not None:
-                await saying
+            if output_task is not None:
+                await output_task
 
     async def _hear(self, link: GateLink[Any]) -> None:
         """Begin one call in each turn of the loop, so that other tasks run in between."""
         try:
-            while (word := await link.hear()) is not None:
-                if isinstance(word, Question):
-                    task = asyncio.create_task(self._answer(link, word))
-                    self._tasks[word.id] = task
-                elif isinstance(word, GateCounted):
-                    self._counted = word
-                elif (running := self._tasks.get(word.id)) is not None:
-                    running.cancel()
+            while (gate_message := await link.hear()) is not None:
+                if isinstance(gate_message, Question):
+                    task = asyncio.create_task(self._answer(link, gate_message))
+                    self._tasks[gate_message.id] = task
+                elif isinstance(gate_message, GateCounted):
+                    self._counted = gate_message
+                elif (running_task := self._tasks.get(gate_message.id)) is not None:
+                    running_task.cancel()
                 await asyncio.sleep(0)
         finally:
             link.close()
 
-    async def _answer(self, link: GateLink[Any], ask: Question) -> None:
+    async def _answer(self, link: GateLink[Any], question: Question) -> None:
         try:
-            reply = await self._reply(ask)
+            reply = await self._reply(question)
         except PodwrightError as refusal:
-            link.send(GateRefused(ask.id, refusal.to_json()))
+            link.send(GateRefused(question.id, refusal.to_json()))
         except Exception:
-            _log.exception("%s failed", ask.method)
+            _log.exception("%s failed", question.method)
             link.send(
-                GateRefused(ask.id, Internal("the server failed", operation=ask.method).to_json())
+                GateRefused(
+                    question.id, Internal("the server failed", operation=question.method).to_json()
+                )
             )
         else:
-            link.send(Done(ask.id, reply))
+            link.send(Done(question.id, reply))
         finally:
-            self._tasks.pop(ask.id, None)
+            self._tasks.pop(question.id, None)
 
-    async def _reply(self, ask: Question) -> bytes:
-        if not ask.method:
+    async def _reply(self, question: Question) -> bytes:
+        if not question.method:
             return self._calls.health()["status"].encode()
-        method = METHODS.get(ask.method)
+        method = METHODS.get(question.method)
         if method is None:
-            raise InvalidRequest(f"there is no call {ask.method[:100]!r}")
-        if ask.method == "AnnounceAgent":  # it is a hint, which every caller may give
+            raise InvalidRequest(f"there is no call {question.method[:100]!r}")
+        if question.method == "AnnounceAgent":  # it is a hint, which every caller may give
             caller = ANONYMOUS
         else:
-            service: ShownCredentials = ask.shown
+            credentials: ShownCredentials = question.shown
             if self._calls.traces is not None:
-                TRACE_PARENT.set(dict(service.metadata).get("traceparent", ""))
+                TRACE_PARENT.set(dict(credentials.metadata).get("traceparent", ""))
             caller = await self._calls.identity.of_metadata(
-                service.metadata, service.proof, service.certificate
+                credentials.metadata, credentials.proof, credentials.certificate
             )
         try:
-            request = msgspec.msgpack.decode(ask.request, type=method.request)
+            request = msgspec.msgpack.decode(question.request, type=method.request)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidRequest(f"{error}", operation=ask.method) from None
+            raise InvalidRequest(f"{error}", operation=question.method) from None
         return _encode(await self._calls(caller, method, request))
 
 
-async def _retell(process: asyncio.subprocess.Process) -> None:
+async def _log_gate_output(process: asyncio.subprocess.Process) -> None:
     """Write a gate's output into the server's log, in the log's form."""
     assert process.stderr is not None
-    while part := await process.stderr.read(4096):
-        for line in part.decode("utf-8", "replace").splitlines():
-            _log.error("the gate for gRPC: %s", line)
+    while chunk := await process.stderr.read(4096):
+        for output_line in chunk.decode("utf-8", "replace").splitlines():
+            _log.error("the gate for gRPC: %s", output_line)
 
 
 async def _listen(host: str, port: int) -> socket.socket:
@@ -242,23 +253,25 @@ async def _listen(host: str, port: int) -> socket.socket:
             await asyncio.sleep(0.05)
 
 
-async def _within(listener: socket.socket, theirs: socket.socket, certs: Path | None) -> Gate:
+async def _within(
+    listener: socket.socket, gate_end: socket.socket, certificate_folder: Path | None
+) -> Gate:
     """Return a gate that runs on this loop."""
     from podwright.gate._grpc_server import Gate
     from podwright.gate._link import to_server
 
-    setup = Setup(-1, -1, str(certs) if certs else "")
-    gate = Gate(listener.dup(), await to_server(theirs), setup)
+    gate_setup = Setup(-1, -1, str(certificate_folder) if certificate_folder else "")
+    gate = Gate(listener.dup(), await to_server(gate_end), gate_setup)
     await gate.start()
     return gate
 
 
 def check_certificates(folder: Path) -> None:
     """Check that the certificates can be used for TLS. Raises wire.InvalidRequest."""
-    ca, _, _ = read_certificates(str(folder))
+    ca_pem, _, _ = read_certificates(str(folder))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_verify_locations(cadata=ca.decode())
+        context.load_verify_locations(cadata=ca_pem.decode())
         context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     except (ssl.SSLError, ValueError) as error:
         raise InvalidRequest(

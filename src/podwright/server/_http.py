@@ -41,21 +41,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HttpFront:
-    """Serves podwright.v1 as JSON. idle: seconds after which a silent connection is closed."""
+    """Serves podwright.v1 as JSON. idle_seconds: after these a silent connection is closed."""
 
     def __init__(
         self,
         calls: Calls,
         *,
-        idle: float = IDLE_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._calls = calls
-        limits = Limits(each=MAX_CONNECTIONS, idle=idle)
+        limits = Limits(each=MAX_CONNECTIONS, idle=idle_seconds)
         self.server = HttpServer(self._answer, limits, complain=complain, clock=clock)
         self._routes: dict[str, tuple[Method, msgspec.json.Decoder[Value]]] = {
-            _PREFIX + name: (method, msgspec.json.Decoder(method.request))
-            for name, method in METHODS.items()
+            _PREFIX + method_name: (method, msgspec.json.Decoder(method.request))
+            for method_name, method in METHODS.items()
         }
 
     async def start(self, listener: socket.socket) -> None:
@@ -82,19 +82,19 @@ class HttpFront:
             TRACE_PARENT.set(request.header("traceparent"))
         try:
             caller = await self._calls.identity.of_uid(request.uid, "unix")
-            value = _decoded(decoder, method, request.body)
-            return Reply(200, _encode(await self._calls(caller, method, value)))
+            call_request = _decoded(decoder, method, request.body)
+            return Reply(200, _encode(await self._calls(caller, method, call_request)))
         except PodwrightError as error:
-            body = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(STATUS.get(error.code, 500), body)
+            refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(STATUS.get(error.code, 500), refusal_json)
 
 
 def complain(status: int, problem: str) -> bytes:
     """Return a refusal of HTTP itself as a refusal's JSON."""
-    code = {404: "NOT_FOUND", 500: "INTERNAL"}.get(status, "INVALID_ARGUMENT")
+    refusal_code = {404: "NOT_FOUND", 500: "INTERNAL"}.get(status, "INVALID_ARGUMENT")
     if status in (413, 431, 503):
-        code = "RESOURCE_EXHAUSTED"
-    return msgspec.json.encode({"code": code, "message": f"{problem}.", "problem": problem})
+        refusal_code = "RESOURCE_EXHAUSTED"
+    return msgspec.json.encode({"code": refusal_code, "message": f"{problem}.", "problem": problem})
 
 
 def refusal(status: int, problem: str, *headers: tuple[bytes, bytes]) -> Reply:
@@ -102,8 +102,8 @@ def refusal(status: int, problem: str, *headers: tuple[bytes, bytes]) -> Reply:
     return Reply(status, complain(status, problem), headers=headers)
 
 
-def _decoded(decoder: msgspec.json.Decoder[Value], method: Method, body: bytes) -> Value:
+def _decoded(decoder: msgspec.json.Decoder[Value], method: Method, json_body: bytes) -> Value:
     try:
-        return decoder.decode(body or b"{}")
+        return decoder.decode(json_body or b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"{error}", operation=method.name) from None

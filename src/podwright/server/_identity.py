@@ -32,12 +32,15 @@ if TYPE_CHECKING:
 
 #: Seconds for which a token is valid: long enough for one command to begin its calls.
 TOKEN_TTL = 60.0
-LINKS = 256  #: the most one-time links of one user that are used within `TOKEN_TTL`
-_CLAIM = struct.Struct("!8sqd8s")  # audience, uid, end by the server's clock, own number
+MAX_USED_LINKS = 256  #: the most one-time links of one user that are used within `TOKEN_TTL`
+_CLAIM_FORMAT = struct.Struct("!8sqd8s")  # audience, uid, end by the server's clock, own number
 #: By the audience of a request: its code in the claim.
-_AUDIENCES = {"": b"calls", "page": b"page"}
-_REMEMBERED = 4096
-_USER, _ACCESS = "podwright-user-id", "podwright-access-key"  # wire.messages imports protobuf
+_AUDIENCE_CODES = {"": b"calls", "page": b"page"}
+_MAX_CACHED_CALLERS = 4096
+_USER, _ACCESS_METADATA = (
+    "podwright-user-id",
+    "podwright-access-key",
+)  # wire.messages imports protobuf
 
 ANONYMOUS = Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
 
@@ -92,15 +95,15 @@ class Identity:
 
         Names are looked up once, since a directory service may be slow.
         """
-        known = self._callers.get((uid, origin))
-        if known is not None:
-            return known
-        name = await asyncio.to_thread(self._name_of, uid)
+        cached_caller = self._callers.get((uid, origin))
+        if cached_caller is not None:
+            return cached_caller
+        account_name = await asyncio.to_thread(self._name_of, uid)
         role = Role.ADMINISTRATOR if uid in self._administrators else Role.USER
-        if not name or name == ANONYMOUS.name or name.isdecimal():
-            name = str(uid)  # a name must not be `anonymous` or another's number
-        caller = Caller(name=name, uid=uid, role=role, origin=origin)
-        if len(self._callers) >= _REMEMBERED:
+        if not account_name or account_name == ANONYMOUS.name or account_name.isdecimal():
+            account_name = str(uid)  # a name must not be `anonymous` or another's number
+        caller = Caller(name=account_name, uid=uid, role=role, origin=origin)
+        if len(self._callers) >= _MAX_CACHED_CALLERS:
             self._callers.clear()
         self._callers[uid, origin] = caller
         return caller
@@ -113,14 +116,14 @@ class Identity:
         """
         if caller.uid is None:
             raise Unauthenticated("a token is bound to a user id, and you have none here")
-        if audience not in _AUDIENCES:
+        if audience not in _AUDIENCE_CODES:
             raise InvalidRequest(
                 f"no token is for the audience {audience[:40]!r}",
                 would_work="page, or none for gRPC calls",
             )
-        end, number = self._clock() + TOKEN_TTL, secrets.token_bytes(8)
-        claim = _CLAIM.pack(_AUDIENCES[audience], caller.uid, end, number)
-        return Token(token=_text(claim + self._sign(claim)), ttl=TOKEN_TTL)
+        expiry, token_id = self._clock() + TOKEN_TTL, secrets.token_bytes(8)
+        claim_bytes = _CLAIM_FORMAT.pack(_AUDIENCE_CODES[audience], caller.uid, expiry, token_id)
+        return Token(token=_text(claim_bytes + self._sign(claim_bytes)), ttl=TOKEN_TTL)
 
     async def of_token(self, token: str) -> Caller:
         """Return the caller to whom a token for gRPC calls was issued.
@@ -146,92 +149,97 @@ class Identity:
         """
         try:
             claim = self._claim(token, "page")
-            used = self._used_by(claim.uid)
-            if claim.number in used:
+            used_links = self._unexpired_links(claim.uid)
+            if claim.number in used_links:
                 raise _TokenError("has been used")
         except _TokenError as error:
             raise Unauthenticated(
                 f"the link {error}", would_work="podwright web makes another"
             ) from None
-        if len(used) >= LINKS:
+        if len(used_links) >= MAX_USED_LINKS:
             raise Unavailable(
-                f"{LINKS} links of this user were used within {TOKEN_TTL:.0f} s",
+                f"{MAX_USED_LINKS} links of this user were used within {TOKEN_TTL:.0f} s",
                 would_work="podwright web, a minute from now",
             )
-        used[claim.number] = claim.end
+        used_links[claim.number] = claim.end
         return await self.of_uid(claim.uid, "tcp")
 
-    def _used_by(self, uid: int) -> dict[bytes, float]:
+    def _unexpired_links(self, uid: int) -> dict[bytes, float]:
         """Return the links that this user has used, after dropping those that have expired."""
         now = self._clock()
-        for user, numbers in list(self._used.items()):
-            left = {number: end for number, end in numbers.items() if end > now}
-            if left:
-                self._used[user] = left
+        for user_uid, link_expiries in list(self._used.items()):
+            unexpired_links = {
+                link_id: expiry for link_id, expiry in link_expiries.items() if expiry > now
+            }
+            if unexpired_links:
+                self._used[user_uid] = unexpired_links
             else:
-                del self._used[user]
+                del self._used[user_uid]
         return self._used.setdefault(uid, {})
 
     def _claim(self, token: str, audience: str) -> _Claim:
         """Return the claim of a token of this server for this audience. Raises _TokenError."""
         try:
-            raw = base64.b64decode(token, altchars=b"-_", validate=True)
+            token_bytes = base64.b64decode(token, altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
-            raw = b""
-        signed, signature = raw[: _CLAIM.size], raw[_CLAIM.size :]
+            token_bytes = b""
+        claim_bytes, signature = (
+            token_bytes[: _CLAIM_FORMAT.size],
+            token_bytes[_CLAIM_FORMAT.size :],
+        )
         if (
-            len(signed) < _CLAIM.size
-            or _text(raw) != token
-            or not hmac.compare_digest(signature, self._sign(signed))
+            len(claim_bytes) < _CLAIM_FORMAT.size
+            or _text(token_bytes) != token
+            or not hmac.compare_digest(signature, self._sign(claim_bytes))
         ):
             raise _TokenError("is not one of this server's")
-        purpose, uid, end, number = _CLAIM.unpack(signed)
-        if purpose.rstrip(b"\0") != _AUDIENCES[audience]:
+        audience_code, uid, expiry, token_id = _CLAIM_FORMAT.unpack(claim_bytes)
+        if audience_code.rstrip(b"\0") != _AUDIENCE_CODES[audience]:
             raise _TokenError("is not one of this server's for this purpose")
-        if self._clock() >= end:
+        if self._clock() >= expiry:
             raise _TokenError("has expired")
-        return _Claim(uid, end, number)
+        return _Claim(uid, expiry, token_id)
 
     async def of_metadata(
         self,
         metadata: Iterable[tuple[str, str | bytes]] | None,
-        proof: bytes = b"",
-        certificate: tuple[str, str] = ("", ""),
+        munge_payload: bytes = b"",
+        certificate_identity: tuple[str, str] = ("", ""),
     ) -> Caller:
         """Return the caller of a gRPC call.
 
         The caller is identified by `authorization: Bearer …` or `MUNGE …`, by a user's name and
         access key, or by the connection's certificate (name and URI); otherwise it is anonymous.
-        proof: the payload that a MUNGE credential for this call must carry (wire.munge_payload).
-        Raises wire.Unauthenticated.
+        munge_payload: the payload that a MUNGE credential for this call must carry
+        (wire.munge_payload). Raises wire.Unauthenticated.
         """
-        user, access = "", ""
-        for key, text in metadata or ():
-            if key == "authorization":
-                scheme, _, token = str(text).partition(" ")
-                if scheme.lower() == "munge":
-                    return await self._of_munge(token.strip(), proof)
-                if scheme.lower() != "bearer":
+        user_name, access_key = "", ""
+        for metadata_key, metadata_value in metadata or ():
+            if metadata_key == "authorization":
+                auth_scheme, _, token = str(metadata_value).partition(" ")
+                if auth_scheme.lower() == "munge":
+                    return await self._of_munge(token.strip(), munge_payload)
+                if auth_scheme.lower() != "bearer":
                     raise Unauthenticated(
-                        f"{scheme[:20]!r} is not a way to identify to this server",
+                        f"{auth_scheme[:20]!r} is not a way to identify to this server",
                         would_work="Bearer and a token, or call without any",
                     )
                 return await self.of_token(token.strip())
-            if key == _USER:
-                user = str(text)
-            elif key == _ACCESS:
-                access = str(text)
-        if (user or access) and self.authenticate is not None:
-            return await self.authenticate(user[:100], access[:200])
-        if certificate[0] and self.authenticate_certificate is not None:
-            return await self.authenticate_certificate(*certificate)
+            if metadata_key == _USER:
+                user_name = str(metadata_value)
+            elif metadata_key == _ACCESS_METADATA:
+                access_key = str(metadata_value)
+        if (user_name or access_key) and self.authenticate is not None:
+            return await self.authenticate(user_name[:100], access_key[:200])
+        if certificate_identity[0] and self.authenticate_certificate is not None:
+            return await self.authenticate_certificate(*certificate_identity)
         if self.secure:
-            munge = "; or --munge, where munged runs" if self._munge else ""
+            munge_hint = "; or --munge, where munged runs" if self._munge else ""
             raise Unauthenticated(
                 "this server wants to know who calls",
                 would_work="set api-user-id and api-access-key in a file for --config, or show a "
                 "certificate of your own with --tls-certs; an administrator makes them with "
-                f"vipu-admin create user, create certificate{munge}",
+                f"vipu-admin create user, create certificate{munge_hint}",
                 munge=self._munge is not None,
             )
         return ANONYMOUS
@@ -245,7 +253,7 @@ class Identity:
             )
         try:
             async with self._few:
-                decoded = await asyncio.to_thread(self._munge.decode, credential)
+                decoded_credential = await asyncio.to_thread(self._munge.decode, credential)
         except MungeError as error:
             if error.absent:
                 raise Unavailable(f"MUNGE does not answer the server: {error}") from None
@@ -253,23 +261,23 @@ class Identity:
                 f"MUNGE does not believe the credential: {error}",
                 would_work="use one key and one clock on both hosts, and one credential a call",
             ) from None
-        if decoded.payload != payload:
+        if decoded_credential.payload != payload:
             raise Unauthenticated("the MUNGE credential was made for another call")
-        return await self.of_uid(decoded.uid, "munge")
+        return await self.of_uid(decoded_credential.uid, "munge")
 
-    def _sign(self, claim: bytes) -> bytes:
-        return hmac.digest(self._key, claim, hashlib.sha256().name)
+    def _sign(self, claim_bytes: bytes) -> bytes:
+        return hmac.digest(self._key, claim_bytes, hashlib.sha256().name)
 
 
-def find_munge(socket: str) -> Vouches:
+def find_munge(munge_socket: str) -> Vouches:
     """Return MUNGE on this machine, after checking that it answers.
 
-    socket: of its daemon; empty: the usual place. Raises wire.Unavailable.
+    munge_socket: of its daemon; empty: the usual place. Raises wire.Unavailable.
     """
     from podwright.hosts import Munge, MungeError
 
     try:
-        munge = Munge(socket)
+        munge = Munge(munge_socket)
         munge.encode(b"")
     except MungeError as error:
         raise Unavailable(
@@ -280,9 +288,9 @@ def find_munge(socket: str) -> Vouches:
     return munge
 
 
-def _text(token: bytes) -> str:
+def _text(token_bytes: bytes) -> str:
     """Return the one spelling of a token's bytes."""
-    return base64.urlsafe_b64encode(token).decode()
+    return base64.urlsafe_b64encode(token_bytes).decode()
 
 
 def _account_name(uid: int) -> str | None:

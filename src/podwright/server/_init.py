@@ -22,35 +22,35 @@ def is_secure(records: Mapping[tuple[str, str], bytes]) -> bool:
     return (_KIND, _KEY) in records
 
 
-async def make_store(place: Path | str, user: str) -> str:
+async def make_store(storage_place: Path | str, user_name: str) -> str:
     """Make a new store.
 
     With a user's name it is a secure one, and the user's access key is returned.
 
     Raises wire.AlreadyExists when the store exists.
     """
-    path = storage_file(place)
-    if path is not None:
-        if path.exists():
-            raise _exists(place)
-        prepare_folder(path.parent, mode=0o700)
-    store = open_store(place, owner=owner_name("init", 0), ttl=LEASE)
-    opened = await store.open()
+    store_file = storage_file(storage_place)
+    if store_file is not None:
+        if store_file.exists():
+            raise _exists(storage_place)
+        prepare_folder(store_file.parent, folder_mode=0o700)
+    store = open_store(storage_place, owner=owner_name("init", 0), ttl=LEASE)
+    opened_store = await store.open()
     try:
-        if opened.records or opened.epoch > 1:
-            raise _exists(place)
-        if not user:
+        if opened_store.records or opened_store.epoch > 1:
+            raise _exists(storage_place)
+        if not user_name:
             return ""
-        change, key = first_user(user, store.wall())
-        await store.commit([Put(_KIND, _KEY, b"true"), change])
-        return key
+        user_record, access_key = first_user(user_name, store.wall())
+        await store.commit([Put(_KIND, _KEY, b"true"), user_record])
+        return access_key
     finally:
         await store.close()
 
 
-def _exists(place: Path | str) -> AlreadyExists:
+def _exists(storage_place: Path | str) -> AlreadyExists:
     return AlreadyExists(
-        f"there is a store already: {shown_place(place)}",
+        f"there is a store already: {shown_place(storage_place)}",
         operation="--init",
         would_work="give another --storage",
     )

@@ -44,11 +44,11 @@ class ListenOptions:
         secure: callers must identify themselves.
         """
         if self.web is not None and not self.anywhere and not is_loopback(self.web[0]):
-            raise _unchecked(self.web[0], f"serve HTTP on {self.web[0]}")
+            raise _open_host_refusal(self.web[0], f"serve HTTP on {self.web[0]}")
         self.check_tls(secure=secure)
-        safe = self.anywhere or secure
-        if self.host is not None and not safe and not is_loopback(self.host):
-            raise _unchecked(self.host, f"listen on {self.host}")
+        beyond_loopback_allowed = self.anywhere or secure
+        if self.host is not None and not beyond_loopback_allowed and not is_loopback(self.host):
+            raise _open_host_refusal(self.host, f"listen on {self.host}")
 
     def check_tls(self, *, secure: bool) -> None:
         """Raise InvalidRequest where access keys would be sent without TLS."""
@@ -60,7 +60,7 @@ class ListenOptions:
             )
 
 
-def _unchecked(host: str, action: str) -> InvalidRequest:
+def _open_host_refusal(host: str, action: str) -> InvalidRequest:
     return InvalidRequest(
         f"{host} is reachable from other machines, whose users nobody checks",
         operation=action,
@@ -87,4 +87,4 @@ class PageOptions:
 
 
 #: A page that keeps nothing and trusts no proxy.
-NO_PAGE = PageOptions()
+DEFAULT_PAGE = PageOptions()

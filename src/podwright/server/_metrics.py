@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from podwright._version import __version__
 from podwright.errors import Unavailable
 from podwright.http import metrics_text
-from podwright.server._call_counts import BOUNDS, Figures
+from podwright.server._call_counts import DURATION_BOUNDS, CallCounts
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -39,26 +39,31 @@ Gauge = tuple[str, str, Mapping[str, str], float]
 class Metrics:
     """The metrics of a server.
 
-    figures: of the calls. totals: returns other counters. now: returns the gauges.
+    call_counts: of the calls. read_totals: returns other counters. read_gauges: returns the gauges.
     ended_connections: returns the connections that the server ended or did not accept, by listener
-    and reason. lists: returns one of the server's lists, whole; raises wire.PodwrightError. pod:
-    the label `pod` of each metric; empty: none. clock: seconds, never backwards.
+    and reason. read_list: returns one of the server's lists, whole; raises wire.PodwrightError.
+    pod_label: the label `pod_label` of each metric; empty: none. clock: seconds, never backwards.
     """
 
     def __init__(
         self,
-        figures: Figures,
-        totals: Callable[[], Mapping[str, int]],
-        now: Callable[[], Iterable[Gauge]],
+        call_counts: CallCounts,
+        read_totals: Callable[[], Mapping[str, int]],
+        read_gauges: Callable[[], Iterable[Gauge]],
         ended_connections: Callable[[], Mapping[tuple[str, str], int]],
-        lists: Callable[[str], Awaitable[Any]],
+        read_list: Callable[[str], Awaitable[Any]],
         *,
-        pod: str = "",
+        pod_label: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._figures, self._totals, self._now, self._lists = figures, totals, now, lists
+        self._figures, self._totals, self._now, self._lists = (
+            call_counts,
+            read_totals,
+            read_gauges,
+            read_list,
+        )
         self._ended_connections = ended_connections
-        self._pod, self._clock = pod, clock
+        self._pod, self._clock = pod_label, clock
         self._text = b""
         self._until = 0.0
         self._gathering: asyncio.Task[None] | None = None
@@ -73,57 +78,59 @@ class Metrics:
 
     async def _gather(self) -> None:
         await asyncio.to_thread(importlib.import_module, "prometheus_client.core")
-        families = [*self._calls(), *self._moment()]
-        listed: Sequence[Any] = ()
+        metric_families = [*self._calls(), *self._moment()]
+        server_lists: Sequence[Any] = ()
         with contextlib.suppress(Unavailable):  # a standby has no more metrics
-            listed = [await self._lists(method) for method in _LISTS]
-        self._text = await asyncio.to_thread(_written, families, listed, self._pod)
+            server_lists = [await self._lists(list_method) for list_method in _LISTS]
+        self._text = await asyncio.to_thread(_written, metric_families, server_lists, self._pod)
         self._until = self._clock() + FRESH
 
     def _calls(self) -> Iterable[Metric]:
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
-        times = HistogramMetricFamily(
+        duration_histogram = HistogramMetricFamily(
             "podwright_call_duration_seconds", "How long calls took.", labels=["method"]
         )
-        for method, (counts, total) in sorted(self._figures.times.items()):
-            below, buckets = 0, []
-            for bound, count in zip((*BOUNDS, "+Inf"), counts, strict=True):
-                below += count
-                buckets.append((str(bound), float(below)))
-            times.add_metric([method], buckets, total[0])
-        yield times
-        errors = CounterMetricFamily(
+        for method, (bucket_counts, seconds_sum) in sorted(self._figures.times.items()):
+            cumulative_count, buckets = 0, []
+            for bucket_bound, count in zip((*DURATION_BOUNDS, "+Inf"), bucket_counts, strict=True):
+                cumulative_count += count
+                buckets.append((str(bucket_bound), float(cumulative_count)))
+            duration_histogram.add_metric([method], buckets, seconds_sum[0])
+        yield duration_histogram
+        error_counter = CounterMetricFamily(
             "podwright_errors", "Calls that were refused or failed.", labels=["code"]
         )
         for code, count in sorted(self._figures.codes.items()):
-            errors.add_metric([code], count)
-        yield errors
+            error_counter.add_metric([code], count)
+        yield error_counter
         connections_ended = CounterMetricFamily(
             "podwright_connections_ended",
             "Connections that the server ended, or did not take.",
             labels=["door", "reason"],
         )
-        for labels, count in sorted(self._ended_connections().items()):
-            connections_ended.add_metric(labels, count)
+        for listener_and_reason, count in sorted(self._ended_connections().items()):
+            connections_ended.add_metric(listener_and_reason, count)
         yield connections_ended
-        for name, count in sorted(self._totals().items()):
-            yield CounterMetricFamily(f"podwright_{name}", f"How many {name}, in all.", count)
+        for total_name, count in sorted(self._totals().items()):
+            yield CounterMetricFamily(
+                f"podwright_{total_name}", f"How many {total_name}, in all.", count
+            )
 
     def _moment(self) -> Iterable[Metric]:
         from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
-        build = InfoMetricFamily("podwright_build", "What runs here.")
-        build.add_metric([], {"version": __version__, "python": platform.python_version()})
-        yield build
+        build_info = InfoMetricFamily("podwright_build", "What runs here.")
+        build_info.add_metric([], {"version": __version__, "python": platform.python_version()})
+        yield build_info
         families: dict[str, GaugeMetricFamily] = {}
-        for name, words, labels, value in self._now():
-            family = families.get(name)
+        for gauge_name, description, labels, gauge_value in self._now():
+            family = families.get(gauge_name)
             if family is None:
-                family = families[name] = GaugeMetricFamily(
-                    f"podwright_{name}", words, labels=list(labels)
+                family = families[gauge_name] = GaugeMetricFamily(
+                    f"podwright_{gauge_name}", description, labels=list(labels)
                 )
-            family.add_metric(list(labels.values()), value)
+            family.add_metric(list(labels.values()), gauge_value)
         yield from families.values()
 
 
@@ -135,23 +142,31 @@ def pod_name(storage: Path | str, host: str) -> str:
     """
     if isinstance(storage, Path) or "://" not in storage:
         return host
-    place = urlsplit(storage)
-    return f"{place.netloc.rpartition('@')[2] or host}/{place.path.strip('/')}".rstrip("/")
+    database_url = urlsplit(storage)
+    return (
+        f"{database_url.netloc.rpartition('@')[2] or host}/{database_url.path.strip('/')}".rstrip(
+            "/"
+        )
+    )
 
 
-def _written(metrics: Sequence[Metric], listed: Sequence[Any], pod: str = "") -> bytes:
+def _written(metrics: Sequence[Metric], server_lists: Sequence[Any], pod_label: str = "") -> bytes:
     """Format metrics. It runs in a thread, since 16,384 devices would delay every call."""
-    families = [*metrics, *(_things(*listed) if listed else ())]
-    return metrics_text(families, {"pod": pod} if pod else {})
+    metric_families = [*metrics, *(_list_metrics(*server_lists) if server_lists else ())]
+    return metrics_text(metric_families, {"pod": pod_label} if pod_label else {})
 
 
-def _things(*listed: Any) -> list[Metric]:
+def _list_metrics(*server_lists: Any) -> list[Metric]:
     """Return the metrics that are counted from the lists."""
-    clusters = listed[0].clusters
-    devices, partitions = listed[1].devices, listed[2].partitions
-    leases, agents, waiters = listed[3].leases, listed[4].agents, listed[5].waiters
+    clusters = server_lists[0].clusters
+    devices, partitions = server_lists[1].devices, server_lists[2].partitions
+    leases, agents, waiters = (
+        server_lists[3].leases,
+        server_lists[4].agents,
+        server_lists[5].waiters,
+    )
     cluster_of = {info.name: info.cluster for info in partitions}
-    counts: Counter[tuple[str, ...]] = Counter(
+    lease_counts: Counter[tuple[str, ...]] = Counter(
         (cluster_of.get(lease.partition, ""), lease.state) for lease in leases
     )
     return [
@@ -168,7 +183,9 @@ def _things(*listed: Any) -> list[Metric]:
             ("cluster", "state"),
             Counter((info.cluster, info.ready_state.value) for info in partitions),
         ),
-        _gauge("leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), counts),
+        _gauge(
+            "leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), lease_counts
+        ),
         _gauge("waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})),
         _gauge(
             "machine_up",
@@ -180,11 +197,14 @@ def _things(*listed: Any) -> list[Metric]:
 
 
 def _gauge(
-    name: str, words: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], int]
+    gauge_name: str,
+    description: str,
+    label_names: tuple[str, ...],
+    counts_by_labels: Mapping[tuple[str, ...], int],
 ) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
-    family = GaugeMetricFamily(f"podwright_{name}", words, labels=labels)
-    for texts, count in sorted(values.items()):
-        family.add_metric(texts, count)
+    family = GaugeMetricFamily(f"podwright_{gauge_name}", description, labels=label_names)
+    for label_values, count in sorted(counts_by_labels.items()):
+        family.add_metric(label_values, count)
     return family

@@ -22,7 +22,7 @@ from podwright.wire import METHODS, EventInfo, EventList, EventsRequest, ListReq
 _LATER = 2**53  #: no event has such a number
 #: Windows before the last event, in microseconds, in which events are searched: an hour, a day,
 #: all.
-_WINDOWS = (3600 * 10**6, 86400 * 10**6, _LATER)
+_EVENT_WINDOWS = (3600 * 10**6, 86400 * 10**6, _LATER)
 
 
 class PageVisitor(NamedTuple):
@@ -81,8 +81,8 @@ class PageServer:
         caller = _caller(who)
         if method == "ListEvents":
             return await self._newest_events(caller)
-        known = METHODS[method]
-        return await self._calls.whole(caller, known, known.request())
+        called_method = METHODS[method]
+        return await self._calls.whole(caller, called_method, called_method.request())
 
     async def _newest_events(self, caller: Caller) -> EventList:
         """Return the newest events that the caller may see: at least EVENTS, if there are so many.
@@ -91,28 +91,28 @@ class PageServer:
         is a window of numbers. The window widens until it holds enough events.
         """
         method = METHODS["ListEvents"]
-        last = (await self._calls(caller, method, EventsRequest(since=_LATER))).last
-        newest: list[EventInfo] = []
-        for window in _WINDOWS:
-            newest, since = [], max(0, last - window)
+        last_number = (await self._calls(caller, method, EventsRequest(since=_LATER))).last
+        newest_events: list[EventInfo] = []
+        for window_us in _EVENT_WINDOWS:
+            newest_events, after_number = [], max(0, last_number - window_us)
             while True:
-                page = await self._calls(caller, method, EventsRequest(since=since))
-                newest += page.events
-                if not page.events or page.events[-1].number >= last:
+                event_page = await self._calls(caller, method, EventsRequest(since=after_number))
+                newest_events += event_page.events
+                if not event_page.events or event_page.events[-1].number >= last_number:
                     break
-                since = page.events[-1].number
-            if len(newest) >= EVENTS:
+                after_number = event_page.events[-1].number
+            if len(newest_events) >= EVENTS:
                 break
-        return EventList(events=newest, last=last)
+        return EventList(events=newest_events, last=last_number)
 
     async def act(self, who: Who, method: str, body: bytes) -> bytes:
         """Make a call. Return its reply as JSON."""
-        known = METHODS[method]
+        called_method = METHODS[method]
         try:
-            request = msgspec.json.decode(body, type=known.request)
+            request = msgspec.json.decode(body, type=called_method.request)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"{error}", operation=method) from None
-        return msgspec.json.encode(await self._calls(_caller(who), known, request))
+        return msgspec.json.encode(await self._calls(_caller(who), called_method, request))
 
     def audience(self, who: Who) -> str:
         """Return a name of the caller's view: one for all administrators, else the caller's own."""
@@ -125,8 +125,8 @@ class PageServer:
         """Return the caller's name from whom some objects of other users are hidden; else None."""
         caller = _caller(who)
         await self._calls(caller, METHODS["ListClusters"], ListRequest(page_size=1))
-        private = self._calls.controller.private & {"partitions", "devices", "waiters"}
-        return caller.name if private and caller.role is not Role.ADMINISTRATOR else None
+        hidden_kinds = self._calls.controller.private & {"partitions", "devices", "waiters"}
+        return caller.name if hidden_kinds and caller.role is not Role.ADMINISTRATOR else None
 
     def counted(self) -> int:
         """Return a number that grows with every change that the store and the events know of."""
@@ -147,12 +147,12 @@ class PageServer:
         return {"version": __version__, "simulated": self._calls.controller.simulated}
 
     def _visitor(self, caller: Caller) -> PageVisitor:
-        user, created = self._calls.controller.user_of(caller)
-        return PageVisitor(user, created)
+        user, created_at = self._calls.controller.user_of(caller)
+        return PageVisitor(user, created_at)
 
 
-def _caller(who: Who) -> Caller:
-    return cast("PageVisitor", who).caller
+def _caller(visitor: Who) -> Caller:
+    return cast("PageVisitor", visitor).caller
 
 
 def make_page(
@@ -172,7 +172,7 @@ def make_page(
     """
     return Page(
         PageServer(calls, standbys, other_pods),
-        lambda code: STATUS.get(code, 500),
+        lambda refusal_code: STATUS.get(refusal_code, 500),
         safe_login=safe_login,
         past=None if history is None else Past(history),
         proxy=proxy,

@@ -18,28 +18,33 @@ from podwright.page import take
 from podwright.store import History
 
 _log = logging.getLogger("podwright.server")
-MINUTE: Final = 60.0
+MINUTE_SECONDS: Final = 60.0
 
 
 class Recorder:
     """Records the pod's state.
 
-    ask: returns one of the server's own lists, whole. counted: returns a number that grows with
-    every change. epoch: returns the store's. now: seconds since 1970.
+    read_list: returns one of the server's own lists, whole. count_changes: returns a number that
+    grows with every change. store_epoch: returns the store's. wall_clock: seconds since 1970.
     """
 
     def __init__(
         self,
         history: History,
-        ask: Callable[[str], Awaitable[Any]],
-        counted: Callable[[], int],
-        epoch: Callable[[], int],
+        read_list: Callable[[str], Awaitable[Any]],
+        count_changes: Callable[[], int],
+        store_epoch: Callable[[], int],
         *,
-        now: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._history, self._ask, self._counted, self._epoch = history, ask, counted, epoch
-        self._now, self._sleep = now, sleep
+        self._history, self._ask, self._counted, self._epoch = (
+            history,
+            read_list,
+            count_changes,
+            store_epoch,
+        )
+        self._now, self._sleep = wall_clock, sleep
         self._writer = Writer()
         self._seen: tuple[int, int] | None = None  # None: what is there may have changed
         self._last = 0
@@ -48,12 +53,12 @@ class Recorder:
     async def run(self) -> None:
         """Record each minute at its beginning, without end."""
         while True:
-            await self._sleep(MINUTE - self._now() % MINUTE)
+            await self._sleep(MINUTE_SECONDS - self._now() % MINUTE_SECONDS)
             await self.record()
 
     async def record(self) -> None:
         """Record the present state, unless this minute is recorded already."""
-        minute = int(self._now() // MINUTE)
+        minute = int(self._now() // MINUTE_SECONDS)
         if minute <= self._last or not self._epoch():
             return  # the clock was set back, or another server is active
         try:
@@ -78,15 +83,15 @@ class Recorder:
         self._problem = problem
 
     async def _write(self, minute: int) -> None:
-        epoch, counted = self._epoch(), self._counted()
+        store_epoch, change_count = self._epoch(), self._counted()
         snapshot = None
-        if self._seen != (epoch, counted):
+        if self._seen != (store_epoch, change_count):
             snapshot = await take(self._ask, self._now, topics=TOPICS)
         if self._last and minute > self._last + 1:
             self._writer.forget()  # the recorder was stopped for a while
             snapshot = snapshot or await take(self._ask, self._now, topics=TOPICS)
-        row = await asyncio.to_thread(self._writer.add, minute, snapshot)
-        await self._history.write(row, since=minute - KEEP, most=MOST, epoch=epoch)
+        minute_row = await asyncio.to_thread(self._writer.add, minute, snapshot)
+        await self._history.write(minute_row, since=minute - KEEP, most=MOST, epoch=store_epoch)
         # Readings change without being counted.
-        measures = bool(snapshot and snapshot.get("readings"))
-        self._seen, self._last = None if measures else (epoch, counted), minute
+        has_readings = bool(snapshot and snapshot.get("readings"))
+        self._seen, self._last = None if has_readings else (store_epoch, change_count), minute

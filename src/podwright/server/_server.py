@@ -16,7 +16,7 @@ from podwright.server._calls import Calls
 from podwright.server._grpc import GrpcFront
 from podwright.server._http import HttpFront
 from podwright.server._identity import Identity
-from podwright.server._listen_options import NO_PAGE, ListenOptions, PageOptions
+from podwright.server._listen_options import DEFAULT_PAGE, ListenOptions, PageOptions
 from podwright.server._metrics import Gauge
 from podwright.server._sockets import SocketPlace
 from podwright.server._traces import Traces
@@ -33,41 +33,47 @@ APIS = ["virmgrpc", "podwright.v1"]
 class Server:
     """Serves a controller, which it starts and closes.
 
-    page: the options of the page. counters: returns further counters for GetServerInfo. clock:
-    seconds, never backwards. traces: receives spans of calls. Raises wire.InvalidRequest for a host
-    beyond loopback.
+    page_options: the options of the page. extra_counters: returns further counters for
+    GetServerInfo. clock: seconds, never backwards. traces: receives spans of calls. Raises
+    wire.InvalidRequest for a host beyond loopback.
     """
 
     def __init__(
         self,
         controller: Controller,
-        listen: ListenOptions,
+        listen_options: ListenOptions,
         *,
         identity: Identity | None = None,
-        page: PageOptions = NO_PAGE,
-        counters: Callable[[], dict[str, int]] = dict,
+        page_options: PageOptions = DEFAULT_PAGE,
+        extra_counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
         traces: Traces | None = None,
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
         identity.authenticate_certificate = self._authenticate_certificate
-        listen.check(secure=identity.secure)
-        self._listen = listen
+        listen_options.check(secure=identity.secure)
+        self._listen = listen_options
         self.controller = controller
-        self.socket_path, self.host = listen.socket, listen.host
+        self.socket_path, self.host = listen_options.socket, listen_options.host
         self.port = self.web_port = 0
         self._place = (
-            SocketPlace(listen.socket, mode=listen.socket_mode, private=listen.private_folder)
-            if listen.socket is not None
+            SocketPlace(
+                listen_options.socket,
+                socket_mode=listen_options.socket_mode,
+                private_folder=listen_options.private_folder,
+            )
+            if listen_options.socket is not None
             else None
         )
         self._clock = clock
-        self._counters = counters
+        self._counters = extra_counters
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self.calls.traces = traces
-        self._http = HttpFront(self.calls, idle=listen.idle, clock=clock)
-        self._web = WebFront(self.calls, self._totals, self._gauges, page, self._ended_connections)
+        self._http = HttpFront(self.calls, idle_seconds=listen_options.idle, clock=clock)
+        self._web = WebFront(
+            self.calls, self._totals, self._gauges, page_options, self._ended_connections
+        )
         self._grpc: GrpcFront | None = None
 
     async def start(self) -> None:
@@ -81,7 +87,9 @@ class Server:
         try:
             await self.controller.start()
             if self.host is not None:
-                self._grpc = GrpcFront(self.calls, self._listen.certs, apart=self._listen.apart)
+                self._grpc = GrpcFront(
+                    self.calls, self._listen.certs, own_process=self._listen.apart
+                )
                 self.port = await self._grpc.start(self.host, self._listen.port)
             if self._listen.web is not None:
                 self.web_port = await self._web.start(*self._listen.web)
@@ -136,16 +144,16 @@ class Server:
         """The address of the page for browsers; empty where there is none."""
         return self._web.address
 
-    async def until_idle(self, seconds: float) -> None:
-        """Return when nobody was served for `seconds`: there was no call, partition or lease."""
+    async def until_idle(self, idle_seconds: float) -> None:
+        """Return when nobody was served for `idle_seconds`: no call, partition or lease."""
         while True:
-            quiet = self._clock() - self.calls.last_end
-            if quiet < seconds:
-                await asyncio.sleep(max(seconds - quiet, 0.01))
+            quiet_seconds = self._clock() - self.calls.last_end
+            if quiet_seconds < idle_seconds:
+                await asyncio.sleep(max(idle_seconds - quiet_seconds, 0.01))
             elif self.calls.idle:
                 return
             else:
-                await asyncio.sleep(min(seconds, 1.0))
+                await asyncio.sleep(min(idle_seconds, 1.0))
 
     def _doors(self) -> dict[str, Visitors]:
         return {
@@ -163,26 +171,28 @@ class Server:
 
     def _ended_connections(self) -> dict[tuple[str, str], int]:
         """Return connections by listener and the reason why the server ended them, for /metrics."""
-        counts = {
-            (name, reason): count
-            for name, door in self._doors().items()
+        connection_counts = {
+            (listener_name, reason): count
+            for listener_name, door in self._doors().items()
             for reason, count in (("refused", door.refused), ("evicted", door.evicted))
         }
         if self._grpc is not None:
-            counts |= {
+            connection_counts |= {
                 ("grpc", reason): count for reason, count in self._grpc.closed_connections().items()
             }
-        return counts
+        return connection_counts
 
     def _gauges(self) -> list[Gauge]:
         """Return the gauges for /metrics."""
-        active = self.calls.health()["status"] == "ok"
+        is_active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
-        stand = {name: len(door) for name, door in self._doors().items()}
+        open_connections = {
+            listener_name: len(door) for listener_name, door in self._doors().items()
+        }
         if self._grpc is not None:
-            stand["grpc"] = self._grpc.connections
+            open_connections["grpc"] = self._grpc.connections
         return [
-            ("active", "1: this server is active; 0: it stands by.", {}, int(active)),
+            ("active", "1: this server is active; 0: it stands by.", {}, int(is_active)),
             (
                 "read_only",
                 "1: the store cannot be written, since its disk is full; 0: it can.",
@@ -192,8 +202,13 @@ class Server:
             ("epoch", "How often the store was opened: each restart and takeover.", {}, epoch),
             ("calls_under_way", "Calls that are being answered.", {}, self.calls.under_way),
             *(
-                ("connections", "Connections that stand.", {"door": name}, count)
-                for name, count in stand.items()
+                (
+                    "connections",
+                    "Connections that stand.",
+                    {"door": listener_name},
+                    connection_count,
+                )
+                for listener_name, connection_count in open_connections.items()
             ),
             (
                 "connections_waiting",
@@ -203,11 +218,11 @@ class Server:
             ),
         ]
 
-    async def _authenticate(self, name: str, key: str) -> Caller:
-        return await self.controller.authenticate(name, key)
+    async def _authenticate(self, user_name: str, access_key: str) -> Caller:
+        return await self.controller.authenticate(user_name, access_key)
 
-    async def _authenticate_certificate(self, name: str, uri: str) -> Caller:
-        return await self.controller.authenticate_certificate(name, uri)
+    async def _authenticate_certificate(self, common_name: str, certificate_uri: str) -> Caller:
+        return await self.controller.authenticate_certificate(common_name, certificate_uri)
 
     async def _describe(self, caller: Caller) -> ServerInfo:
         standby = self.calls.standby
@@ -226,5 +241,7 @@ class Server:
             active=standby.active if standby is not None else "",
             page=self.page,
             fabric=self.controller.fabric,
-            read_only=failure.problem if (failure := self.controller.read_only) else "",
+            read_only=read_only_failure.problem
+            if (read_only_failure := self.controller.read_only)
+            else "",
         )

@@ -61,7 +61,7 @@ _HANDOVER = 10.0
 #: Seconds between two checks whether a full disk has room again.
 _LOOK_AGAIN = 2.0
 #: Files that commands leave in the folder of a user's server. They are removed with the folder.
-_LEFT_BY_COMMANDS = ("server.log", "start.lock")
+_LEFTOVER_FILES = ("server.log", "start.lock")
 
 
 @dataclass(frozen=True)
@@ -123,27 +123,27 @@ async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     more_descriptors()
     prepare_folder(options.socket.parent, private=options.private)
-    file = storage_file(options.storage)
-    if file is None:
+    store_file = storage_file(options.storage)
+    if store_file is None:
         await _serve_shared(options, ready)
         return
-    prepare_folder(file.parent, mode=0o700)
-    lock = Lock(file, f"the store {file}", inode=True)
-    if not await _take(lock, options):
+    prepare_folder(store_file.parent, folder_mode=0o700)
+    store_lock = Lock(store_file, f"the store {store_file}", locks_inode=True)
+    if not await _take(store_lock, options):
         return
-    empty = False
+    is_empty = False
     try:
-        empty = await _serve(options, file, ready, lock)
+        is_empty = await _serve(options, store_file, ready, store_lock)
     finally:
-        if options.user and empty:
-            _remove(options, file)
-        lock.release()
-        if options.user and empty:
+        if options.user and is_empty:
+            _remove(options, store_file)
+        store_lock.release()
+        if options.user and is_empty:
             with contextlib.suppress(OSError):
                 options.socket.parent.rmdir()
 
 
-async def _take(lock: Lock, options: ServingOptions) -> bool:
+async def _take(store_lock: Lock, options: ServingOptions) -> bool:
     """Take the lock of the store. Return whether this server has it.
 
     A user's second server gives way to a first one that answers, and gets False.
@@ -151,7 +151,7 @@ async def _take(lock: Lock, options: ServingOptions) -> bool:
     deadline = time.monotonic() + _HANDOVER
     while True:
         try:
-            lock.take()
+            store_lock.take()
             return True
         except AlreadyExists:
             if not options.user or time.monotonic() > deadline:
@@ -162,54 +162,56 @@ async def _take(lock: Lock, options: ServingOptions) -> bool:
 
 
 async def _serve_shared(
-    options: ServingOptions, ready: Callable[[Server, ServedHardware], None]
+    options: ServingOptions, on_ready: Callable[[Server, ServedHardware], None]
 ) -> None:
-    stop = asyncio.Event()
-    _on_signals(stop)
-    fault = KillPoint.from_environment(os.environ)
-    owner = owner_name(options.host, options.port)
+    stop_event = asyncio.Event()
+    _on_signals(stop_event)
+    kill_point = KillPoint.from_environment(os.environ)
+    server_name = owner_name(options.host, options.port)
 
     def open_anew() -> SharedStore:
-        store = open_store(options.storage, owner=owner, ttl=LEASE)
+        store = open_store(options.storage, owner=server_name, ttl=LEASE)
         if not isinstance(store, SharedStore):  # a store of another package
             store = cast(SharedStore, UnsharedStore(store))
-        return store if fault is None else cast(SharedStore, fault.store(store))
+        return store if kill_point is None else cast(SharedStore, kill_point.store(store))
 
     store = open_anew()
     standby = Standby()
     server = _server_for(options, cast(Controller, standby), store)
 
-    def chosen(opened: Opened) -> ServedHardware:
-        hardware = _chosen(opened.records, options)
-        if fault is not None:
-            fault.arm(hardware)
-        if is_secure(opened.records):
+    def chosen(opened_store: Opened) -> ServedHardware:
+        hardware = _chosen(opened_store.records, options)
+        if kill_point is not None:
+            kill_point.arm(hardware)
+        if is_secure(opened_store.records):
             server.make_secure()
         return hardware
 
     def drivers(hardware: ServedHardware) -> Mapping[str, Driver]:
-        by_cluster = hardware.drivers()
-        return by_cluster if fault is None else fault.drivers(by_cluster)
+        machine_drivers = hardware.drivers()
+        return machine_drivers if kill_point is None else kill_point.drivers(machine_drivers)
 
     await serve_shared(
         store,
         server,
         standby,
-        choose=chosen,
-        ready=ready,
-        stop=stop,
-        until_end=lambda failed: _until_end(stop, failed),
+        choose_hardware=chosen,
+        on_ready=on_ready,
+        stop_event=stop_event,
+        wait_for_end=lambda read_failure: _wait_for_end(stop_event, read_failure),
         machines=_machines(options, lambda: server.calls.identity.secure),
         drivers=drivers,
         visible=options.visible,
         sharing=options.sharing,
-        anew=open_anew,
+        open_handle=open_anew,
     )
 
 
-def _chosen(records: Mapping[tuple[str, str], bytes], options: ServingOptions) -> ServedHardware:
+def _chosen(
+    store_records: Mapping[tuple[str, str], bytes], options: ServingOptions
+) -> ServedHardware:
     return choose(
-        records,
+        store_records,
         preset_name=options.preset,
         cluster_files=options.files,
         simulate_if_none=options.user,
@@ -217,7 +219,7 @@ def _chosen(records: Mapping[tuple[str, str], bytes], options: ServingOptions) -
     )
 
 
-def _machines(options: ServingOptions, secure: Callable[[], bool]) -> Machines:
+def _machines(options: ServingOptions, requires_identity: Callable[[], bool]) -> Machines:
     return replace(
         reach(
             options.agent_key,
@@ -225,17 +227,19 @@ def _machines(options: ServingOptions, secure: Callable[[], bool]) -> Machines:
             options.interfaces,
             own_key=options.own_key,
             certs=options.certs,
-            secure=secure,
+            secure=requires_identity,
         ),
         administrators=options.administrators,
         fabric=fabric_driver(options.fabric),
     )
 
 
-async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | None]) -> None:
-    while not stop.is_set() and failed() is None:
+async def _wait_for_end(
+    stop_event: asyncio.Event, read_failure: Callable[[], PodwrightError | None]
+) -> None:
+    while not stop_event.is_set() and read_failure() is None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), 0.5)
+            await asyncio.wait_for(stop_event.wait(), 0.5)
 
 
 def _server_for(
@@ -254,7 +258,7 @@ def _server_for(
             apart=True,
             web=options.web,
         ),
-        page=PageOptions(
+        page_options=PageOptions(
             names=options.web_names,
             proxy=options.proxy,
             other_pods=options.other_pods,
@@ -267,33 +271,33 @@ def _server_for(
             munge=None if options.munge is None else find_munge(options.munge),
         ),
         # The controller is read at each call, since a standby serves another one after a takeover.
-        counters=lambda: {"commits": store.commits, **server.controller.moves},
+        extra_counters=lambda: {"commits": store.commits, **server.controller.moves},
         traces=open_traces(os.environ),
     )
     return server
 
 
 async def _reopened(
-    stop: asyncio.Event, file: Path, make: Callable[[Store], Controller]
+    stop_event: asyncio.Event, store_file: Path, make_controller: Callable[[Store], Controller]
 ) -> Controller | None:
     """Return a controller over the store once the disk has room again; None when asked to stop.
 
     Raises wire.PodwrightError for any other reason why the store cannot be opened.
     """
-    while not stop.is_set():
+    while not stop_event.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _LOOK_AGAIN)
+            await asyncio.wait_for(stop_event.wait(), _LOOK_AGAIN)
             return None
-        store = SQLiteStore(file)
+        store = SQLiteStore(store_file)
         try:
-            opened = await store.open()
+            opened_store = await store.open()
         except Unavailable as error:
             if not error.data.get("full"):
                 raise
             continue
-        controller = make(store)
+        controller = make_controller(store)
         try:
-            await controller.start(opened)
+            await controller.start(opened_store)
         except Unavailable as error:  # there was room to open the store, but for no more
             if not error.data.get("full"):
                 raise
@@ -303,30 +307,33 @@ async def _reopened(
 
 
 async def _serve(
-    options: ServingOptions, file: Path, ready: Callable[[Server, ServedHardware], None], lock: Lock
+    options: ServingOptions,
+    store_file: Path,
+    on_ready: Callable[[Server, ServedHardware], None],
+    store_lock: Lock,
 ) -> bool:
-    stop = asyncio.Event()
-    _on_signals(stop)
-    fault = KillPoint.from_environment(os.environ)
-    store: Store = SQLiteStore(file, connect=fault.connect() if fault else None)
-    records: Mapping[tuple[str, str], bytes] = {}
+    stop_event = asyncio.Event()
+    _on_signals(stop_event)
+    kill_point = KillPoint.from_environment(os.environ)
+    store: Store = SQLiteStore(store_file, connect=kill_point.connect() if kill_point else None)
+    store_records: Mapping[tuple[str, str], bytes] = {}
     full_store: Unavailable | None = None
-    if file.exists():  # noqa: ASYNC240 (one look)
+    if store_file.exists():  # noqa: ASYNC240 (one look)
         try:
-            records = (await store.open()).records
+            store_records = (await store.open()).records
         except Unavailable as error:
             if not error.data.get("full"):
                 raise
             full_store = error
-            store = await _read_only(SQLiteStore(file), error)
-            records = (await store.open()).records
+            store = await _read_only(SQLiteStore(store_file), error)
+            store_records = (await store.open()).records
     try:
         with start_without_collection():
-            hardware = _chosen(records, options)
+            hardware = _chosen(store_records, options)
             drivers = hardware.drivers()
-            if fault is not None:
-                fault.arm(hardware)
-                store, drivers = fault.store(store), fault.drivers(drivers)
+            if kill_point is not None:
+                kill_point.arm(hardware)
+                store, drivers = kill_point.store(store), kill_point.drivers(drivers)
 
             def make(store: Store) -> Controller:
                 return Controller(
@@ -334,90 +341,90 @@ async def _serve(
                     hardware.clusters,
                     drivers,
                     version=__version__,
-                    machines=_machines(options, lambda: options.secure or is_secure(records)),
+                    machines=_machines(options, lambda: options.secure or is_secure(store_records)),
                     visible=(options.visible or Visible()).settled(
-                        secure=options.secure or is_secure(records)
+                        secure=options.secure or is_secure(store_records)
                     ),
                     sharing=options.sharing,
                     own_host=ThisHost(hardware.local),
                 )
 
             controller = make(store)
-            server = _server_for(options, controller, store, secure=is_secure(records))
+            server = _server_for(options, controller, store, secure=is_secure(store_records))
             await server.start()
-            lock.hold()  # it may have been created just now
+            store_lock.hold()  # it may have been created just now
     except BaseException:
         await store.close()
         raise
-    failure: PodwrightError | None = None
-    idle = None
+    store_failure: PodwrightError | None = None
+    idle_task = None
     try:
         if full_store is None:
             await hardware.remember(store)
-        ready(server, hardware)
+        on_ready(server, hardware)
         if options.idle is not None:
-            idle = asyncio.create_task(_end_when_idle(server, options.idle, stop))
+            idle_task = asyncio.create_task(_end_when_idle(server, options.idle, stop_event))
         while True:
-            await _until_end(stop, lambda: server.controller.failure)
-            failure = server.controller.failure
-            if failure is None or (old := server.controller).read_only is None:
+            await _wait_for_end(stop_event, lambda: server.controller.failure)
+            store_failure = server.controller.failure
+            if store_failure is None or (old_controller := server.controller).read_only is None:
                 break
-            _events.error("read only: %s", failure.message)
-            failure = None  # if it is asked to stop meanwhile, it ends well
-            reopened = await _reopened(stop, file, make)
-            if reopened is None:
+            _events.error("read only: %s", store_failure.message)
+            store_failure = None  # if it is asked to stop meanwhile, it ends well
+            new_controller = await _reopened(stop_event, store_file, make)
+            if new_controller is None:
                 break
-            server.adopt(reopened, lambda: None)
+            server.adopt(new_controller, lambda: None)
             _events.info("the store can be written again: serving as before")
-            await old.close()
+            await old_controller.close()
     finally:
-        if idle is not None:
-            idle.cancel()
-        empty = await server.stop(0.0 if failure else GRACE)
-    if failure is not None:
-        raise failure
-    return empty
+        if idle_task is not None:
+            idle_task.cancel()
+        is_empty = await server.stop(0.0 if store_failure else GRACE)
+    if store_failure is not None:
+        raise store_failure
+    return is_empty
 
 
-async def _read_only(store: SQLiteStore, reason: Unavailable) -> ReadOnlyStore:
+async def _read_only(store: SQLiteStore, full_disk_error: Unavailable) -> ReadOnlyStore:
     """Return the content of a store on a full disk.
 
     Raises wire.Unavailable as `SQLiteStore.peek` does.
     """
-    return ReadOnlyStore(store.name, await store.peek_alone(), reason, store.history())
+    return ReadOnlyStore(store.name, await store.peek_alone(), full_disk_error, store.history())
 
 
-async def _end_when_idle(server: Server, seconds: float, stop: asyncio.Event) -> None:
-    await server.until_idle(seconds)
-    stop.set()
+async def _end_when_idle(server: Server, idle_seconds: float, stop_event: asyncio.Event) -> None:
+    await server.until_idle(idle_seconds)
+    stop_event.set()
 
 
-def _on_signals(stop: asyncio.Event) -> None:
+def _on_signals(stop_event: asyncio.Event) -> None:
     """End the server gracefully at the first signal, and at once at the second.
 
     Ending at once is safe, since the server survives a crash.
     """
 
-    def end(number: int) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        _log.info("%s: ending", signal.Signals(number).name)
-        stop.set()
+    def end(signal_number: int) -> None:
+        if stop_event.is_set():
+            os._exit(128 + signal_number)
+        _log.info("%s: ending", signal.Signals(signal_number).name)
+        stop_event.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end, number)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, end, signal_number)
 
 
-def _answers(path: Path) -> bool:
+def _answers(socket_path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex(str(path)) == 0
+        return probe.connect_ex(str(socket_path)) == 0
 
 
-def _remove(options: ServingOptions, file: Path) -> None:
+def _remove(options: ServingOptions, store_file: Path) -> None:
     """Remove the empty store of a user's server, and the files that commands left beside it."""
-    for end in ("", "-wal", "-shm", "-history", "-history-journal"):
-        file.with_name(file.name + end).unlink(missing_ok=True)
-    for name in _LEFT_BY_COMMANDS:
-        (options.socket.parent / name).unlink(missing_ok=True)
+    for suffix in ("", "-wal", "-shm", "-history", "-history-journal"):
+        store_file.with_name(store_file.name + suffix).unlink(missing_ok=True)
+    for file_name in _LEFTOVER_FILES:
+        (options.socket.parent / file_name).unlink(missing_ok=True)

@@ -71,11 +71,11 @@ class UnsharedStore:
 
     lease_lives = True
 
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
+    def __init__(self, single_store: Store) -> None:
+        self._inner = single_store
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._inner, attribute)
 
     async def turn(self) -> Turn:
         """Return that it is this server's turn."""
@@ -90,7 +90,7 @@ def owner_name(host: str, port: int) -> str:
     return f"{socket.gethostname()}, {host}:{port}, process {os.getpid()}"
 
 
-class Active:
+class StoreRight:
     """The right to the store, from this server's turn on. failure: why the right is over, or None.
 
     read_only: the store that is served instead where the disk is full; else None.
@@ -103,26 +103,26 @@ class Active:
         self.failure: PodwrightError | None = None
         self.read_only: ReadOnlyStore | None = None
 
-    async def take(self, stop: asyncio.Event) -> Opened | None:
+    async def take(self, stop_event: asyncio.Event) -> Opened | None:
         """Wait for this server's turn and open the store; None when asked to stop.
 
         Raises wire.PodwrightError when the store cannot be reached at the first attempt, since its
         place may be wrong. After that the database may come and go.
         """
-        reached = False
-        while not stop.is_set():
+        was_reached = False
+        while not stop_event.is_set():
             try:
                 turn = await self.store.turn()
-                reached = True
+                was_reached = True
                 self._stands_by(turn.owner if turn.left else "")
                 if not turn.left:
-                    opened = await self.store.open()
+                    opened_store = await self.store.open()
                     self._renewal = asyncio.create_task(self._renew())
-                    return opened
+                    return opened_store
             except AlreadyExists as error:
                 self._stands_by(str(error.data.get("holder", "")))
             except Unavailable as error:
-                if not reached:
+                if not was_reached:
                     raise
                 self._stands_by("")
                 if error.data.get("full"):
@@ -130,13 +130,13 @@ class Active:
                     return await self.only_read(snapshot, error).open()
                 _log.warning("standing by: %s", error.message)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _POLL)
+                await asyncio.wait_for(stop_event.wait(), _POLL)
         return None
 
-    def only_read(self, snapshot: Snapshot, why: PodwrightError) -> ReadOnlyStore:
+    def only_read(self, snapshot: Snapshot, write_error: PodwrightError) -> ReadOnlyStore:
         """Serve this snapshot from now on, since nothing can be written."""
-        name = getattr(self.store, "name", "")
-        self.read_only = ReadOnlyStore(name, snapshot, why, self.store.history())
+        store_name = getattr(self.store, "name", "")
+        self.read_only = ReadOnlyStore(store_name, snapshot, write_error, self.store.history())
         return self.read_only
 
     def refusal(self) -> PodwrightError | None:
@@ -153,10 +153,10 @@ class Active:
             standby=True,
         )
 
-    def _stands_by(self, active: str) -> None:
-        if active and active != self._standby.active:
-            _log.warning("standing by; active is %s", active)
-        self._standby.active = active
+    def _stands_by(self, active_server: str) -> None:
+        if active_server and active_server != self._standby.active:
+            _log.warning("standing by; active is %s", active_server)
+        self._standby.active = active_server
 
     async def switch(self, store: SharedStore) -> None:
         """Use another handle of the store, which has been opened, from now on."""
@@ -191,83 +191,83 @@ async def serve_shared(
     server: Server,
     standby: Standby,
     *,
-    choose: Callable[[Opened], ServedHardware],
-    ready: Callable[[Server, ServedHardware], None],
-    stop: asyncio.Event,
-    until_end: Callable[[Callable[[], PodwrightError | None]], Awaitable[None]],
+    choose_hardware: Callable[[Opened], ServedHardware],
+    on_ready: Callable[[Server, ServedHardware], None],
+    stop_event: asyncio.Event,
+    wait_for_end: Callable[[Callable[[], PodwrightError | None]], Awaitable[None]],
     machines: Machines,
     drivers: Callable[[ServedHardware], Mapping[str, Driver]] = ServedHardware.drivers,
     visible: Visible | None = None,
     sharing: Sharing | None = None,
-    anew: Callable[[], SharedStore] | None = None,
+    open_handle: Callable[[], SharedStore] | None = None,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby` and has not started.
 
-    until_end: returns when the server is asked to stop, or when the function that it gets names a
-    failure, which is raised here. drivers: returns those of the hardware. anew: returns another
-    handle of the same store, for when a full disk has room again; without it the server ends when
-    the disk is full.
+    wait_for_end: returns when the server is asked to stop, or when the function that it gets names
+    a failure, which is raised here. drivers: returns those of the hardware. open_handle: returns
+    another handle of the same store, for when a full disk has room again; without it the server
+    ends when the disk is full.
     """
-    active = Active(store, standby)
-    failure: PodwrightError | None = None
+    store_right = StoreRight(store, standby)
+    store_failure: PodwrightError | None = None
     try:
         await server.start()
-        opened = await active.take(stop)
-        if opened is None:
+        opened_store = await store_right.take(stop_event)
+        if opened_store is None:
             return
-        _events.info("active from now on, epoch %d", opened.epoch)
+        _events.info("active from now on, epoch %d", opened_store.epoch)
         with start_without_collection():
-            hardware = choose(opened)
-            its_drivers = drivers(hardware)
+            hardware = choose_hardware(opened_store)
+            hardware_drivers = drivers(hardware)
 
             def make(store: Store) -> Controller:
                 return Controller(
                     store,
                     hardware.clusters,
-                    its_drivers,
+                    hardware_drivers,
                     version=__version__,
                     machines=machines,
                     visible=(visible or Visible()).settled(secure=server.calls.identity.secure),
                     sharing=sharing,
                 )
 
-            controller = make(active.read_only or store)
+            controller = make(store_right.read_only or store)
             try:
-                await controller.start(opened)
+                await controller.start(opened_store)
             except Unavailable as error:  # there was room to open the store, but for no more
                 if not error.data.get("full"):
                     raise
-                snapshot = Snapshot(opened.epoch - 1, store.now(), opened.records)
-                controller = make(active.only_read(snapshot, error))
+                snapshot = Snapshot(opened_store.epoch - 1, store.now(), opened_store.records)
+                controller = make(store_right.only_read(snapshot, error))
                 await controller.start()
-        server.adopt(controller, active.refusal)
-        await _remember(hardware, active.read_only or store)
-        ready(server, hardware)
+        server.adopt(controller, store_right.refusal)
+        await _remember(hardware, store_right.read_only or store)
+        on_ready(server, hardware)
 
         def failed() -> PodwrightError | None:
-            return controller.failure or active.failure
+            return controller.failure or store_right.failure
 
         while True:
-            await until_end(failed)
-            failure = failed()
-            if failure is None or controller.read_only is None or anew is None:
+            await wait_for_end(failed)
+            store_failure = failed()
+            if store_failure is None or controller.read_only is None or open_handle is None:
                 break
-            _events.error("read only: %s", failure.message)
-            failure = None  # if it is asked to stop meanwhile, it ends well
-            reopened = await _reopened(active, anew, make, stop)
-            if reopened is None:
+            _events.error("read only: %s", store_failure.message)
+            store_failure = None  # if it is asked to stop meanwhile, it ends well
+            new_controller = await _reopened(store_right, open_handle, make, stop_event)
+            if new_controller is None:
                 break
-            old, controller = controller, reopened
-            server.adopt(controller, active.refusal)
-            await _remember(hardware, active.store)
+            old_controller, controller = controller, new_controller
+            server.adopt(controller, store_right.refusal)
+            await _remember(hardware, store_right.store)
             _events.info("the store can be written again: serving as before")
-            await old.close()
+            await old_controller.close()
     finally:
-        await active.end()
-        await server.stop(0.0 if failure else 5.0)
-        await active.store.close()
-    if failure is not None:
-        raise failure
+        await store_right.end()
+        await server.stop(0.0 if store_failure else 5.0)
+        await store_right.store.close()
+    if store_failure is not None:
+        raise store_failure
 
 
 async def _remember(hardware: ServedHardware, store: Store) -> None:
@@ -279,31 +279,31 @@ async def _remember(hardware: ServedHardware, store: Store) -> None:
 
 
 async def _reopened(
-    active: Active,
-    anew: Callable[[], SharedStore],
-    make: Callable[[Store], Controller],
-    stop: asyncio.Event,
+    store_right: StoreRight,
+    open_handle: Callable[[], SharedStore],
+    make_controller: Callable[[Store], Controller],
+    stop_event: asyncio.Event,
 ) -> Controller | None:
     """Return a controller over the store once it can be written; None when asked to stop.
 
     Raises wire.PodwrightError where another server has the store now, or it fails in another way.
     """
-    tried: SharedStore | None = None
-    while not stop.is_set():
+    previous_handle: SharedStore | None = None
+    while not stop_event.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _LOOK_AGAIN)
+            await asyncio.wait_for(stop_event.wait(), _LOOK_AGAIN)
             return None
-        if active.failure is not None:
-            raise active.failure
-        store = anew()
+        if store_right.failure is not None:
+            raise store_right.failure
+        store = open_handle()
         try:
-            opened = await store.open()
-            await active.switch(store)
-            if tried is not None:  # this handle is no longer used
-                await tried.close()
-            tried = store
-            controller = make(store)
-            await controller.start(opened)
+            opened_store = await store.open()
+            await store_right.switch(store)
+            if previous_handle is not None:  # this handle is no longer used
+                await previous_handle.close()
+            previous_handle = store
+            controller = make_controller(store)
+            await controller.start(opened_store)
         except Unavailable as error:
             if not error.data.get("full"):
                 raise

@@ -22,15 +22,15 @@ _LONGEST = 107  # bytes of a Unix socket's path on Linux (sockaddr_un)
 class Lock:
     """The right to a path, held until `release` or the end of the process.
 
-    inode: also lock the file itself, whatever path leads to it: links and mounts give it other
-    names.
+    locks_inode: also lock the file itself, whatever path leads to it: links and mounts give it
+    other names.
     """
 
-    def __init__(self, path: Path, subject: str, *, inode: bool = False) -> None:
+    def __init__(self, path: Path, subject: str, *, locks_inode: bool = False) -> None:
         self.path = path.with_name(path.name + ".lock")
-        self._guarded = path if inode else None
+        self._guarded_file = path if locks_inode else None
         self._subject = subject
-        self._file = self._inode = -1
+        self._file = self._inode_descriptor = -1
 
     def take(self) -> None:
         """Take the lock. Raises wire.AlreadyExists, which names the process that has it.
@@ -42,56 +42,56 @@ class Lock:
         """
         while True:
             try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                file = os.open(self.path, flags, 0o600)
+                open_flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                descriptor = os.open(self.path, open_flags, 0o600)
             except OSError as error:
-                raise _unusable(self.path, error) from None
+                raise _unusable_path(self.path, error) from None
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _same(file, self.path):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _same(descriptor, self.path):
                     break
             except BlockingIOError:
-                holder = os.pread(file, 20, 0).decode("ascii", "replace").strip()
-                os.close(file)
-                process = f" (process {holder})" if holder else ""
+                holder_pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+                os.close(descriptor)
+                process_text = f" (process {holder_pid})" if holder_pid else ""
                 raise AlreadyExists(
-                    f"another server{process} uses {self._subject}",
+                    f"another server{process_text} uses {self._subject}",
                     would_work="use that one, end it, or name another place",
-                    holder=holder,
+                    holder=holder_pid,
                 ) from None
-            os.close(file)  # its last holder removed the file between the two steps
-        self._file = file
+            os.close(descriptor)  # its last holder removed the file between the two steps
+        self._file = descriptor
         try:
             self.hold()
         except BaseException:
             self.release()
             raise
         with contextlib.suppress(OSError):  # it is for people; a full disk has no room for it
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def hold(self) -> None:
         """Lock the file itself too, once it exists. Raises wire.AlreadyExists.
 
         It stays open: closing any descriptor of this file would release SQLite's own locks.
         """
-        if self._guarded is None or self._inode >= 0:
+        if self._guarded_file is None or self._inode_descriptor >= 0:
             return
         try:
-            file = os.open(self._guarded, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._guarded_file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _unusable(self._guarded, error) from None
+            raise _unusable_path(self._guarded_file, error) from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(file)
+            os.close(descriptor)
             raise AlreadyExists(
                 f"another server uses {self._subject}, by another path",
                 would_work="use that one, end it, or name another place",
             ) from None
-        self._inode = file
+        self._inode_descriptor = descriptor
 
     def release(self) -> None:
         """Release the lock, and remove its file.
@@ -99,9 +99,9 @@ class Lock:
         The file is removed while the lock is still held, so that it cannot be another holder's
         file.
         """
-        if self._inode >= 0:
-            os.close(self._inode)
-            self._inode = -1
+        if self._inode_descriptor >= 0:
+            os.close(self._inode_descriptor)
+            self._inode_descriptor = -1
         if self._file >= 0:
             self.path.unlink(missing_ok=True)
             os.close(self._file)
@@ -111,14 +111,16 @@ class Lock:
 class SocketPlace:
     """A Unix socket that this server owns.
 
-    mode: of the socket, 0600 or 0666. private: its folder must belong to this user and be closed to
-    others.
+    socket_mode: of the socket, 0600 or 0666. private_folder: its folder must belong to this user
+    and be closed to others.
     """
 
-    def __init__(self, path: Path, *, mode: int = 0o600, private: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, socket_mode: int = 0o600, private_folder: bool = False
+    ) -> None:
         self.path = path
-        self._mode = mode
-        self._private = private
+        self._mode = socket_mode
+        self._private = private_folder
         self._lock = Lock(path, f"the socket {path}")
         self._socket: socket.socket | None = None
 
@@ -150,7 +152,7 @@ class SocketPlace:
             listener.setblocking(False)
         except OSError as error:
             listener.close()
-            raise _unusable(self.path, error) from None
+            raise _unusable_path(self.path, error) from None
         self._socket = listener
         return listener
 
@@ -183,28 +185,28 @@ class SocketPlace:
                 self.path.unlink(missing_ok=True)
                 return
             except OSError as error:
-                raise _unusable(self.path, error) from None
+                raise _unusable_path(self.path, error) from None
         raise AlreadyExists(
             f"something answers at {self.path}, though no server of ours holds it",
             would_work="end it, or name another socket",
         )
 
 
-def prepare_folder(folder: Path, *, mode: int = 0o755, private: bool = False) -> None:
+def prepare_folder(folder: Path, *, folder_mode: int = 0o755, private: bool = False) -> None:
     """Make the folder of a socket or store. private: 0700, and its owner is checked.
 
     Raises wire.Denied when the folder is another's or open to others, wire.Unavailable when it
     cannot be made.
     """
     try:
-        folder.mkdir(mode=0o700 if private else mode, parents=True, exist_ok=True)
-        status = folder.lstat()
+        folder.mkdir(mode=0o700 if private else folder_mode, parents=True, exist_ok=True)
+        folder_status = folder.lstat()
     except OSError as error:
-        raise _unusable(folder, error) from None
+        raise _unusable_path(folder, error) from None
     if private and (
-        not stat.S_ISDIR(status.st_mode)
-        or status.st_uid != os.geteuid()
-        or stat.S_IMODE(status.st_mode) & 0o077
+        not stat.S_ISDIR(folder_status.st_mode)
+        or folder_status.st_uid != os.geteuid()
+        or stat.S_IMODE(folder_status.st_mode) & 0o077
     ):
         raise Denied(
             f"the folder {folder} is not private to you",
@@ -212,11 +214,11 @@ def prepare_folder(folder: Path, *, mode: int = 0o755, private: bool = False) ->
         )
 
 
-def _same(file: int, path: Path) -> bool:
+def _same(descriptor: int, path: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(file), path.lstat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     return False
 
 
-def _unusable(path: Path, error: OSError) -> Unavailable:
+def _unusable_path(path: Path, error: OSError) -> Unavailable:
     return Unavailable(f"cannot use {path}: {error.strerror}", would_work="name another place")

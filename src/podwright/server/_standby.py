@@ -52,21 +52,21 @@ class Standby:
         """Return the reply unchanged: a standby's description of itself is public."""
         return reply
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, call_name: str) -> Callable[..., Awaitable[Any]]:
         """Return a function that refuses any call of podwright.v1."""
-        if name.startswith("_"):
-            raise AttributeError(name)
+        if call_name.startswith("_"):
+            raise AttributeError(call_name)
 
         async def refuse(*_: object) -> Any:
-            raise self.refusal(name)
+            raise self.refusal(call_name)
 
         return refuse
 
     def refusal(self, action: str = "") -> Unavailable:
         """Return the refusal that names the active server."""
-        who = f"; active is {self.active}" if self.active else ""
+        active_text = f"; active is {self.active}" if self.active else ""
         return Unavailable(
-            f"this server stands by for another one{who}",
+            f"this server stands by for another one{active_text}",
             operation=action.replace("_", " "),
             would_work="name both servers, as in --api-host host1,host2, and the active one is "
             "found",

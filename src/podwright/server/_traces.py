@@ -26,7 +26,7 @@ _log = logging.getLogger("podwright.server")
 #: own.
 TRACE_PARENT: ContextVar[str] = ContextVar("traceparent", default="")
 #: Variables with the address for traces. Either is enough.
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 #: Seconds for sending the remaining spans when the server ends.
 _LAST = 3.0
 
@@ -40,15 +40,17 @@ class Traces:
 
         self._provider = provider
         self._tracer = provider.get_tracer("podwright", __version__)
-        self._extract = TraceContextTextMapPropagator().extract
+        self._extract_context = TraceContextTextMapPropagator().extract
         self._kind = SpanKind.SERVER
-        self._failed: Callable[[str], Any] = lambda words: Status(StatusCode.ERROR, words)
+        self._failed: Callable[[str], Any] = lambda description: Status(
+            StatusCode.ERROR, description
+        )
 
     @contextmanager
     def call(self, method: str, caller: Caller) -> Iterator[Callable[[str], None]]:
         """Open a call's span. Yield a function that records the code of a refusal."""
-        parent = TRACE_PARENT.get()
-        attributes = {
+        trace_parent = TRACE_PARENT.get()
+        span_attributes = {
             "rpc.system": "podwright",
             "rpc.service": "podwright.v1",
             "rpc.method": method,
@@ -57,31 +59,33 @@ class Traces:
         }
         with self._tracer.start_as_current_span(
             f"podwright.v1/{method}",
-            context=self._extract({"traceparent": parent}) if parent else None,
+            context=self._extract_context({"traceparent": trace_parent}) if trace_parent else None,
             kind=self._kind,
-            attributes=attributes,
+            attributes=span_attributes,
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
 
-            def refused(code: str) -> None:
-                span.set_attribute("error.type", code)
-                span.set_status(self._failed(code))
+            def refused(refusal_code: str) -> None:
+                span.set_attribute("error.type", refusal_code)
+                span.set_status(self._failed(refusal_code))
 
             yield refused
 
     async def close(self) -> None:
         """Send the remaining spans, for at most three seconds."""
         # It does not use asyncio's threads, for which the process would wait.
-        thread = threading.Thread(target=self._provider.shutdown, daemon=True)
-        thread.start()
-        await asyncio.to_thread(thread.join, _LAST)
+        shutdown_thread = threading.Thread(target=self._provider.shutdown, daemon=True)
+        shutdown_thread.start()
+        await asyncio.to_thread(shutdown_thread.join, _LAST)
 
 
 def open_traces(environ: Mapping[str, str]) -> Traces | None:
     """Return the traces that the site's variables ask for; None without them or the SDK."""
-    named = next((name for name in ENDPOINTS if environ.get(name)), None)
-    if named is None or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    endpoint_variable = next(
+        (variable for variable in ENDPOINT_VARIABLES if environ.get(variable)), None
+    )
+    if endpoint_variable is None or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -92,10 +96,12 @@ def open_traces(environ: Mapping[str, str]) -> Traces | None:
         _log.warning(
             "%s is set, and OpenTelemetry's packages are not there, so there are no traces: "
             "pip install 'podwright[traces]'",
-            named,
+            endpoint_variable,
         )
         return None
-    ours = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": "vipu-server"}
-    provider = TracerProvider(resource=Resource.create({**ours, "service.version": __version__}))
+    service_name = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": "vipu-server"}
+    provider = TracerProvider(
+        resource=Resource.create({**service_name, "service.version": __version__})
+    )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return Traces(provider)

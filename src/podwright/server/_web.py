@@ -30,7 +30,7 @@ from podwright.server._page_backend import make_page
 from podwright.server._recorder import Recorder
 from podwright.wire import METHODS, ListRequest, Value, plain
 
-_OURSELVES = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
+_SERVER_CALLER = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
 _LISTS = {
     "clusters": "ListClusters",
     "allocations": "ListAllocations",
@@ -54,18 +54,22 @@ def _parsed_query(query: str) -> ListRequest:
 
     Raises InvalidRequest.
     """
-    said = parse_qs(query, keep_blank_values=True)
-    known = ListRequest.__struct_fields__
-    for name, values in said.items():
-        if name not in known or len(values) > 1:
+    query_fields = parse_qs(query, keep_blank_values=True)
+    field_names = ListRequest.__struct_fields__
+    for field_name, field_values in query_fields.items():
+        if field_name not in field_names or len(field_values) > 1:
             raise InvalidRequest(
-                f"a list is not asked for by {name[:40]!r}"
-                if name not in known
-                else f"{name} is said twice",
-                would_work=f"use fields of a list: {', '.join(known)}",
+                f"a list is not asked for by {field_name[:40]!r}"
+                if field_name not in field_names
+                else f"{field_name} is said twice",
+                would_work=f"use fields of a list: {', '.join(field_names)}",
             )
     try:
-        return msgspec.convert({n: v[0] for n, v in said.items()}, ListRequest, strict=False)
+        return msgspec.convert(
+            {query_key: query_values[0] for query_key, query_values in query_fields.items()},
+            ListRequest,
+            strict=False,
+        )
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{error}", would_work="page_size is a whole number") from None
 
@@ -73,23 +77,28 @@ def _parsed_query(query: str) -> ListRequest:
 class WebFront:
     """Answers GET.
 
-    counters: returns totals since the start, for /metrics. gauges: returns the gauges, for
-    /metrics. page: the options of the page. ended_connections: see Metrics.
+    read_counters: returns totals since the start, for /metrics. read_gauges: returns the gauges,
+    for /metrics. page_options: the options of the page. ended_connections: see Metrics.
     """
 
     def __init__(
         self,
         calls: Calls,
-        counters: Callable[[], dict[str, int]],
-        gauges: Callable[[], list[Gauge]],
-        page: PageOptions,
+        read_counters: Callable[[], dict[str, int]],
+        read_gauges: Callable[[], list[Gauge]],
+        page_options: PageOptions,
         ended_connections: Callable[[], dict[tuple[str, str], int]],
     ) -> None:
         self._calls = calls
-        self._page_options = page
+        self._page_options = page_options
         self._tasks: list[asyncio.Task[None]] = []
         self.metrics = Metrics(
-            calls.figures, counters, gauges, ended_connections, self._listed, pod=page.pod
+            calls.figures,
+            read_counters,
+            read_gauges,
+            ended_connections,
+            self._listed,
+            pod_label=page_options.pod,
         )
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
@@ -110,10 +119,10 @@ class WebFront:
             standbys=self._page_options.standbys,
             other_pods=other_pods.topic,
         )
-        names = {host, "localhost", socket.gethostname(), *self._page_options.names}
-        self._names = {name.lower() for name in names}
+        page_hosts = {host, "localhost", socket.gethostname(), *self._page_options.names}
+        self._names = {page_host.lower() for page_host in page_hosts}
         port = await self.server.open(host, port, "another --http-port")
-        self.address = f"http://{_as_host(host)}:{port}/"
+        self.address = f"http://{_url_host(host)}:{port}/"
         if (history := self._page_options.history) is not None:
             recorder = Recorder(history, self._listed, self._counted, self._epoch)
             self._tasks.append(asyncio.create_task(recorder.run()))
@@ -131,12 +140,12 @@ class WebFront:
 
     async def _answer(self, request: HttpRequest) -> Reply:
         if self.page is not None and self._is_here(request):
-            answer = await self.page.answer(request)
-            if answer is not None:
-                return answer
+            page_reply = await self.page.answer(request)
+            if page_reply is not None:
+                return page_reply
         reply = await self._reply(request)
-        more = ((b"cache-control", b"no-store"), (b"connection", b"close"))
-        return reply._replace(headers=(*reply.headers, *more))
+        extra_headers = ((b"cache-control", b"no-store"), (b"connection", b"close"))
+        return reply._replace(headers=(*reply.headers, *extra_headers))
 
     async def _reply(self, request: HttpRequest) -> Reply:
         if request.method not in ("GET", "HEAD"):
@@ -146,8 +155,8 @@ class WebFront:
         try:
             return await self._route(request)
         except PodwrightError as error:
-            body = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(STATUS.get(error.code, 500), body)
+            refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(STATUS.get(error.code, 500), refusal_json)
 
     def _is_here(self, request: HttpRequest) -> bool:
         """Return whether the request names this server.
@@ -165,13 +174,15 @@ class WebFront:
         if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
             if self._calls.identity.secure:
                 return refusal(401, "a secure server gives lists to those it knows alone")
-            reply = await self._ask(method, _parsed_query(request.query))
-            return Reply(200, await _as_json(reply))
-        known = ", ".join(["/healthz", "/metrics", *(f"/v1/{name}" for name in _LISTS)])
-        return refusal(404, f"there is no {path[:80]}; there are {known}")
+            list_reply = await self._ask(method, _parsed_query(request.query))
+            return Reply(200, await _list_as_json(list_reply))
+        known_paths = ", ".join(
+            ["/healthz", "/metrics", *(f"/v1/{list_name}" for list_name in _LISTS)]
+        )
+        return refusal(404, f"there is no {path[:80]}; there are {known_paths}")
 
-    def _ask(self, method: str, request: ListRequest) -> Awaitable[Value]:
-        return self._calls.whole(ANONYMOUS, METHODS[method], request)
+    def _ask(self, list_method: str, list_request: ListRequest) -> Awaitable[Value]:
+        return self._calls.whole(ANONYMOUS, METHODS[list_method], list_request)
 
     async def _health(self) -> Reply:
         failure = self._calls.controller.failure
@@ -185,35 +196,35 @@ class WebFront:
 
     def _epoch(self) -> int:
         """Return the store's epoch while this server is active, else 0."""
-        active = self._calls.health()["status"] == "ok"
-        return int(getattr(self._calls.controller, "epoch", 0)) if active else 0
+        is_active = self._calls.health()["status"] == "ok"
+        return int(getattr(self._calls.controller, "epoch", 0)) if is_active else 0
 
-    async def _listed(self, method: str) -> Any:
+    async def _listed(self, list_method: str) -> Any:
         """Return a list as the server itself sees it.
 
         Of private things only their numbers are published.
         """
-        return await self._calls.whole(_OURSELVES, METHODS[method], ListRequest())
+        return await self._calls.whole(_SERVER_CALLER, METHODS[list_method], ListRequest())
 
 
-async def _as_json(reply: Value) -> bytes:
+async def _list_as_json(list_reply: Value) -> bytes:
     """Return a list as JSON with every field. Other requests are answered between parts of it."""
-    tree: dict[str, Any] = {}
-    for name in reply.__struct_fields__:
-        value = getattr(reply, name)
-        if not isinstance(value, list):
-            tree[name] = plain(value)
+    json_fields: dict[str, Any] = {}
+    for field_name in list_reply.__struct_fields__:
+        field_value = getattr(list_reply, field_name)
+        if not isinstance(field_value, list):
+            json_fields[field_name] = plain(field_value)
             continue
-        items: list[bytes] = []
-        for start in range(0, len(value), _AT_ONCE):
-            chunk = plain(value[start : start + _AT_ONCE])
-            items += [msgspec.json.encode(item, enc_hook=str) for item in chunk]
+        encoded_items: list[bytes] = []
+        for chunk_start in range(0, len(field_value), _AT_ONCE):
+            chunk = plain(field_value[chunk_start : chunk_start + _AT_ONCE])
+            encoded_items += [msgspec.json.encode(item, enc_hook=str) for item in chunk]
             await asyncio.sleep(0)
-        tree[name] = msgspec.Raw(b"[%b]" % b",".join(items))
-    return msgspec.json.encode(tree, enc_hook=str)
+        json_fields[field_name] = msgspec.Raw(b"[%b]" % b",".join(encoded_items))
+    return msgspec.json.encode(json_fields, enc_hook=str)
 
 
-def _as_host(host: str) -> str:
+def _url_host(host: str) -> str:
     """Return a host as it is written in an address.
 
     An address that means all becomes this machine's name.

@@ -13,7 +13,7 @@ Seconds = Callable[[], float]
 
 
 class Clock:
-    """Seconds since 1970, starting from `floor` or the wall clock, whichever is later."""
+    """Seconds since 1970, starting from `earliest_time` or the wall clock, whichever is later."""
 
     def __init__(self, wall: Seconds, monotonic: Seconds, earliest_time: float) -> None:
         self._monotonic = monotonic

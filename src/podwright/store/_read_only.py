@@ -16,7 +16,7 @@ from podwright.store._protocol import Change, Opened, Snapshot
 
 
 class ReadOnlyStore:
-    """A `Store` whose commits all raise `why`. name: the store's, for messages."""
+    """A `Store` whose commits all raise `write_refusal`. store_name: the store's, for messages."""
 
     commits = 0
 

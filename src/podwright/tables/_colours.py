@@ -31,12 +31,12 @@ def colours(environ: Mapping[str, str] | None = None, stream: TextIO | None = No
         return False
 
 
-def heading(text: str) -> str:
+def heading(heading_text: str) -> str:
     """Return a table's header in bold."""
-    return f"\x1b[{_BOLD}m{text}\x1b[0m"
+    return f"\x1b[{_BOLD}m{heading_text}\x1b[0m"
 
 
 def state(cell: str) -> str:
     """Return a padded cell, in colour if it is a state."""
-    code = _STATES.get(cell.strip())
-    return f"\x1b[{code}m{cell}\x1b[0m" if code else cell
+    colour_code = _STATES.get(cell.strip())
+    return f"\x1b[{colour_code}m{cell}\x1b[0m" if colour_code else cell

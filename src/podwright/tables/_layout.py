@@ -15,7 +15,7 @@ from podwright.tables._colours import colours, heading, state
 
 _Value = TypeVar("_Value")
 EMPTY = "-"
-_NARROWEST = 8  #: letters that a shortened column keeps
+_MIN_COLUMN_WIDTH = 8  #: letters that a shortened column keeps
 
 
 class Table(NamedTuple):
@@ -36,53 +36,57 @@ class Table(NamedTuple):
 
     def names(self) -> list[str]:
         """Return the cell of each row that names it."""
-        column = self.header.index(self.name)
-        return [_cell(row[column]) for row in self.rows]
+        name_column = self.header.index(self.name)
+        return [_cell(row[name_column]) for row in self.rows]
 
     def order(self, heading: str) -> list[int]:
         """Return the rows' positions sorted by a column, where numbers in names count as
         numbers.
         """
-        column = self.header.index(heading)
-        keys = [natural(_cell(row[column])) for row in self.rows]
-        return sorted(range(len(self.rows)), key=lambda position: keys[position])
+        column_index = self.header.index(heading)
+        sort_keys = [natural(_cell(row[column_index])) for row in self.rows]
+        return sorted(range(len(self.rows)), key=lambda row_index: sort_keys[row_index])
 
-    def fitted(self, width: int) -> Table:
-        """Return the table in at most `width` columns, if possible.
+    def fitted(self, max_width: int) -> Table:
+        """Return the table in at most `max_width` columns, if possible.
 
         Optional columns are left out first; then the widest column is cut short.
         """
         columns = [
-            [str(title), *(_cell(row[index]) for row in self.rows)]
-            for index, title in enumerate(self.header)
+            [str(title), *(_cell(row[column_index]) for row in self.rows)]
+            for column_index, title in enumerate(self.header)
         ]
         for title in self.optional:
-            if _total(columns) <= width:
+            if _total(columns) <= max_width:
                 break
             columns = [column for column in columns if column[0] != title]
-        excess = _total(columns) - width
-        if excess > 0:
-            widest = max(columns, key=_width)
-            room = max(_width(widest) - excess, _NARROWEST)
-            columns[columns.index(widest)] = [
-                text if len(text) <= room else text[: room - 1] + "\N{HORIZONTAL ELLIPSIS}"
-                for text in widest
+        excess_width = _total(columns) - max_width
+        if excess_width > 0:
+            widest_column = max(columns, key=_width)
+            column_width = max(_width(widest_column) - excess_width, _MIN_COLUMN_WIDTH)
+            columns[columns.index(widest_column)] = [
+                cell_text
+                if len(cell_text) <= column_width
+                else cell_text[: column_width - 1] + "\N{HORIZONTAL ELLIPSIS}"
+                for cell_text in widest_column
             ]
         header, *rows = zip(*columns, strict=True)
         return self._replace(header=header, rows=list(rows))
 
 
 def table_of(
-    values: Iterable[_Value],
+    row_objects: Iterable[_Value],
     columns: Mapping[str, Callable[[_Value], object]],
-    name: str,
-    optional: tuple[str, ...] = (),
+    name_heading: str,
+    optional_headings: tuple[str, ...] = (),
     *,
     ruled: bool = False,
 ) -> Table:
     """Return a table with a row for each value. columns: each heading, and its cell of a value."""
-    rows = [tuple(cell(value) for cell in columns.values()) for value in values]
-    return Table(tuple(columns), rows, name, optional, ruled)
+    rows = [
+        tuple(cell_of(row_object) for cell_of in columns.values()) for row_object in row_objects
+    ]
+    return Table(tuple(columns), rows, name_heading, optional_headings, ruled)
 
 
 def _width(column: Sequence[str]) -> int:
@@ -96,21 +100,26 @@ def _total(columns: Sequence[Sequence[str]]) -> int:
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key by which ag2 is before ag10."""
     parts = re.findall(r"\d+|\D+", text)
-    return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p.casefold()) for p in parts)
+    return tuple(
+        (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in parts
+    )
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: bool = False) -> str:
     """Return rows in columns under a header and a rule. ruled: one more rule above and below it
     all.
     """
-    cells = [list(header), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    padded = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in cells]
+    cells = [list(header), *([_cell(cell_value) for cell_value in row] for row in rows)]
+    widths = [max(len(row[column_index]) for row in cells) for column_index in range(len(header))]
+    padded_rows = [
+        [cell_text.ljust(width) for cell_text, width in zip(row, widths, strict=True)]
+        for row in cells
+    ]
     if colours():
-        lines = [heading(" | ".join(padded[0]).rstrip())]
-        lines += [" | ".join(map(state, row)).rstrip() for row in padded[1:]]
+        lines = [heading(" | ".join(padded_rows[0]).rstrip())]
+        lines += [" | ".join(map(state, row)).rstrip() for row in padded_rows[1:]]
     else:
-        lines = [" | ".join(row).rstrip() for row in padded]
+        lines = [" | ".join(row).rstrip() for row in padded_rows]
     rule = "-" * (sum(widths) + 3 * (len(widths) - 1))
     lines.insert(1, rule)
     if ruled:
@@ -118,11 +127,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: boo
     return "\n".join(lines)
 
 
-def card(pairs: Iterable[tuple[str, object]]) -> str:
+def card(settings: Iterable[tuple[str, object]]) -> str:
     """Return the settings of one object, a line each, with the values in one column."""
-    rows = list(pairs)
-    width = max(len(key) for key, _ in rows) + 1
-    return "\n".join(f"{key + ':':<{width}} {_cell(value)}" for key, value in rows)
+    setting_pairs = list(settings)
+    width = max(len(setting_name) for setting_name, _ in setting_pairs) + 1
+    return "\n".join(
+        f"{setting_name + ':':<{width}} {_cell(setting_value)}"
+        for setting_name, setting_value in setting_pairs
+    )
 
 
 def _cell(value: object) -> str:
@@ -135,4 +147,4 @@ def printable(text: str) -> str:
     """Return the text without characters that could move a terminal's cursor: others choose
     names.
     """
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -31,7 +31,7 @@ _Made = tuple[int, bytes, int, RecordKind]
 
 
 class InstancePackets:
-    """Converts records into packets. collectives: the track that shows whom all waited for."""
+    """Converts records into packets. collectives_track: that which shows whom all waited for."""
 
     def __init__(self, collectives_track: int) -> None:
         self._track = collectives_track

@@ -81,7 +81,7 @@ def _is_trace(first_bytes: bytes) -> bool:
 
 
 class TraceWriter:
-    """Writes the timeline of one launch. handle: the file's descriptor; below 0: nothing is
+    """Writes the timeline of one launch. descriptor: the file's descriptor; below 0: nothing is
     written.
 
     All methods may be called at any time, and none raises. `problem` has the first error; nothing

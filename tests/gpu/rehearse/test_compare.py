@@ -16,7 +16,7 @@ from podwright.gpu.rehearse import (
     limited,
     read_site_files,
 )
-from podwright.gpu.rehearse._rehearse import ask_both
+from podwright.gpu.rehearse._rehearse import ask_both_sides
 from podwright.slurm.reader import CUT
 from podwright.slurm.twin import Granted, GrantedNode, Refused, SiteFiles, Submission, Waits
 
@@ -189,7 +189,7 @@ def test_both_sides_are_asked_and_progress_is_counted(count: int) -> None:
     counts: list[int] = []
     submissions = [(Submission("sbatch", (f"--gpus={n}",)), [str(n)]) for n in range(20)]
     oracles = [(FixedAnswer(BASE), FixedAnswer(WAITS)) for _ in range(count)]
-    pairs = ask_both(submissions, oracles, counts.append)
+    pairs = ask_both_sides(submissions, oracles, counts.append)
     assert pairs == [
         AnswerPair((str(n),), submission, BASE, WAITS)
         for n, (submission, _) in enumerate(submissions)
@@ -206,7 +206,7 @@ def test_a_side_that_fails_ends_all(broken: int) -> None:
     pair = (Broken(BASE), FixedAnswer(BASE)) if broken == 0 else (FixedAnswer(BASE), Broken(BASE))
     counts: list[int] = []
     with pytest.raises(Unavailable):
-        ask_both([(SUBMISSION, ["1"])] * 9, [pair], counts.append)
+        ask_both_sides([(SUBMISSION, ["1"])] * 9, [pair], counts.append)
     assert counts == []
 
 

@@ -198,13 +198,13 @@ class AnyLab(SlurmLab):
 def _tasks(said: str) -> list[tuple[str, str, list[int]]]:
     """Node, GPUs and CPUs of each task by rank, out of what they printed."""
     found = sorted(
-        (int(rank), node, gpus, _bound(masks, int(local)))
+        (int(rank), node, gpus, _functions_by_method(masks, int(local)))
         for rank, local, node, gpus, masks in _TASK.findall(said)
     )
     return [task[1:] for task in found]
 
 
-def _bound(masks: str, local: int) -> list[int]:
+def _functions_by_method(masks: str, local: int) -> list[int]:
     """The CPUs of a task, out of the masks of all tasks of its node."""
     if not masks:
         return []

@@ -52,9 +52,9 @@ class HttpTransport(Protocol):
 class HttpManager:
     """An HttpTransport to one manager.
 
-    product: its name in messages. url: `https://host:port`. login: a file `user:password` that
-    other users cannot read, sent as HTTP's basic authentication; None sends none. authority: a file
-    with the certificates to trust in place of this machine's.
+    product: its name in messages. url: `https://host:port`. login_file: a file `user:password` that
+    other users cannot read, sent as HTTP's basic authentication; None sends none. authority_file: a
+    file with the certificates to trust in place of this machine's.
     """
 
     def __init__(

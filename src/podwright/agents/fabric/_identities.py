@@ -71,8 +71,8 @@ class _InventoryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FabricInventory:
     """The identities of all devices.
 
-    reported: returns the agent's attributes for a machine that the file does not name. hosts: the
-    endpoints of the hosts that devices of a pool may get.
+    reported_attributes: returns the agent's attributes for a machine that the file does not name.
+    hosts: the endpoints of the hosts that devices of a pool may get.
     """
 
     def __init__(

@@ -48,8 +48,8 @@ class ChannelFiles(NamedTuple):
 
 
 class ImexChannels:
-    """A MachineFabric. gpus: all devices of the machine, in their order. channels: the driver's
-    number of channels.
+    """A MachineFabric. gpus: all devices of the machine, in their order. channel_count: the
+    driver's number of channels.
     """
 
     kind = "IMEX"

@@ -72,7 +72,7 @@ def agent_certificate(arguments: CertificateOptions) -> int:
         arguments.name,
         hosts,
         arguments.days,
-        number=number,
+        certificate_number=number,
         renew=arguments.renew,
     )
     return _certified(folder, arguments, number)

@@ -62,10 +62,10 @@ def _run(arguments: _RehearseOptions) -> int:
         )
     before, after = find_sides(
         slurm_conf=arguments.slurm_conf,
-        today=arguments.today,
-        slurm=arguments.slurm,
-        slurm_today=arguments.slurm_today,
-        state=arguments.state,
+        today_conf=arguments.today,
+        slurm_prefix=arguments.slurm,
+        today_prefix=arguments.slurm_today,
+        state_folder=arguments.state,
     )
     if arguments.scripts:
         submissions = from_scripts(Path(arguments.scripts))

@@ -158,12 +158,12 @@ def names_in(state: ControllerState, cluster: IndexedCluster, allocation_name: s
         for record in state.partitions.records()
         if (record.cluster, record.allocation) == pool_key
     }
-    names_to_reset = {
+    quarantined_names = {
         quarantined.partition
         for quarantined in state.quarantine.values()
         if (quarantined.cluster, quarantined.allocation) == pool_key
     }
-    return sorted(partition_names | names_to_reset)
+    return sorted(partition_names | quarantined_names)
 
 
 def put_allocation(record: AllocationRecord) -> Put:
@@ -171,22 +171,22 @@ def put_allocation(record: AllocationRecord) -> Put:
     return Put(ALLOCATION, record.name, msgspec.json.encode(record))
 
 
-def changed_allocations(
-    cluster: IndexedCluster, machines: Mapping[str, Sequence[str]]
+def allocation_puts(
+    cluster: IndexedCluster, machines_by_allocation: Mapping[str, Sequence[str]]
 ) -> list[Put]:
     """The changes that write allocations of a cluster whose machines have changed."""
     return [
         put_allocation(
             AllocationRecord(
-                name=name,
+                name=allocation_name,
                 cluster=cluster.layout.name,
                 agents=tuple(machine_names),
-                scheduler=cluster.closed.get(name, ""),
-                owner=cluster.owned.get(name, ""),
+                scheduler=cluster.closed.get(allocation_name, ""),
+                owner=cluster.owned.get(allocation_name, ""),
             )
         )
-        for name, machine_names in machines.items()
-        if list(machine_names) != cluster.allocations.get(name)
+        for allocation_name, machine_names in machines_by_allocation.items()
+        if list(machine_names) != cluster.allocations.get(allocation_name)
     ]
 
 

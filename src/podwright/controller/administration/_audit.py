@@ -89,8 +89,9 @@ class _ChainEntry(NamedTuple):
 
 
 class Audit:
-    """The events. now: seconds since 1970, never backwards. wall: what the clock on the wall shows,
-    for people."""
+    """The events. clock: seconds since 1970, never backwards. wall_clock: what the clock on the
+    wall shows, for people.
+    """
 
     def __init__(
         self,
@@ -355,8 +356,8 @@ def with_new_chains(
     backup_name: its name. The new chains begin with the digest of all that it holds.
     """
     hasher = hashlib.sha256()
-    for record_place, record_bytes in sorted(records.items()):
-        hasher.update(repr(record_place).encode() + record_bytes)
+    for kind_and_key, record_bytes in sorted(records.items()):
+        hasher.update(repr(kind_and_key).encode() + record_bytes)
     digest = hasher.hexdigest()
     anchor_puts = [
         anchor.put

@@ -158,11 +158,11 @@ def _verify(
     digest_by_position = {position: digest}
     for chain_place, record_bytes in sorted(entries, key=lambda entry: entry[0].position):
         if chain_place.position != position + 1:
-            missing_positions = f"{position + 1}" + (
+            missing_text = f"{position + 1}" + (
                 f" to {chain_place.position - 1}" if chain_place.position > position + 2 else ""
             )
             problem = (
-                f"entry {missing_positions} is missing"
+                f"entry {missing_text} is missing"
                 if chain_place.position > position
                 else "twice the same"
             )

@@ -100,7 +100,7 @@ def applied(
     ]
     changes: list[Change] = [
         put_cluster(draft.layout),
-        *allocations.changed_allocations(cluster, draft.machines),
+        *allocations.allocation_puts(cluster, draft.machines),
         *map(drop_quarantine, dropped_quarantines),  # its devices are nobody's any more
     ]
     if draft.leaving in cluster.drained:

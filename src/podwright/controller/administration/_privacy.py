@@ -109,8 +109,8 @@ class Privacy:
             clusters = self._state.inventory.clusters
             known_allocations = [
                 allocation_name
-                for known_cluster, cluster in clusters.items()
-                if cluster_name in ("", known_cluster)
+                for known_cluster_name, cluster in clusters.items()
+                if cluster_name in ("", known_cluster_name)
                 for allocation_name in cluster.allocations
                 if may_see(cluster, allocation_name)
             ]

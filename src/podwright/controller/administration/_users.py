@@ -176,9 +176,9 @@ class Users:
     def check_known(self, name: str, action: str) -> None:
         """Raises NotFound."""
         if name not in self._users:
-            known_names = ", ".join(sorted(self._users)[:8]) or "none"
+            users_text = ", ".join(sorted(self._users)[:8]) or "none"
             raise NotFound(
-                f"there is no user {name}", operation=action, would_work=f"there are: {known_names}"
+                f"there is no user {name}", operation=action, would_work=f"there are: {users_text}"
             )
 
     def check_scheduler(self, name: str, action: str) -> None:
@@ -191,19 +191,19 @@ class Users:
                 would_work="name a user made with --role scheduler",
             )
 
-    def with_revoked(self, name: str, number: str) -> UserRecord:
+    def with_revoked(self, name: str, revoked_number: str) -> UserRecord:
         """A user of whom one certificate is worth nothing. Raises NotFound, InvalidRequest."""
-        action = f"revoke certificate {number[:80]} of {name[:80]}"
+        action = f"revoke certificate {revoked_number[:80]} of {name[:80]}"
         self.check_known(name, action)
         record = self._users[name]
-        if not _NUMBER.fullmatch(number):
+        if not _NUMBER.fullmatch(revoked_number):
             raise InvalidRequest(
-                f"{number[:80]!r} is not the number of a certificate",
+                f"{revoked_number[:80]!r} is not the number of a certificate",
                 operation=action,
                 would_work="look at its last word: "
                 "openssl x509 -noout -ext subjectAltName -in cert.pem",
             )
-        if number in record.revoked:
+        if revoked_number in record.revoked:
             return record
         if len(record.revoked) >= _MOST_REVOKED:
             raise WrongState(
@@ -211,7 +211,7 @@ class Users:
                 operation=action,
                 would_work="remove the user and make it anew, which revokes all",
             )
-        return msgspec.structs.replace(record, revoked=(*record.revoked, number))
+        return msgspec.structs.replace(record, revoked=(*record.revoked, revoked_number))
 
     def drop(self, name: str) -> None:
         """Forget a user."""
@@ -332,21 +332,21 @@ def first_user(name: str, now: float) -> tuple[Put, str]:
 
 
 def _limited(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:
-    allocation_names = ", ".join(record.allocations)
+    allocations_text = ", ".join(record.allocations)
     if spec.allocation in record.allocations:
         return spec
     if spec.allocation:
         raise Denied(
             f"allocation {spec.allocation} is not granted to {record.name}",
             operation=f"create partition {spec.name[:80]}",
-            would_work=f"use {allocation_names}",
+            would_work=f"use {allocations_text}",
             allocation=spec.allocation,
         )
     if len(record.allocations) > 1:
         raise InvalidRequest(
             f"several allocations are granted to {record.name}",
             operation=f"create partition {spec.name[:80]}",
-            would_work=f"say which one with --allocation: {allocation_names}",
+            would_work=f"say which one with --allocation: {allocations_text}",
         )
     return msgspec.structs.replace(spec, allocation=record.allocations[0])
 

@@ -44,7 +44,7 @@ _KEY: Final = "moves"
 
 
 class LaunchMoves:
-    """The launches that are asked to move. waiter: returns a waiter of the queue by its id."""
+    """The launches that are asked to move. waiter_by_id: returns a waiter of the queue."""
 
     def __init__(
         self, state: ControllerState, waiter_by_id: Callable[[str], Waiter | None]

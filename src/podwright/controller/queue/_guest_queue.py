@@ -268,23 +268,23 @@ class GuestQueue:
         return self.shares.use(first_job.guest), first_job.since, first_job.name
 
     def _charge_use(self) -> None:
-        heads = list(self._waiting())
-        waiting = {head.guest for head in heads}
+        first_jobs = list(self._waiting())
+        waiting_guests = {first_job.guest for first_job in first_jobs}
         self._due_sizes = {}
-        for need in (need for head in heads if head.due for need in head.needs):
-            largest = self._due_sizes.get(need.cluster, 0)
-            self._due_sizes[need.cluster] = max(largest, sum(need.sizes))
+        for need in (need for first_job in first_jobs if first_job.due for need in first_job.needs):
+            largest_size = self._due_sizes.get(need.cluster, 0)
+            self._due_sizes[need.cluster] = max(largest_size, sum(need.sizes))
         self._people_wait_since = self._oldest_waiter()
         if self._people_wait_since is not None:
-            waiting.add(PEOPLE)
-        devices: Counter[str] = Counter()
-        self._guests_compete = len(waiting) > 1
+            waiting_guests.add(PEOPLE)
+        device_counts: Counter[str] = Counter()
+        self._guests_compete = len(waiting_guests) > 1
         if self._guests_compete:
             for record in self._state.partitions.records():
-                devices[record.guest] += record.size
+                device_counts[record.guest] += record.size
             for reservation in self._state.reservations.values():
-                devices[reservation.guest] += reservation.reserved
-        self.shares.update(waiting, devices, self._state.now())
+                device_counts[reservation.guest] += reservation.reserved
+        self.shares.update(waiting_guests, device_counts, self._state.now())
 
     # -- places ------------------------------------------------------------------------------
 
@@ -402,11 +402,11 @@ class GuestQueue:
             if need.allocation in ("", allocation_name)
         ]
 
-    def _reservations_of(self, head: FirstJob) -> list[Reservation]:
+    def _reservations_of(self, first_job: FirstJob) -> list[Reservation]:
         return [
             reservation
             for reservation in self._state.reservations.values()
-            if reservation.guest == head.guest and reservation.waiter == head.name
+            if reservation.guest == first_job.guest and reservation.waiter == first_job.name
         ]
 
     def _head(self, reservation: Reservation) -> FirstJob | None:
@@ -417,7 +417,7 @@ class GuestQueue:
         )
 
     def _first_jobs(self) -> Iterator[FirstJob]:
-        return (head for guest in self._guests.values() for head in guest.heads.values())
+        return (first_job for guest in self._guests.values() for first_job in guest.heads.values())
 
     def _drop(self, first_job: FirstJob) -> None:
         """Keep nothing for a job any more. The caller has the freed devices looked at."""

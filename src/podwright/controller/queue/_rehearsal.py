@@ -63,8 +63,8 @@ class _ManualClockStore(MemoryStore):
 class PodRehearsal:
     """The partitions of one pod, and who waits for devices of it.
 
-    served: called with the name and the devices of a partition once a person's request gets them.
-    machines: of the pod's only allocation.
+    on_served: called with the name and the devices of a partition once a person's request gets
+    them. machines: of the pod's only allocation.
     """
 
     def __init__(
@@ -221,7 +221,11 @@ class PodRehearsal:
 
     def _incomplete_reservations(self) -> list[Reservation]:
         reservations = self._state.reservations.values()
-        return [place for place in reservations if place.missing and place.planned_at]
+        return [
+            reservation
+            for reservation in reservations
+            if reservation.missing and reservation.planned_at
+        ]
 
     @property
     def kept_places(self) -> tuple[tuple[str, tuple[Block, ...], bool], ...]:

@@ -31,7 +31,7 @@ Key = tuple[Any, ...]
 
 
 class WaitingQueue:
-    """Waiters by shape or name. start: serves a waiter, on claimed devices or without any."""
+    """Waiters by shape or name. start_waiter: serves one, on claimed devices or without any."""
 
     def __init__(
         self, state: ControllerState, start_waiter: Callable[[Waiter, DeviceClaim | None], None]

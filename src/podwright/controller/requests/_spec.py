@@ -58,7 +58,7 @@ def described(spec: PartitionSpec, device_noun: str) -> str:
 class CheckedSpec:
     """What a partition is asked to be, checked once. action: the request in words. size: devices.
 
-    hosts: where the launch will run that requests it, if one does.
+    launch_hosts: where the launch will run that requests it, if one does.
 
     Raises InvalidRequest for what no hardware could make legal; `at` for what a cluster cannot do.
     """

@@ -33,7 +33,9 @@ def unless_written(undo: Callable[[], None]) -> Iterator[None]:
 
 
 class Journal:
-    """Writes changes to the store. linger: seconds that one may wait, to be written with others."""
+    """Writes changes to the store. linger_seconds: seconds that one may wait, to be written with
+    others.
+    """
 
     def __init__(self, store: Store, *, linger_seconds: float = 0.02) -> None:
         self._store = store

@@ -30,7 +30,7 @@ class CutoffMeans(NamedTuple):
 class MachineCalls:
     """The drivers of all machines.
 
-    timeout: seconds for a call. silence: told the name of each machine that did not answer.
+    timeout: seconds for a call. on_silence: told the name of each machine that did not answer.
     """
 
     def __init__(

@@ -189,7 +189,7 @@ def carried_by(pending: Pending) -> None:
 class Requests:
     """The ids of requests that were done, and of those under way.
 
-    later: has a change written with the next commit.
+    write_later: has a change written with the next commit.
     """
 
     def __init__(

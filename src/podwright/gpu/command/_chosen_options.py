@@ -82,9 +82,11 @@ def _summary(cluster_options: GpuClusterOptions, own_folder: str) -> Summary | N
     )
 
 
-def _node_podwright_path(choice: GpuClusterOptions) -> str:
+def _node_podwright_path(cluster_options: GpuClusterOptions) -> str:
     """Return the path of podwright on the nodes."""
-    return _program(choice.node_podwright or shutil.which("podwright") or "/usr/bin/podwright")
+    return _program(
+        cluster_options.node_podwright or shutil.which("podwright") or "/usr/bin/podwright"
+    )
 
 
 def chosen_version(named_version: str | None) -> Version:

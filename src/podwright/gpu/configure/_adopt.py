@@ -64,21 +64,21 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     """
     action = f"adopt the GPUs of job {grant.job}"
     devices = _devices(client.list_devices(), grant, action)
-    own_name = partition_name(grant.job)
+    job_partition = partition_name(grant.job)
     for info in client.list_partitions():
-        if info.name == own_name:
+        if info.name == job_partition:
             partition_gpus = {
                 (device_ref.machine, device_ref.index) for gcd in info.gcds for device_ref in gcd
             }
             if partition_gpus != set(grant.gpus):
                 raise WrongState(
-                    f"partition {own_name} has other GPUs than Slurm gave job {grant.job}",
+                    f"partition {job_partition} has other GPUs than Slurm gave job {grant.job}",
                     operation=action,
                     would_work=f"podwright slurm adopt {grant.job} --release, and again",
                 )
             return info
     spec = PartitionSpec(
-        name=own_name,
+        name=job_partition,
         cluster=devices[0].cluster,
         num_gcds=len(devices),
         devices=[(info.device.domain, info.device.offset) for info in devices],
@@ -89,7 +89,7 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     )
     assert isinstance(partition, PartitionInfo)
     if partition.ready_state is not ReadyState.ACTIVE:
-        client.remove_partition(own_name, force=True)
+        client.remove_partition(job_partition, force=True)
         raise WrongState(
             "; ".join(partition.errors) or "the devices cannot be had", operation=action
         )
@@ -108,7 +108,7 @@ def _devices(
         for device_info in known_devices
         if device_info.device.chip_id.startswith("MIG-")
     }
-    own_partition = partition_name(grant.job)
+    job_partition = partition_name(grant.job)
     devices = []
     for node_name, gpu_index in grant.gpus:
         if node_name in sliced_nodes:
@@ -127,7 +127,7 @@ def _devices(
                 would_work="run an agent on each node under Slurm's name for the node, and make "
                 "gres.conf by podwright slurm configure --gpus",
             )
-        if device_info.partition not in ("", own_partition):
+        if device_info.partition not in ("", job_partition):
             raise WrongState(
                 f"GPU {gpu_index} of node {node_name} is in partition {device_info.partition}",
                 operation=action,

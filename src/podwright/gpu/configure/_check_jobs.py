@@ -286,16 +286,18 @@ def _refused(ask_slurm: Ask) -> str:
     return "" if exit_code else f"it was taken: {_short(output)}"
 
 
-def _topology_problem(names: Sequence[str], ask: Ask, topology: str = "") -> str:
+def _topology_problem(expected_names: Sequence[str], ask_slurm: Ask, topology: str = "") -> str:
     """Check the topology. topology: the topology of topology.yaml to ask about; empty: the
     cluster's.
     """
-    code, output = ask([*SHOW_TOPOLOGY, *([topology] if topology else [])])
-    if code:
+    exit_code, output = ask_slurm([*SHOW_TOPOLOGY, *([topology] if topology else [])])
+    if exit_code:
         return _short(output)
     switch_names = {switch.name for switch in read_switches(output)}
-    lacking = [name for name in names if name not in switch_names]
-    return f"{', '.join(lacking)} not in scontrol show topology" if lacking else ""
+    missing_names = [
+        switch_name for switch_name in expected_names if switch_name not in switch_names
+    ]
+    return f"{', '.join(missing_names)} not in scontrol show topology" if missing_names else ""
 
 
 def _short(output: str) -> str:

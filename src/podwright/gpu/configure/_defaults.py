@@ -134,15 +134,18 @@ def memory_notes(
     shares: Mapping[str, NodeShare], site_settings: Mapping[str, str], *, counts_memory: bool
 ) -> list[str]:
     """Notes about memory for the administrator."""
-    unknown_nodes = [node_name for node_name, share in shares.items() if not share.memory_per_gpu]
-    if unknown_nodes and not counts_memory:
+    unknown_memory_nodes = [
+        node_name for node_name, share in shares.items() if not share.memory_per_gpu
+    ]
+    if unknown_memory_nodes and not counts_memory:
         return [
-            f"nobody says how much memory {fold(unknown_nodes)} has, so Slurm does not count it: "
+            f"nobody says how much memory {fold(unknown_memory_nodes)} has, so Slurm does not "
+            "count it: "
             "`memory` in the inventory changes that"
         ]
-    if unknown_nodes:
+    if unknown_memory_nodes:
         return [
-            f"Slurm counts memory, and nobody says how much {fold(unknown_nodes)} has: jobs "
+            f"Slurm counts memory, and nobody says how much {fold(unknown_memory_nodes)} has: jobs "
             "without "
             "--mem take a whole node; tell `memory` in the inventory"
         ]

@@ -85,17 +85,17 @@ def script(gate_script: GateScript, conf_path: Path, site_settings: Mapping[str,
     )
 
 
-def first(site_programs: str, failure_code: str) -> str:
+def first(site_programs: str, failure_command: str) -> str:
     """Return shell code that runs the site's program, or a pattern of several, as Slurm takes it.
 
-    failure_code: the shell code that handles a failure.
+    failure_command: the shell code that handles a failure.
     """
     if not site_programs:
         return "    :\n"
-    program_patterns = " ".join(_pattern(program) for program in site_programs.split(","))
+    patterns_text = " ".join(_pattern(program) for program in site_programs.split(","))
     return (
-        f"    for each in {program_patterns}; do\n"
-        f'        [ ! -x "$each" ] || "$each" || {failure_code}\n'
+        f"    for each in {patterns_text}; do\n"
+        f'        [ ! -x "$each" ] || "$each" || {failure_command}\n'
         "    done\n"
     )
 
@@ -121,8 +121,8 @@ def notes(gate_script: GateScript, site_settings: Mapping[str, str]) -> list[str
         if site_settings.get(hook_setting)
     ]
     if site_hooks:
-        own_programs = ", ".join(site_settings[hook_setting] for hook_setting in site_hooks)
-        note_lines.append(f"the site's own {own_programs} runs first, as before")
+        programs_text = ", ".join(site_settings[hook_setting] for hook_setting in site_hooks)
+        note_lines.append(f"the site's own {programs_text} runs first, as before")
     return note_lines
 
 

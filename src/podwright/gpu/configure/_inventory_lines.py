@@ -22,8 +22,8 @@ def gres_rows(inventory: SiteInventory, detection_mode: str) -> list[Row]:
     names_by_gres: dict[tuple[str, int], list[str]] = {}
     for node_kind, node_names in inventory.kinds().items():
         names_by_gpus.setdefault(node_kind.gpus, []).extend(node_names)
-        for gres_count in node_kind.shared_gres.items():
-            names_by_gres.setdefault(gres_count, []).extend(node_names)
+        for name_and_count in node_kind.shared_gres.items():
+            names_by_gres.setdefault(name_and_count, []).extend(node_names)
     all_nodes = fold(inventory.nodes)
     gpu_rows: list[Row] = [{"NodeName": all_nodes, "AutoDetect": detection_mode}]
     shared_rows: list[Row] = [

@@ -51,7 +51,9 @@ def _plain(names: list[str]) -> str:
     number_runs = [
         run_text.split("-") for run_text in write_list(map(int, set(number_texts))).split(",")
     ]
-    ranges = ("-".join(number.zfill(digit_count) for number in run) for run in number_runs)
+    ranges = (
+        "-".join(number.zfill(digit_count) for number in number_run) for number_run in number_runs
+    )
     return f"{common_stem}[{','.join(ranges)}]"
 
 
@@ -61,20 +63,20 @@ def folded_in_order(names: list[str]) -> str:
     return folded if list(expand(folded)) == names else ",".join(names)
 
 
-def logical_lines(text: str) -> Iterator[tuple[list[str], str]]:
+def logical_lines(conf_text: str) -> Iterator[tuple[list[str], str]]:
     """Each logical line of a file, as (its physical lines, the text that Slurm reads)."""
-    lines: list[str] = []
-    joined = ""
-    for line in text.splitlines(keepends=True):
-        lines.append(line)
-        words = re.sub(r"(?<!\\)#.*", "", line.rstrip("\n")).rstrip()
-        joined += " " + words.removesuffix("\\")
-        if words.endswith("\\"):
+    physical_lines: list[str] = []
+    logical_line = ""
+    for line in conf_text.splitlines(keepends=True):
+        physical_lines.append(line)
+        content = re.sub(r"(?<!\\)#.*", "", line.rstrip("\n")).rstrip()
+        logical_line += " " + content.removesuffix("\\")
+        if content.endswith("\\"):
             continue
-        yield lines, joined.strip()
-        lines, joined = [], ""
-    if lines:
-        yield lines, joined.strip()
+        yield physical_lines, logical_line.strip()
+        physical_lines, logical_line = [], ""
+    if physical_lines:
+        yield physical_lines, logical_line.strip()
 
 
 def read_row(line: str) -> Row:

@@ -114,7 +114,11 @@ def make_inventory(
 def _without_identity(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "uuid" in value[0]:
         return [
-            {k: v for k, v in entry.items() if k not in ("uuid", "bus")}
+            {
+                entry_key: entry_value
+                for entry_key, entry_value in entry.items()
+                if entry_key not in ("uuid", "bus")
+            }
             if isinstance(entry, Mapping)
             else entry
             for entry in value

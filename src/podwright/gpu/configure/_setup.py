@@ -327,9 +327,9 @@ def _partitions(
     conf_text: str,
     inventory: SiteInventory,
     conf_path: str,
-    extra_values: Callable[[PlannedPartition, Row], Row],
+    extra_values_of: Callable[[PlannedPartition, Row], Row],
 ) -> str:
-    """extra_values: what else a partition's line says, by the partition and its line."""
+    """extra_values_of: what else a partition's line says, by the partition and its line."""
     wanted_partitions = {partition.name: partition for partition in inventory.partitions}
     has_partitions = False
     covered_nodes: set[str] = set()
@@ -347,13 +347,15 @@ def _partitions(
 
     def rows(row: Row, node_names: tuple[str, ...]) -> list[Row] | None:
         partition = wanted_partitions.pop(value(row, "PartitionName"), None)
-        return [_partition(partition, row, extra_values(partition, row))] if partition else None
+        return [_partition(partition, row, extra_values_of(partition, row))] if partition else None
 
     conf_text = replaced(conf_text, "PartitionName", rows, conf_path)
     return with_rows(
         conf_text,
         [
-            _partition(planned, row := {"PartitionName": planned.name}, extra_values(planned, row))
+            _partition(
+                planned, row := {"PartitionName": planned.name}, extra_values_of(planned, row)
+            )
             for planned in wanted_partitions.values()
         ],
     )

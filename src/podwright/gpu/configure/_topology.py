@@ -160,7 +160,11 @@ def _yaml(inventory: SiteInventory) -> list[str]:
 
 
 def _rack_domains(inventory: SiteInventory) -> dict[str, tuple[str, ...]]:
-    return {name: nodes for name, nodes in inventory.domains.items() if len(nodes) > 1}
+    return {
+        domain_name: node_names
+        for domain_name, node_names in inventory.domains.items()
+        if len(node_names) > 1
+    }
 
 
 def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
@@ -188,8 +192,8 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
             if all(lower_units in unit_by_switch for lower_units in candidate.switches)
         ]
         if not ready_switches:
-            switch_names = ", ".join(switch.name for switch in remaining_switches)
-            raise InvalidRequest(f"the switches {switch_names} are below each other in a circle")
+            switches_text = ", ".join(switch.name for switch in remaining_switches)
+            raise InvalidRequest(f"the switches {switches_text} are below each other in a circle")
         for switch in ready_switches:
             lower_units = tuple(
                 sorted({unit_by_switch[switch_name].name for switch_name in switch.switches})

@@ -34,7 +34,7 @@ _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 class Script:
     """A script. What Slurm cannot read in it is recorded and never raised. Lines count from 1.
 
-    `name` is the name of its file, if it has one. `among_templates`: it is in a folder of
+    `file_path` is the name of its file, if it has one. `among_templates`: it is in a folder of
     templates. `directives` are what sbatch reads, `problems` what it refuses, `unknown` options
     that may be a plugin's. `parts` is 1, or the number of parts of a heterogeneous job. `open` has
     the options whose values a template leaves open, and `refused` what sbatch refuses in their

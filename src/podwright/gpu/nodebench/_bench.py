@@ -175,16 +175,16 @@ def _slow_pairs(
     return findings
 
 
-def _gpu_suffix(gpus: set[int]) -> str:
-    return f", by GPU {', '.join(map(str, sorted(gpus)))}" if gpus else ""
+def _gpu_suffix(gpu_indices: set[int]) -> str:
+    return f", by GPU {', '.join(map(str, sorted(gpu_indices)))}" if gpu_indices else ""
 
 
-def _sheet_rates(answer: Mapping[str, object]) -> dict[str, float]:
+def _sheet_rates(node_answer: Mapping[str, object]) -> dict[str, float]:
     """Return what a node's GPUs should reach; empty if they differ, or are not known."""
-    names = answer.get("gpus")
-    if not isinstance(names, list) or len({*map(str, names)}) != 1:
+    gpu_names = node_answer.get("gpus")
+    if not isinstance(gpu_names, list) or len({*map(str, gpu_names)}) != 1:
         return {}
-    return expected_of(str(names[0]), len(names))
+    return expected_of(str(gpu_names[0]), len(gpu_names))
 
 
 def _slow_within(
@@ -212,7 +212,7 @@ def _slow_within(
 
 def srun_step(environ: Mapping[str, str]) -> Step:
     """A function that runs steps of the present job by srun."""
-    session_token = secrets.token_hex(32)
+    bench_token = secrets.token_hex(32)
 
     def step(nodes: Sequence[str], task: Mapping[str, object]) -> dict[str, dict[str, object]]:
         command = [
@@ -224,7 +224,7 @@ def srun_step(environ: Mapping[str, str]) -> Step:
         try:
             srun_result = subprocess.run(
                 command,
-                env={**environ, TOKEN: session_token},
+                env={**environ, TOKEN: bench_token},
                 capture_output=True,
                 text=True,
                 timeout=_LIMIT + 4 * float(str(task["seconds"])),

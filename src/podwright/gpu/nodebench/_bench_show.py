@@ -61,12 +61,12 @@ def _head(bench: Bench) -> str:
     method_text = f"{round_count} rounds of pairs by {bench.way}" if bench.way else "each by itself"
     extent_text = f"({node_count} nodes, {method_text})"
     if bench.slow:
-        slow_parts = ", ".join(dict.fromkeys(slow.part for slow in bench.slow))
-        return f"Slow: {slow_parts} {extent_text}."
+        parts_text = ", ".join(dict.fromkeys(slow.part for slow in bench.slow))
+        return f"Slow: {parts_text} {extent_text}."
     if bench.verdict.unsure:
-        unsure_names = ", ".join(bench.verdict.unsure)
+        names_text = ", ".join(bench.verdict.unsure)
         return (
-            f"Nobody can be told from others, but below what is expected: {unsure_names} "
+            f"Nobody can be told from others, but below what is expected: {names_text} "
             f"{extent_text}."
         )
     return f"All are as fast as each other {extent_text}."

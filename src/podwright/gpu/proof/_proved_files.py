@@ -15,10 +15,10 @@ from podwright.slurm.twin import Twin, find_slurm
 
 
 def proved(
-    conf: Path,
-    plan: FileChanges,
+    slurm_conf: Path,
+    file_changes: FileChanges,
     inventory: SiteInventory,
-    version: Version,
+    slurm_version: Version,
     *,
     slurm_path: str,
     report: Callable[[str, str], None],
@@ -30,25 +30,26 @@ def proved(
     problem if it is not kept. Returns True when the files have their effect, or when no slurmctld
     can be asked, which a note reports.
     """
-    slurm = find_slurm(version, path=slurm_path)
+    slurm = find_slurm(slurm_version, path=slurm_path)
     if slurm is None:
         note(
-            f"not proved: there is no slurmctld {version[0]}.{version[1]:02} here to start "
+            f"not proved: there is no slurmctld {slurm_version[0]}.{slurm_version[1]:02} here to "
+            "start "
             "with these files (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld; or --slurm)"
         )
         return True
-    started = f"slurmctld {slurm.release} starts with these files"
-    good = True
+    start_promise = f"slurmctld {slurm.release} starts with these files"
+    all_kept = True
     try:
-        with Twin(planned_files(conf, plan), slurm) as twin:
-            report(started, "")
-            for proof in prove(twin, inventory, version):
+        with Twin(planned_files(slurm_conf, file_changes), slurm) as twin:
+            report(start_promise, "")
+            for proof in prove(twin, inventory, slurm_version):
                 report(proof.text, proof.problem)
-                good = good and not proof.problem
+                all_kept = all_kept and not proof.problem
     except Unavailable as error:
         if "namespaces" in error.problem:
             note(f"not proved: {error.problem}")
             return True
-        report(started, error.problem)
+        report(start_promise, error.problem)
         return False
-    return good
+    return all_kept

@@ -10,10 +10,10 @@ from typing import Literal
 
 from podwright.slurm.twin import Granted, GrantedNode, Refused, Submission, Waits
 
-_Text = Callable[[GrantedNode], str]
+_NodeText = Callable[[GrantedNode], str]
 Answer = Granted | Waits | Refused
 #: The twins are asked one after the other, so start times are accurate to about a minute.
-_SAME_TIME = timedelta(minutes=2)
+_MIN_START_CHANGE = timedelta(minutes=2)
 Kind = Literal[
     "refused",
     "accepted",
@@ -57,46 +57,56 @@ class AnswerChange:
     reason: str
 
 
-def differences(cases: Iterable[AnswerPair]) -> list[AnswerChange]:
+def differences(answer_pairs: Iterable[AnswerPair]) -> list[AnswerChange]:
     """Each aspect in which two answers to a submission differ; empty where they are alike."""
-    return [difference for case in cases for difference in _of_case(case)]
+    return [
+        answer_change
+        for answer_pair in answer_pairs
+        for answer_change in _pair_changes(answer_pair)
+    ]
 
 
-def _of_case(case: AnswerPair) -> Iterator[AnswerChange]:
-    before, after = case.before, case.after
-    options = " ".join((case.submission.command, *case.submission.options))
+def _pair_changes(answer_pair: AnswerPair) -> Iterator[AnswerChange]:
+    before, after = answer_pair.before, answer_pair.after
+    options = " ".join((answer_pair.submission.command, *answer_pair.submission.options))
 
-    def difference(kind: Kind, first: str, second: str, reason: str = "") -> AnswerChange:
-        return AnswerChange(kind, case.jobs, options, first, second, reason or second)
+    def difference(
+        change_kind: Kind, old_text: str, new_text: str, reason: str = ""
+    ) -> AnswerChange:
+        return AnswerChange(
+            change_kind, answer_pair.jobs, options, old_text, new_text, reason or new_text
+        )
 
     if isinstance(before, Granted) and isinstance(after, Granted):
-        for kind, first, second in _granted(before, after):
-            yield difference(kind, first, second, f"{kind}: {first} becomes {second}")
+        for change_kind, old_text, new_text in _granted(before, after):
+            yield difference(
+                change_kind, old_text, new_text, f"{change_kind}: {old_text} becomes {new_text}"
+            )
         return
-    words = (_words(before), _words(after))
+    answer_texts = (_words(before), _words(after))
     if type(before) is type(after):
-        if words[0] != words[1]:
-            yield difference("reason", *words)
+        if answer_texts[0] != answer_texts[1]:
+            yield difference("reason", *answer_texts)
         elif isinstance(before, Waits) and isinstance(after, Waits):
             yield from _times(before, after, difference)
         return
-    yield difference(_change(before, after), *words, reason=_slurms_reason(before, after))
+    yield difference(_change(before, after), *answer_texts, reason=_reason_text(before, after))
 
 
 def _times(
-    before: Waits, after: Waits, difference: Callable[[Kind, str, str], AnswerChange]
+    before: Waits, after: Waits, make_change: Callable[[Kind, str, str], AnswerChange]
 ) -> Iterator[AnswerChange]:
     """Return the difference of the times at which Slurm expects the job to start."""
-    first, second = _start_time(before), _start_time(after)
-    if first is None or second is None or abs(second - first) < _SAME_TIME:
+    old_start, new_start = _start_time(before), _start_time(after)
+    if old_start is None or new_start is None or abs(new_start - old_start) < _MIN_START_CHANGE:
         return
-    kind: Kind = "later" if second > first else "sooner"
-    yield difference(kind, f"starts at {first}", f"starts at {second}")
+    change_kind: Kind = "later" if new_start > old_start else "sooner"
+    yield make_change(change_kind, f"starts at {old_start}", f"starts at {new_start}")
 
 
-def _start_time(answer: Waits) -> datetime | None:
-    match = re.search(r"\bStartTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.record)
-    return datetime.fromisoformat(match[1]) if match else None
+def _start_time(waiting_answer: Waits) -> datetime | None:
+    start_match = re.search(r"\bStartTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", waiting_answer.record)
+    return datetime.fromisoformat(start_match[1]) if start_match else None
 
 
 def _change(before: Answer, after: Answer) -> Kind:
@@ -107,48 +117,50 @@ def _change(before: Answer, after: Answer) -> Kind:
     return "waits" if isinstance(after, Waits) else "starts"
 
 
-def _slurms_reason(before: Answer, after: Answer) -> str:
+def _reason_text(before: Answer, after: Answer) -> str:
     """Return why it is refused or waits after the change, or before it if it starts after the
     change.
     """
     return _words(before) if isinstance(after, Granted) else _words(after)
 
 
-def _words(answer: Answer) -> str:
-    if isinstance(answer, Refused):
-        return re.sub(r"^\w+: (?:error: )?", "", answer.message)
-    if isinstance(answer, Waits):
-        return answer.reason
-    return f"starts on {_names(answer)}"
+def _words(slurm_answer: Answer) -> str:
+    if isinstance(slurm_answer, Refused):
+        return re.sub(r"^\w+: (?:error: )?", "", slurm_answer.message)
+    if isinstance(slurm_answer, Waits):
+        return slurm_answer.reason
+    return f"starts on {_names(slurm_answer)}"
 
 
-def _names(answer: Granted) -> str:
-    return ",".join(sorted(node.name for node in answer.nodes))
+def _names(granted_answer: Granted) -> str:
+    return ",".join(sorted(node.name for node in granted_answer.nodes))
 
 
 def _granted(before: Granted, after: Granted) -> Iterator[tuple[Kind, str, str]]:
     # On different nodes the indices of the GPUs mean nothing, but their number does.
-    same = _names(before) == _names(after)
-    per_node, gpus = (_by_node, _gpus) if same else (_counts, _gpu_count)
-    rows: tuple[tuple[Kind, str, str], ...] = (
+    same_nodes = _names(before) == _names(after)
+    join_nodes, gpu_text = (_join_named, _gpus) if same_nodes else (_counts, _gpu_count)
+    aspects: tuple[tuple[Kind, str, str], ...] = (
         ("nodes", _names(before), _names(after)),
-        ("GPUs", per_node(before, gpus), per_node(after, gpus)),
-        ("CPUs", per_node(before, _cpu_count), per_node(after, _cpu_count)),
-        ("memory", per_node(before, _memory), per_node(after, _memory)),
+        ("GPUs", join_nodes(before, gpu_text), join_nodes(after, gpu_text)),
+        ("CPUs", join_nodes(before, _cpu_count), join_nodes(after, _cpu_count)),
+        ("memory", join_nodes(before, _memory), join_nodes(after, _memory)),
         ("limits", _limits(before), _limits(after)),
     )
-    yield from (row for row in rows if row[1] != row[2])
+    yield from (aspect for aspect in aspects if aspect[1] != aspect[2])
 
 
 def _gpus(node: GrantedNode) -> str:
-    shares = ",".join(f"{gpu}/{count}" for gpu, count in sorted(node.shares.items()))
-    numbers = ",".join(map(str, node.gpus))
-    return " ".join(filter(None, (numbers, shares))) or "none"
+    share_text = ",".join(
+        f"{gpu_index}/{share_count}" for gpu_index, share_count in sorted(node.shares.items())
+    )
+    gpu_indices = ",".join(map(str, node.gpus))
+    return " ".join(filter(None, (gpu_indices, share_text))) or "none"
 
 
 def _gpu_count(node: GrantedNode) -> str:
-    shares = sum(node.shares.values())
-    return f"{len(node.gpus)} GPUs" + (f" {shares} shares" if shares else "")
+    share_count = sum(node.shares.values())
+    return f"{len(node.gpus)} GPUs" + (f" {share_count} shares" if share_count else "")
 
 
 def _cpu_count(node: GrantedNode) -> str:
@@ -159,15 +171,16 @@ def _memory(node: GrantedNode) -> str:
     return f"{node.memory} MiB"
 
 
-def _by_node(answer: Granted, text: _Text) -> str:
-    nodes = sorted(answer.nodes, key=lambda node: node.name)
-    return "; ".join(f"{node.name} {text(node)}" for node in nodes)
+def _join_named(granted_answer: Granted, format_node: _NodeText) -> str:
+    nodes = sorted(granted_answer.nodes, key=lambda node: node.name)
+    return "; ".join(f"{node.name} {format_node(node)}" for node in nodes)
 
 
-def _counts(answer: Granted, text: _Text) -> str:
-    return "; ".join(sorted(text(node) for node in answer.nodes))
+def _counts(granted_answer: Granted, format_node: _NodeText) -> str:
+    return "; ".join(sorted(format_node(node) for node in granted_answer.nodes))
 
 
-def _limits(answer: Granted) -> str:
-    limit = re.search(r"\bTimeLimit=(\S+)", answer.record)
-    return f"partition {answer.partition}, time limit {limit[1] if limit else 'not known'}"
+def _limits(granted_answer: Granted) -> str:
+    time_limit = re.search(r"\bTimeLimit=(\S+)", granted_answer.record)
+    limit_text = time_limit[1] if time_limit else "not known"
+    return f"partition {granted_answer.partition}, time limit {limit_text}"

@@ -16,69 +16,75 @@ from podwright.tables import table
 def as_json(
     sides: tuple[Side, Side],
     submissions: Submissions,
-    chosen: Sequence[tuple[Submission, list[str]]],
-    changed: Sequence[AnswerChange],
+    rehearsed: Sequence[tuple[Submission, list[str]]],
+    changes: Sequence[AnswerChange],
 ) -> dict[str, Any]:
     """Return what was asked of both sides, what was not, and which answers differ.
 
-    chosen: the submissions that were asked about, each with its jobs.
+    rehearsed: the submissions that were asked about, each with its jobs.
     """
     before, after = sides
-    jobs = sum(len(names) for _, names in chosen)
+    job_count = sum(len(job_names) for _, job_names in rehearsed)
     return {
         "before": f"Slurm {before.slurm.release}, {before.name}",
         "after": f"Slurm {after.slurm.release}, {after.name}",
-        "submissions": len(chosen),
-        "jobs": jobs,
+        "submissions": len(rehearsed),
+        "jobs": job_count,
         "nodes": "as the cluster stands" if before.present is not None else "on idle nodes",
-        "beyond_most": submissions.count - jobs,
+        "beyond_most": submissions.count - job_count,
         "not_looked_at": submissions.skipped,
         "options_not_looked_at": submissions.left_out,
         "cautions": cautions(before, after),
-        "differences": [_row(difference) for difference in changed],
+        "differences": [_row(answer_change) for answer_change in changes],
     }
 
 
-def _row(difference: AnswerChange) -> dict[str, Any]:
+def _row(answer_change: AnswerChange) -> dict[str, Any]:
     return {
-        "kind": difference.kind,
-        "jobs": list(difference.jobs),
-        "options": difference.options,
-        "before": difference.before,
-        "after": difference.after,
-        "reason": difference.reason,
+        "kind": answer_change.kind,
+        "jobs": list(answer_change.jobs),
+        "options": answer_change.options,
+        "before": answer_change.before,
+        "after": answer_change.after,
+        "reason": answer_change.reason,
     }
 
 
-def as_text(body: Mapping[str, Any]) -> str:
+def as_text(report: Mapping[str, Any]) -> str:
     """Return the report for people."""
-    lines = [f"Before: {body['before']}\nAfter:  {body['after']}"]
-    rows = body["differences"]
-    if rows:
-        cells: list[tuple[object, ...]] = [
-            (row["kind"], _jobs(row["jobs"]), row["options"], row["before"], row["after"])
-            for row in rows
+    lines = [f"Before: {report['before']}\nAfter:  {report['after']}"]
+    changes = report["differences"]
+    if changes:
+        table_rows: list[tuple[object, ...]] = [
+            (
+                change["kind"],
+                _jobs(change["jobs"]),
+                change["options"],
+                change["before"],
+                change["after"],
+            )
+            for change in changes
         ]
         header = ("Differs", "Jobs", "Submission", "Before", "After")
-        lines.append(table(header, cells))
-    jobs = {job for row in rows for job in row["jobs"]}
+        lines.append(table(header, table_rows))
+    jobs = {job for change in changes for job in change["jobs"]}
     lines.append(
-        f"{len(jobs)} of {body['jobs']} jobs ({body['submissions']} different submissions) "
-        f"are answered differently, {body['nodes']}."
+        f"{len(jobs)} of {report['jobs']} jobs ({report['submissions']} different submissions) "
+        f"are answered differently, {report['nodes']}."
     )
-    if body["beyond_most"]:
+    if report["beyond_most"]:
         lines.append(
-            f"Not asked about: {body['beyond_most']} further jobs; --most asks about more."
+            f"Not asked about: {report['beyond_most']} further jobs; --most asks about more."
         )
-    for reason, names in body["not_looked_at"].items():
-        lines.append(f"Not looked at: {_jobs(names)}, because {reason}.")
-    for name, names in body["options_not_looked_at"].items():
-        lines.append(f"Note: --{name} of {_jobs(names)} is not looked at.")
-    for caution in body["cautions"]:
+    for skip_reason, job_names in report["not_looked_at"].items():
+        lines.append(f"Not looked at: {_jobs(job_names)}, because {skip_reason}.")
+    for option_name, job_names in report["options_not_looked_at"].items():
+        lines.append(f"Note: --{option_name} of {_jobs(job_names)} is not looked at.")
+    for caution in report["cautions"]:
         lines.append(f"Note: {caution}.")
     return "\n".join(lines)
 
 
-def _jobs(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+def _jobs(job_names: Sequence[str]) -> str:
+    rest_text = f" and {len(job_names) - 3} more" if len(job_names) > 3 else ""
+    return ", ".join(job_names[:3]) + rest_text

@@ -18,8 +18,8 @@ from podwright.gpu.rehearse._compare import Answer, AnswerPair
 from podwright.slurm.twin import InstalledSlurm, Present, SiteFiles, Submission, Twin
 
 #: The most pairs of twins, and the submissions for which another pair is worth its start.
-_MOST_PAIRS: Final = 4
-_WORTH_A_PAIR: Final = 8
+_MAX_TWIN_PAIRS: Final = 4
+_SUBMISSIONS_PER_PAIR: Final = 8
 
 
 @dataclass(frozen=True)
@@ -45,37 +45,38 @@ def rehearse(
     submissions: Sequence[tuple[Submission, list[str]]],
     before: Side,
     after: Side,
-    progress: Callable[[int], None] = lambda count: None,
+    report_progress: Callable[[int], None] = lambda count: None,
 ) -> list[AnswerPair]:
-    """The answers of both sides. progress: called with the number of submissions that are answered.
+    """The answers of both sides. report_progress: called with the number of submissions that are
+    answered.
 
     Raises Unavailable, with the name of the side, where its twin does not start.
     """
-    estimate = bool(before.present or after.present)
-    with contextlib.ExitStack() as twins, ThreadPoolExecutor(2 * _MOST_PAIRS) as threads:
+    ask_estimate = bool(before.present or after.present)
+    with contextlib.ExitStack() as twin_stack, ThreadPoolExecutor(2 * _MAX_TWIN_PAIRS) as executor:
         # Slurm looks at a new job up to a second after its submission, so a twin mostly waits.
         # Several pairs wait at the same time.
-        starts = [
-            (threads.submit(_start, before), threads.submit(_start, after))
-            for _ in range(min(_MOST_PAIRS, -(-len(submissions) // _WORTH_A_PAIR) or 1))
+        twin_starts = [
+            (executor.submit(_start, before), executor.submit(_start, after))
+            for _ in range(min(_MAX_TWIN_PAIRS, -(-len(submissions) // _SUBMISSIONS_PER_PAIR) or 1))
         ]
         oracles: list[Oracle] = []
-        problem: PodwrightError | None = None
-        for start in itertools.chain.from_iterable(starts):
+        start_error: PodwrightError | None = None
+        for twin_start in itertools.chain.from_iterable(twin_starts):
             try:
-                twin = start.result()
+                twin = twin_start.result()
             except PodwrightError as error:
-                problem = problem or error
+                start_error = start_error or error
             else:
-                twins.callback(twin.close)
-                oracles.append(_Estimating(twin) if estimate else twin)
-        if problem is not None:
-            raise problem
-        pairs = list(zip(oracles[::2], oracles[1::2], strict=True))
-        return ask_both(submissions, pairs, progress)
+                twin_stack.callback(twin.close)
+                oracles.append(_EstimatingTwin(twin) if ask_estimate else twin)
+        if start_error is not None:
+            raise start_error
+        oracle_pairs = list(zip(oracles[::2], oracles[1::2], strict=True))
+        return ask_both_sides(submissions, oracle_pairs, report_progress)
 
 
-class _Estimating:
+class _EstimatingTwin:
     """A twin that is also asked when a waiting job would start."""
 
     def __init__(self, twin: Twin) -> None:
@@ -85,47 +86,50 @@ class _Estimating:
         return self._twin.ask(request, estimate=True)
 
 
-def ask_both(
+def ask_both_sides(
     submissions: Sequence[tuple[Submission, list[str]]],
-    pairs: Sequence[tuple[Oracle, Oracle]],
-    progress: Callable[[int], None],
+    oracle_pairs: Sequence[tuple[Oracle, Oracle]],
+    report_progress: Callable[[int], None],
 ) -> list[AnswerPair]:
     """Ask both sides about each submission. The answers are in the order of the submissions.
 
-    pairs: one oracle of each side; each pair takes the next submission when it has answered one,
-    and both of its oracles are asked at the same time. The first error ends all.
+    oracle_pairs: one oracle of each side; each pair takes the next submission when it has answered
+    one, and both of its oracles are asked at the same time. The first error ends all.
     """
-    remaining = iter(enumerate(submissions))
+    unasked = iter(enumerate(submissions))
     answers: dict[int, AnswerPair] = {}
     lock = threading.Lock()
-    failed = threading.Event()
+    failure_event = threading.Event()
 
-    def ask_all(before: Oracle, after: Oracle) -> None:
-        with ThreadPoolExecutor(1) as second:
-            while not failed.is_set():
+    def ask_all(before_oracle: Oracle, after_oracle: Oracle) -> None:
+        with ThreadPoolExecutor(1) as after_executor:
+            while not failure_event.is_set():
                 with lock:
-                    index, (submission, jobs) = next(remaining, (0, (None, [])))
+                    index, (submission, jobs) = next(unasked, (0, (None, [])))
                 if submission is None:
                     return
                 try:
-                    other = second.submit(after.ask, submission)
-                    pair = AnswerPair(
-                        tuple(jobs), submission, before.ask(submission), other.result()
+                    after_answer = after_executor.submit(after_oracle.ask, submission)
+                    answer_pair = AnswerPair(
+                        tuple(jobs),
+                        submission,
+                        before_oracle.ask(submission),
+                        after_answer.result(),
                     )
                 except BaseException:
-                    failed.set()
+                    failure_event.set()
                     raise
                 with lock:
-                    answers[index] = pair
-                    progress(len(answers))
+                    answers[index] = answer_pair
+                    report_progress(len(answers))
 
-    with ThreadPoolExecutor(len(pairs)) as threads:
-        futures = [threads.submit(ask_all, *pair) for pair in pairs]
+    with ThreadPoolExecutor(len(oracle_pairs)) as executor:
+        futures = [executor.submit(ask_all, *oracle_pair) for oracle_pair in oracle_pairs]
         try:
             for future in futures:
                 future.result()
         except BaseException:
-            failed.set()
+            failure_event.set()
             raise
     return [answers[submission_index] for submission_index in range(len(submissions))]
 

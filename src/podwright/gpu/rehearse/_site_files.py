@@ -13,11 +13,11 @@ def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> Site
     """slurm.conf with its included files, and gres.conf, topology.conf and topology.yaml of its
     folder. Files that do not exist come from `fallback`. Raises InvalidRequest where an existing or
     included file cannot be read."""
-    for file in (slurm_conf, *_included(slurm_conf)):
-        for line in read(file).splitlines():
-            words = line.partition("#")[0].split()
-            if len(words) == 2 and words[0].lower() == "include":
-                read(file.parent / words[1])
+    for conf_file in (slurm_conf, *_included_files(slurm_conf)):
+        for line in read(conf_file).splitlines():
+            tokens = line.partition("#")[0].split()
+            if len(tokens) == 2 and tokens[0].lower() == "include":
+                read(conf_file.parent / tokens[1])
     return SiteFiles(
         slurm_conf="\n".join(lines(slurm_conf)),
         gres_conf=_text(slurm_conf, "gres.conf", fallback.gres_conf if fallback else ""),
@@ -30,7 +30,7 @@ def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> Site
     )
 
 
-def _included(slurm_conf: Path) -> list[Path]:
+def _included_files(slurm_conf: Path) -> list[Path]:
     read(slurm_conf)
     try:
         return list(included(slurm_conf))
@@ -38,6 +38,6 @@ def _included(slurm_conf: Path) -> list[Path]:
         raise InvalidRequest(f"{error.filename}: {error.strerror}") from None
 
 
-def _text(slurm_conf: Path, name: str, instead: str) -> str:
-    path = slurm_conf.with_name(name)
-    return "\n".join(lines(path)) if path.exists() and read(path) is not None else instead
+def _text(slurm_conf: Path, file_name: str, default_text: str) -> str:
+    path = slurm_conf.with_name(file_name)
+    return "\n".join(lines(path)) if path.exists() and read(path) is not None else default_text

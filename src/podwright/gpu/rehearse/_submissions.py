@@ -47,28 +47,37 @@ class Submissions:
         """The number of jobs that are rehearsed."""
         return sum(map(len, self.jobs.values()))
 
-    def add(self, job: str, command: str, given: list[Given]) -> None:
+    def add(self, job: str, command: str, options: list[Given]) -> None:
         """Add a job with these options. Raises InvalidRequest for values that Slurm cannot read."""
-        submission, left_out = twin_submission(read_request(given, command))
+        submission, unjudged_options = twin_submission(read_request(options, command))
         self.jobs.setdefault(submission, []).append(job)
-        for name in dict.fromkeys(left_out):
-            self.left_out.setdefault(name, []).append(job)
+        for option_name in dict.fromkeys(unjudged_options):
+            self.left_out.setdefault(option_name, []).append(job)
 
     def skip(self, job: str, reason: str) -> None:
         """Record a job that is not rehearsed."""
         self.skipped.setdefault(reason, []).append(job)
 
 
-def from_sacct(text: str, read: Callable[[Path], str] | None = None) -> Submissions:
-    """The jobs that LIST_JOBS printed. read: gives a script's text and raises OSError where there
-    is none; without it, the file is read."""
+def from_sacct(
+    sacct_output: str, script_reader: Callable[[Path], str] | None = None
+) -> Submissions:
+    """The jobs that LIST_JOBS printed. script_reader: gives a script's text and raises OSError
+    where there is none; without it, the file is read.
+    """
     submissions = Submissions()
-    for row in read_accounting(text, *_COLUMNS):
-        job, folder = row["raw_job"], Path(row["folder"])
+    for job_row in read_accounting(sacct_output, *_COLUMNS):
+        job, work_folder = job_row["raw_job"], Path(job_row["folder"])
         if not job.isdecimal():
             continue  # a further line of a submit line that has line breaks
         try:
-            _add_line(submissions, job, folder, _split(row["submit_line"]), read or _read_file)
+            _add_submit_line(
+                submissions,
+                job,
+                work_folder,
+                _split(job_row["submit_line"]),
+                script_reader or _read_file,
+            )
         except InvalidRequest as error:
             submissions.skip(job, f"its options cannot be read: {error.problem}")
     return submissions
@@ -83,93 +92,99 @@ def from_scripts(folder: Path) -> Submissions:
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
             continue
-        name = str(path.relative_to(folder))
+        script_name = str(path.relative_to(folder))
         try:
-            text = _read_file(path)
-            if "#SBATCH" in text:
-                submissions.add(name, "sbatch", _directives(text))
+            script_text = _read_file(path)
+            if "#SBATCH" in script_text:
+                submissions.add(script_name, "sbatch", _directives(script_text))
         except OSError:
-            submissions.skip(name, "its script cannot be read")
+            submissions.skip(script_name, "its script cannot be read")
         except InvalidRequest as error:
-            submissions.skip(name, f"its options cannot be read: {error.problem}")
+            submissions.skip(script_name, f"its options cannot be read: {error.problem}")
     return submissions
 
 
 def recent(days: int) -> Submissions:
     """Return the submissions of so many days, from Slurm's accounting. Raises Unavailable."""
-    words = [*LIST_JOBS, "-S", f"now-{days}days"]
-    reason = "sacct gave no answer within two minutes"
+    command = [*LIST_JOBS, "-S", f"now-{days}days"]
+    failure = "sacct gave no answer within two minutes"
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=120, check=False
+        sacct_result = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=120, check=False
         )
-        if done.returncode == 0:
-            return from_sacct(done.stdout)
-        reason = f"sacct failed: {done.stderr.strip()[-300:]}"
+        if sacct_result.returncode == 0:
+            return from_sacct(sacct_result.stdout)
+        failure = f"sacct failed: {sacct_result.stderr.strip()[-300:]}"
     except OSError as error:
-        reason = f"sacct cannot be started: {error.strerror}"
+        failure = f"sacct cannot be started: {error.strerror}"
     except subprocess.TimeoutExpired:
         pass
     raise Unavailable(
-        f"the submissions are not known: {reason}",
+        f"the submissions are not known: {failure}",
         would_work="Name a folder of job scripts with --scripts, or fewer days with --days",
     )
 
 
-def _split(line: str) -> list[str]:
+def _split(submit_line: str) -> list[str]:
     """Return the words of a SubmitLine, in which the words' quotes are lost."""
     try:
-        return shlex.split(line)
+        return shlex.split(submit_line)
     except ValueError:
-        return line.split()
+        return submit_line.split()
 
 
-def _add_line(
-    submissions: Submissions, job: str, folder: Path, words: list[str], read: Callable[[Path], str]
+def _add_submit_line(
+    submissions: Submissions,
+    job: str,
+    work_folder: Path,
+    arguments: list[str],
+    script_reader: Callable[[Path], str],
 ) -> None:
-    command = words[0].rpartition("/")[2] if words else ""
+    command = arguments[0].rpartition("/")[2] if arguments else ""
     if command not in _COMMANDS:
         submissions.skip(job, "its submit line is not recorded")
         return
-    given, rest = parse_options(words[1:], command)
-    given += other_parts(rest)
-    if any(option.name == "het-group" for option in given) or ":" in rest:
+    options, operands = parse_options(arguments[1:], command)
+    options += other_parts(operands)
+    if any(option.name == "het-group" for option in options) or ":" in operands:
         submissions.skip(job, "it is a heterogeneous job")
         return
-    wrapped = any(option.name == "wrap" for option in given)
-    if command == "sbatch" and not wrapped:
-        if not rest:
+    has_wrap = any(option.name == "wrap" for option in options)
+    if command == "sbatch" and not has_wrap:
+        if not operands:
             submissions.skip(job, "its script came from standard input and is not recorded")
             return
         try:
-            text = read(folder / rest[0])
+            script_text = script_reader(work_folder / operands[0])
         except OSError:
             submissions.skip(job, "its script cannot be read")
             return
-        names = {option.name for option in given}
-        given = [option for option in _directives(text) if option.name not in names] + given
-    submissions.add(job, command, given)
+        option_names = {option.name for option in options}
+        options = [
+            option for option in _directives(script_text) if option.name not in option_names
+        ] + options
+    submissions.add(job, command, options)
 
 
-def _directives(text: str) -> list[Given]:
-    script = read_script(text)
+def _directives(script_text: str) -> list[Given]:
+    script = read_script(script_text)
     for problem in (*script.problems, *script.unknown):
         raise InvalidRequest(problem.reason)
     if script.parts > 1:
         raise InvalidRequest("a heterogeneous job is not rehearsed")
-    return [given for _, given in script.directives]
+    return [option for _, option in script.directives]
 
 
 def _read_file(path: Path) -> str:
     """A regular file's text, without waiting for a pipe. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is not a regular file")
         return file.read(_SCRIPT_LIMIT).decode(errors="replace")
 
 
-def limited(submissions: Submissions, most: int) -> Iterable[tuple[Submission, list[str]]]:
+def limited(submissions: Submissions, max_count: int) -> Iterable[tuple[Submission, list[str]]]:
     """Return at most this many submissions, those with the most jobs."""
-    ordered = sorted(submissions.jobs.items(), key=lambda row: -len(row[1]))
-    return ordered[:most]
+    by_job_count = sorted(submissions.jobs.items(), key=lambda job_group: -len(job_group[1]))
+    return by_job_count[:max_count]

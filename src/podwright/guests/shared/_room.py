@@ -64,8 +64,8 @@ class Waits(NamedTuple):
 class Room(Generic[K]):
     """Finds with each sweep which job waits first, and for how long it has waited.
 
-    books: by pod. seconds: how long the first job waits before room is made; 0: room is never made.
-    clock: seconds, never backwards. changed: called when more or less is counted.
+    books: by pod. patience_s: how long the first job waits before room is made; 0: room is never
+    made. clock: seconds, never backwards. on_change: called when more or less is counted.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class Room(Generic[K]):
         end_times: when each job that is known ends, as text that sorts; empty: not known.
         declined_jobs: those that since the last look did not take what they were offered.
         """
-        first_waits = first_in_line(waiting)
+        first_waiting_jobs = first_in_line(waiting)
         first_jobs = {
-            pod: first_wait.job for first_wait in first_waits for pod in first_wait.orders
+            pod: waiting_job.job for waiting_job in first_waiting_jobs for pod in waiting_job.orders
         }
         for pod, book in self._books.items():
             if book.emptied or pod in self._shared:
@@ -123,29 +123,30 @@ class Room(Generic[K]):
             if job not in declined_jobs
         }
         self._since = {
-            first_wait.job: known_since.get(first_wait.job, now) for first_wait in first_waits
+            waiting_job.job: known_since.get(waiting_job.job, now)
+            for waiting_job in first_waiting_jobs
         }
         self._first, self._end_times = {}, end_times
-        for first_wait in first_waits:
-            books = [self._books[pod] for pod in first_wait.orders]
-            doublings = min(self._declined.get(first_wait.job, 0), _DOUBLED)
-            waited_s = now - self._since[first_wait.job]
-            is_due = first_wait.started or waited_s >= self._seconds * 2**doublings
+        for waiting_job in first_waiting_jobs:
+            books = [self._books[pod] for pod in waiting_job.orders]
+            doublings = min(self._declined.get(waiting_job.job, 0), _DOUBLED)
+            waited_s = now - self._since[waiting_job.job]
+            is_due = waiting_job.started or waited_s >= self._seconds * 2**doublings
             is_due = is_due and self._seconds > 0
             if not any(book.emptied or book.moves for book in books):
-                self._first |= dict.fromkeys(first_wait.orders, (first_wait, is_due))
-            if not self._shared.isdisjoint(first_wait.orders):
+                self._first |= dict.fromkeys(waiting_job.orders, (waiting_job, is_due))
+            if not self._shared.isdisjoint(waiting_job.orders):
                 continue
             if not is_due:
                 for book in books:
                     if not book.emptied:
                         self._open(book)
             elif not (
-                first_wait.served
+                waiting_job.served
                 or any(pod_book.moves for pod_book in books)
                 or all(pod_book.closed for pod_book in books)
             ):
-                self._close(first_wait, end_times)
+                self._close(waiting_job, end_times)
 
     async def exchange(self, servers: Mapping[str, GuestServer]) -> None:
         """Name the jobs that are to get room, and take over what the servers keep.
@@ -173,12 +174,16 @@ class Room(Generic[K]):
         pool_heads = []
         for pod in pods:
             book = self._books[pod]
-            first_wait, is_due = self._first.get(pod, (None, False))
+            waiting_job, is_due = self._first.get(pod, (None, False))
             pool_head = PoolHead(cluster=book.cluster, allocation=book.allocation)
-            if first_wait is not None:
-                sizes = [1 << order for order in first_wait.orders[pod]]
+            if waiting_job is not None:
+                sizes = [1 << order for order in waiting_job.orders[pod]]
                 pool_head = msgspec.structs.replace(
-                    pool_head, job=first_wait.title, owner=first_wait.owner, sizes=sizes, due=is_due
+                    pool_head,
+                    job=waiting_job.title,
+                    owner=waiting_job.owner,
+                    sizes=sizes,
+                    due=is_due,
                 )
             pool_heads.append(pool_head)
         now = datetime.now().timestamp()
@@ -193,14 +198,14 @@ class Room(Generic[K]):
     def _take_over(self, pod: str, reply: EnqueueReply) -> bool:
         """Close and open blocks as the server says. Returns whether anything has changed."""
         book = self._books[pod]
-        first_wait, _ = self._first.get(pod, (None, False))
+        waiting_job, _ = self._first.get(pod, (None, False))
         own_bits = others_bits = 0
         is_offered = False
         for kept_place in reply.places:
             if (kept_place.cluster, kept_place.allocation) != (book.cluster, book.allocation):
                 continue
             device_bits = book.line.bits(kept_place.devices)
-            if first_wait is not None and kept_place.job == first_wait.title:
+            if waiting_job is not None and kept_place.job == waiting_job.title:
                 own_bits, is_offered = own_bits | device_bits, kept_place.offered
             else:
                 others_bits |= device_bits
@@ -208,39 +213,42 @@ class Room(Generic[K]):
         if book.emptied or pod not in self._shared:
             return has_changed
         is_to_close = (
-            bool(own_bits) and first_wait is not None and (not is_offered or first_wait.alone)
+            bool(own_bits) and waiting_job is not None and (not is_offered or waiting_job.alone)
         )
         if not is_to_close:
             has_changed = has_changed or bool(book.closed)
             book.close(0)
-        elif first_wait is not None and (book.closed, book.closed_for) != (
+        elif waiting_job is not None and (book.closed, book.closed_for) != (
             own_bits,
-            first_wait.job,
+            waiting_job.job,
         ):
             _log.info(
-                "job %s waits: %d devices of %s are kept", first_wait.job, own_bits.bit_count(), pod
+                "job %s waits: %d devices of %s are kept",
+                waiting_job.job,
+                own_bits.bit_count(),
+                pod,
             )
-            book.close(own_bits, first_wait.job, alone=first_wait.alone)
+            book.close(own_bits, waiting_job.job, alone=waiting_job.alone)
             has_changed = True
         return has_changed
 
-    def _close(self, first_wait: Waits, end_times: Mapping[K, str]) -> None:
-        books = {pod: self._books[pod] for pod in first_wait.orders}
-        if all(fit(book.blocks, first_wait.orders[pod]) for pod, book in books.items()):
+    def _close(self, waiting_job: Waits, end_times: Mapping[K, str]) -> None:
+        books = {pod: self._books[pod] for pod in waiting_job.orders}
+        if all(fit(book.blocks, waiting_job.orders[pod]) for pod, book in books.items()):
             return  # the guest knows, or it is kept for it, and it starts
         chosen_blocks = {
-            pod: _soonest(book, first_wait.orders[pod], end_times) for pod, book in books.items()
+            pod: _soonest(book, waiting_job.orders[pod], end_times) for pod, book in books.items()
         }
         if not all(chosen_blocks.values()):
             for book in books.values():
                 self._open(book)  # with what failed or was drained it cannot be
             return
         for pod, book in books.items():
-            sizes_text = " and ".join(str(1 << order) for order in first_wait.orders[pod])
+            sizes_text = " and ".join(str(1 << order) for order in waiting_job.orders[pod])
             _log.info(
-                "job %s waits for %s devices of %s: room is made", first_wait.job, sizes_text, pod
+                "job %s waits for %s devices of %s: room is made", waiting_job.job, sizes_text, pod
             )
-            book.close(chosen_blocks[pod], first_wait.job, alone=first_wait.alone)
+            book.close(chosen_blocks[pod], waiting_job.job, alone=waiting_job.alone)
         self._changed()
 
     def _open(self, book: Book[K, Any]) -> None:
@@ -251,13 +259,13 @@ class Room(Generic[K]):
 
 def first_in_line(waiting_jobs: Iterable[Waits]) -> list[Waits]:
     """Who is first in the queue for each pod that it wants devices of."""
-    first_waits: list[Waits] = []
+    first_waiting_jobs: list[Waits] = []
     claimed_pods: set[str] = set()
     for candidate in sorted(waiting_jobs, key=lambda wait: (-wait.priority, wait.job)):
         if claimed_pods.isdisjoint(candidate.orders):
-            first_waits.append(candidate)
+            first_waiting_jobs.append(candidate)
             claimed_pods |= candidate.orders.keys()
-    return first_waits
+    return first_waiting_jobs
 
 
 def _timestamp(end_time: str) -> float:

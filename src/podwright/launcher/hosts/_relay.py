@@ -198,7 +198,7 @@ class _Relay:
                 guardian_channel,
                 self._folder,
                 output_write_fd,
-                close=fds_to_close,
+                close_handles=fds_to_close,
                 namespace=pid_namespace,
             )
         finally:

@@ -45,8 +45,8 @@ class StreamOptions(NamedTuple):
 class InstanceOutput:
     """Reads the instances' pipes. handle: readable when an instance of this host has written.
 
-    far: instances of other hosts. results: takes the instances' results, if they return any. trace:
-    takes their records. variables: returns those of an instance of this host.
+    remote_instances: instances of other hosts. result_files: takes the instances' results, if they
+    return any. trace: takes their records. variables: returns those of an instance of this host.
     """
 
     def __init__(

@@ -15,9 +15,9 @@ _CHUNK = 65536
 class InstancePipes:
     """Reads the streams of a host's instances. Reads never block.
 
-    ranks: the instances. numbers: the streams of each by their names (`_exchange.streams`). wrote:
-    takes an instance, the number of a stream, and bytes. on_end: takes the instance and the number
-    of a stream whose last writer has closed it.
+    ranks: the instances. stream_numbers: the streams of each by their names (`_exchange.streams`).
+    on_data: takes an instance, the number of a stream, and bytes. on_end: takes the instance and
+    the number of a stream whose last writer has closed it.
 
     The pipes are opened before any instance starts. A pipe that nobody has opened for writing yet
     cannot be told from one that all writers have closed: both read as ended. So `read` reads only

@@ -16,7 +16,9 @@ from podwright.launcher.instances._streams import Sink
 
 
 class Output:
-    """Standard output and standard error of poprun. out, err: file descriptors."""
+    """Standard output and standard error of poprun. out_descriptor, err_descriptor: file
+    descriptors.
+    """
 
     def __init__(
         self,

@@ -29,7 +29,8 @@ _PIECE = 4096
 class Stream:
     """One of the two streams of one instance. last: its last bytes, unchanged.
 
-    colour: whether the tag has a colour by instance. stamped: whether the time is in front of it.
+    has_colour: whether the tag has a colour by instance. has_timestamps: whether the time is in
+    front of it.
     """
 
     def __init__(
@@ -132,8 +133,8 @@ def last_lines(streams: list[Stream], count: int = 20) -> list[bytes]:
 class Sink:
     """A buffer in front of a file descriptor that may be slow, or gone.
 
-    slow: whether it is a pipe or a terminal, which takes only a small piece without blocking.
-    colour: whether it is a terminal that shows colours.
+    is_slow: whether it is a pipe or a terminal, which takes only a small piece without blocking.
+    has_colour: whether it is a terminal that shows colours.
     """
 
     def __init__(self, file_descriptor: int, *, is_slow: bool, has_colour: bool = False) -> None:

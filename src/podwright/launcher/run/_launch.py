@@ -35,7 +35,7 @@ from podwright.launcher.run._launch_partition import Find, LaunchPartition, host
 from podwright.launcher.run._meeting import meet, meeting_point
 from podwright.launcher.run._mpi_arguments import local_arguments, own_variables
 from podwright.launcher.run._watch import Watch
-from podwright.launcher.watchers._join_cgroup import may_confine
+from podwright.launcher.watchers._join_cgroup import agent_may_confine
 from podwright.launcher.watchers._lease_clock import LeaseClock
 from podwright.launcher.watchers._lease_keeper import KeeperProcess
 from podwright.launcher.watchers._signals import Interrupted, Signals, signals
@@ -108,12 +108,12 @@ def run_plan(
     for note in plan.notes:
         output.warn(note)
     try:
-        with signals() as caught:
+        with signals() as caught_signals:
             engine = engine or _engine(plan, environ)
-            tools = LaunchTools(output, engine, caught, find, exchange)
+            tools = LaunchTools(output, engine, caught_signals, find, exchange)
             return _launch(plan, environ, tools)
-    except Interrupted as stop:
-        return LaunchResult(128 + stop.number)
+    except Interrupted as interruption:
+        return LaunchResult(128 + interruption.number)
     finally:
         output.flush()
 
@@ -123,13 +123,13 @@ def _engine(plan: Plan, environ: Mapping[str, str]) -> Engine:
         return Mpirun(environ)
     if plan.launcher in ("local", "srun"):
         return Local()
-    added: Engine = plugins.load_function(plugins.LAUNCHERS, plan.launcher)(environ)
-    return added
+    plugin_engine: Engine = plugins.load_function(plugins.LAUNCHERS, plan.launcher)(environ)
+    return plugin_engine
 
 
 def _launch(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> LaunchResult:
     output = tools.output
-    if not any("PATH" in local_arguments(i.mpi_arguments)[0] for i in plan.instances):
+    if not any("PATH" in local_arguments(instance.mpi_arguments)[0] for instance in plan.instances):
         check_program(plan.program[0], environ)
     if plan.log_folder:
         _make_folder("--log-dir", plan.log_folder)
@@ -139,32 +139,32 @@ def _launch(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> Launc
         output.write_line("SIMULATED: the GPUs of this job exist only in software")
     if plan.given and environ.get(SIMULATED_VARIABLE):
         output.write_line(f"SIMULATED: the devices of partition {plan.wanted.name} are simulated")
-    for name in sweep(environ):
-        output.log("I", f"removed what the abandoned run {name} had left")
-    key = ""
+    for run_name in sweep(environ):
+        output.log("I", f"removed what the abandoned run {run_name} had left")
+    ssh_key = ""
     if any(plan.preparation):
         from podwright.launcher.plan._prepare import prepare
 
-        key = prepare(plan.preparation, plan.hosts, environ, output)
+        ssh_key = prepare(plan.preparation, plan.hosts, environ, output)
     trace = TraceWriter(open_file(plan.trace), len(plan.instances)) if plan.trace else OFF
     if trace.on:
         trace.begin("launch", **_described(plan, environ))
-    ending: dict[str, str | int] = {"cause": "poprun was ended"}
-    run = _Run(plan, environ, tools, key, trace)
+    end_fields: dict[str, str | int] = {"cause": "poprun was ended"}
+    run = _Run(plan, environ, tools, ssh_key, trace)
     try:
         cause = run.attempt()
         while run.starts_again(cause):
             cause = run.attempt()
-        code = run.report(cause)
-        ending = {"code": code, **({"cause": cause.text} if cause else {})}
-        return LaunchResult(code, cause)
+        exit_code = run.report(cause)
+        end_fields = {"code": exit_code, **({"cause": cause.text} if cause else {})}
+        return LaunchResult(exit_code, cause)
     except PodwrightError as error:
-        ending = {"cause": error.message}
+        end_fields = {"cause": error.message}
         raise
     finally:
         tools.signals.ignore()
         run.release()
-        trace.close(**ending)
+        trace.close(**end_fields)
         if trace.on and trace.problem:
             output.warn(f"--trace: {plan.trace}: {trace.problem}; the timeline is not whole")
 
@@ -173,14 +173,14 @@ def _described(plan: Plan, environ: Mapping[str, str]) -> dict[str, str | int]:
     """Return a description of a launch for the readers of its timeline."""
     this_host = os.uname().nodename
     hosts = [this_host if host == "localhost" else host for host in plan.hosts]
-    described: dict[str, str | int] = {
+    description: dict[str, str | int] = {
         "program": " ".join(plan.program)[:400],
         "instances": len(plan.instances),
         "hosts": ",".join(hosts),
     }
     if "SLURM_JOB_ID" in environ:
-        described["slurm_job"] = environ["SLURM_JOB_ID"]
-    return described
+        description["slurm_job"] = environ["SLURM_JOB_ID"]
+    return description
 
 
 class _Run:
@@ -191,22 +191,22 @@ class _Run:
         plan: Plan,
         environ: Mapping[str, str],
         tools: LaunchTools,
-        key: str = "",
+        ssh_key: str = "",
         trace: TraceWriter = OFF,
     ) -> None:
-        self._key, self._trace = key, trace
+        self._key, self._trace = ssh_key, trace
         self._requested_plan = self._plan = plan
         self._environ, self._tools, self._output = environ, tools, tools.output
         self._keeper: KeeperProcess | None = None
-        self._forks: ForkServer | None = None
+        self._forker: ForkServer | None = None
         #: The hosts on which processes may be left.
-        self._unsure: list[str] = []
+        self._unsure_hosts: list[str] = []
         #: The commands that sweep lost hosts.
-        self._sweepers: dict[str, list[str]] = {}
+        self._sweep_commands: dict[str, list[str]] = {}
         self._name = ""
         self._last_words: list[bytes] = []
         self._restarts = self._moves = 0
-        self._move_word = ""
+        self._move_token = ""
         self._fenced_at = 0.0
         self._end = time.monotonic() + plan.timeout if plan.timeout else None
         self._partition = LaunchPartition(environ, tools.output, tools.find, trace, self._end)
@@ -220,30 +220,30 @@ class _Run:
         try:
             placement = self._ask_placement()
             attempt.remotes = self._meet(attempt.folder)
-            if placement and (problem := placement.problem(self._plan.hosts)):
-                self._output.warn(problem)
+            if placement and (placement_problem := placement.problem(self._plan.hosts)):
+                self._output.warn(placement_problem)
             self._make_wrapper(attempt)
             command = self._command(attempt)
             attempt.plain = command.plain
-            own = self._own_variables(attempt, command)
-            asks = self._plan.asks and not self._partition.lease
-            if asks and self._may_begin_early(attempt, command):
+            poprun_variables = self._own_variables(attempt, command)
+            asks_partition = self._plan.asks and not self._partition.lease
+            if asks_partition and self._may_begin_early(attempt, command):
                 self._trace.starting(_STARTS[command.plain])
-                attempt.start_engine(command, self._plan.environment, own)
+                attempt.start_engine(command, self._plan.environment, poprun_variables)
             if self._trace.on:
                 self._trace.open()
                 self._note(run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", ""))
             become_subreaper()
-            if asks:
+            if asks_partition:
                 self._take_partition(attempt)
-            late = {**self._partition.environment, **self._meeting_point(attempt)}
-            attempt.give(late)
+            late_variables = {**self._partition.environment, **self._meeting_point(attempt)}
+            attempt.give(late_variables)
             watch = self._watch(attempt)
             plan = self._plan
             if not attempt.early:
                 self._trace.starting(_STARTS[command.plain])
-            attempt.start(command, plan.environment, own, late, plan.program)
-            return self._see_through(attempt, watch)
+            attempt.start(command, plan.environment, poprun_variables, late_variables, plan.program)
+            return self._watch_to_end(attempt, watch)
         finally:
             self._trace.started()
             self._trace.end_to(1)
@@ -256,14 +256,22 @@ class _Run:
             self._keeper = None
         if self._requested_plan.asks:
             import podwright.wire  # noqa: F401 - once, for this process and for what it forks now
-        namespace = self._requested_plan.pid_namespace
-        close = [*self._tools.signals.handles, *([self._trace.handle] if self._trace.on else ())]
+        pid_namespace = self._requested_plan.pid_namespace
+        close_handles = [
+            *self._tools.signals.handles,
+            *([self._trace.handle] if self._trace.on else ()),
+        ]
         if self._requested_plan.max_restarts or self._requested_plan.move:
-            self._forks = self._forks or self._fork_server()
-            close.append(self._forks.handle)
-        server = self._forks if self._starts else None
+            self._forker = self._forker or self._fork_server()
+            close_handles.append(self._forker.handle)
+        fork_server = self._forker if self._starts else None
         attempt = Attempt(
-            self._environ, self._name, self, close, namespace=namespace, server=server
+            self._environ,
+            self._name,
+            self,
+            close_handles,
+            namespace=pid_namespace,
+            fork_server=fork_server,
         )
         self._name, self._keeper = attempt.name, attempt.keeper
         if self._partition.lease:
@@ -277,11 +285,17 @@ class _Run:
         plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
         if self._starts:
             self._tell_hosts(attempt.keeper)
-        owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
-        owned = bind(owns, plan.placement, self._environ, plan.gpus)
-        attempt.owned = list(owns)
-        returns, traces = self._tools.exchange is not None, self._trace.on
-        attempt.wrapper = make_wrapper(folder, owned, returns=returns, traces=traces)
+        variables_by_rank = {
+            instance.rank: own_variables(instance)
+            for instance in plan.instances
+            if instance.rank not in remotes.ranks
+        }
+        bound_variables = bind(variables_by_rank, plan.placement, self._environ, plan.gpus)
+        attempt.owned = list(variables_by_rank)
+        returns_results, traces = self._tools.exchange is not None, self._trace.on
+        attempt.wrapper = make_wrapper(
+            folder, bound_variables, returns=returns_results, traces=traces
+        )
         if self._tools.exchange:
             append(folder.local_path(folder.file("payload")), self._tools.exchange.payload)
             remotes.carry(self._tools.exchange.payload)
@@ -294,7 +308,7 @@ class _Run:
         )
         for note in command.notes if not self._starts else ():
             self._output.warn(note)
-        self._output.log("D", " ".join(f"'{word}'" for word in command.argv))
+        self._output.log("D", " ".join(f"'{argument}'" for argument in command.argv))
         return command
 
     def _own_variables(self, attempt: Attempt, command: Command) -> dict[str, str]:
@@ -310,17 +324,17 @@ class _Run:
 
     def _may_begin_early(self, attempt: Attempt, command: Command) -> bool:
         """Return whether mpirun may begin while the partition is requested."""
-        far = command.plain or attempt.remotes or self._plan.waits
-        return not (far or may_confine(self._environ))
+        must_wait = command.plain or attempt.remotes or self._plan.waits
+        return not (must_wait or agent_may_confine(self._environ))
 
     def _meeting_point(self, attempt: Attempt) -> dict[str, str]:
         plan = self._plan
         return meeting_point(plan.instances[0], plan.subnet, attempt.remotes)
 
     def _watch(self, attempt: Attempt) -> Watch:
-        wake = self._tools.signals.collect()
+        wake_handle = self._tools.signals.collect()
         plan, output, lease = self._plan, self._output, self._partition.lease
-        written = InstanceOutput(
+        instance_output = InstanceOutput(
             attempt.folder,
             StreamOptions(
                 len(plan.instances), plan.only_output_from, plan.timestamps, plan.log_folder or ""
@@ -331,14 +345,14 @@ class _Run:
             trace=self._trace,
             variables=self._variables,
         )
-        fence = plan.wanted.ttl if lease and lease.renewed else 0.0
+        lease_seconds = plan.wanted.ttl if lease and lease.renewed else 0.0
         watch = Watch(
             attempt,
             plan,
             output,
-            written=written,
-            wake=wake,
-            lease=LeaseClock(fence, self._partition.lost),
+            written=instance_output,
+            wake=wake_handle,
+            lease=LeaseClock(lease_seconds, self._partition.lost),
             deadline=self._end,
         )
         attempt.watched()
@@ -349,20 +363,20 @@ class _Run:
         plan = self._plan
         return {**self._environ, **dict(plan.environment), **own_variables(plan.instances[rank])}
 
-    def _see_through(self, attempt: Attempt, watch: Watch) -> Cause | None:
+    def _watch_to_end(self, attempt: Attempt, watch: Watch) -> Cause | None:
         """Watch until all have ended, and make sure of lost hosts."""
         remotes = attempt.remotes
         attempt.keeper.hosts(remotes.sweepers(lost=False))
         cause = watch.run()
-        self._move_word = watch.move_word
-        if lost := remotes.sweepers(lost=True):
-            self._output.log("I", f"making sure that nothing is left on {', '.join(lost)}")
+        self._move_token = watch.move_word
+        if lost_hosts := remotes.sweepers(lost=True):
+            self._output.log("I", f"making sure that nothing is left on {', '.join(lost_hosts)}")
             self._output.flush()
-            self._unsure += sweep_hosts(lost, self._environ)
-            self._sweepers |= lost
+            self._unsure_hosts += sweep_hosts(lost_hosts, self._environ)
+            self._sweep_commands |= lost_hosts
         if cause and cause.instance >= 0:
             self._last_words = watch.last_words(cause.instance)
-        self._fenced_at = remotes.fenced_at if self._unsure else 0.0
+        self._fenced_at = remotes.fenced_at if self._unsure_hosts else 0.0
         return cause
 
     def _fork_server(self) -> ForkServer:
@@ -372,7 +386,7 @@ class _Run:
         def work(folders: tuple[str, ...], handles: Sequence[int]) -> int:
             return keep(self, folders, handles, namespace=self._requested_plan.pid_namespace)
 
-        return ForkServer(work, close=self._tools.signals.handles)
+        return ForkServer(work, close_handles=self._tools.signals.handles)
 
     # The means of the keeper
 
@@ -382,14 +396,14 @@ class _Run:
 
     def cleared_hosts(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
         """Sweep hosts. Returns the hosts on which nothing is left. None: all hosts."""
-        self._unsure = sweep_hosts(sweepers, self._environ)
+        self._unsure_hosts = sweep_hosts(sweepers, self._environ)
         return self._sure()
 
     def _sure(self) -> list[str] | None:
-        if not self._unsure:
+        if not self._unsure_hosts:
             return None
         hosts = dict.fromkeys([*hosts_of(self._requested_plan), *hosts_of(self._plan)])
-        return [host for host in hosts if host not in self._unsure]
+        return [host for host in hosts if host not in self._unsure_hosts]
 
     def _tell_hosts(self, keeper: KeeperProcess) -> None:
         """After a restart, report the hosts on which instances may run.
@@ -398,7 +412,7 @@ class _Run:
         """
         lease = self._partition.lease
         if lease and lease.renewed:
-            self._partition.runs_on([*hosts_of(self._plan), *self._unsure])
+            self._partition.runs_on([*hosts_of(self._plan), *self._unsure_hosts])
             keeper.hold(lease.holding)
 
     def _ask_placement(self) -> InstancePlacement | None:
@@ -410,25 +424,29 @@ class _Run:
     def _meet(self, folder: RunFolder) -> Remotes:
         """Connect the hosts. After a restart, only those that can be used are needed."""
         self._plan = plan = self._requested_plan
-        healthy: list[str] = []
-        given = {"returns": self._tools.exchange is not None, "traces": self._trace.on}
+        healthy_hosts: list[str] = []
+        relay_options = {"returns": self._tools.exchange is not None, "traces": self._trace.on}
         self._trace.begin("hosts")
         while True:
             try:
-                remotes = meet(self._plan, folder, self._environ, self._output, self._key, **given)
+                remotes = meet(
+                    self._plan, folder, self._environ, self._output, self._key, **relay_options
+                )
                 for remote in sorted(remotes, key=lambda remote: remote.reached):
                     self._trace.happened("host reached", remote.reached, host=remote.host)
                 self._trace.end()
                 return remotes
             except HostsUnusable as error:
-                candidates = healthy or [*plan.hosts, *plan.spares]
-                healthy = [host for host in candidates if host not in error.data["hosts"]]
-                if not self._restarts or not healthy or self._partition.attached:
+                candidate_hosts = healthy_hosts or [*plan.hosts, *plan.spares]
+                healthy_hosts = [
+                    host for host in candidate_hosts if host not in error.data["hosts"]
+                ]
+                if not self._restarts or not healthy_hosts or self._partition.attached:
                     raise
-                self._plan = plan.over(healthy)
-                hosts = ", ".join(self._plan.hosts)
-                self._output.warn(f"{error.problem}; all instances are started on {hosts}")
-                self._trace.happened("other hosts", hosts=hosts, cause=error.problem)
+                self._plan = plan.over(healthy_hosts)
+                hosts_text = ", ".join(self._plan.hosts)
+                self._output.warn(f"{error.problem}; all instances are started on {hosts_text}")
+                self._trace.happened("other hosts", hosts=hosts_text, cause=error.problem)
 
     def _take_partition(self, attempt: Attempt) -> None:
         """Acquire the lease, and let the keeper renew it."""
@@ -437,12 +455,12 @@ class _Run:
         if lease.holding:
             attempt.keeper.hold(lease.holding)
 
-    def _note(self, **names: str) -> None:
+    def _note(self, **index_names: str) -> None:
         """Let `podwright trace` find the file by these names."""
         if self._trace.on:
             from podwright.timeline import note
 
-            note(self._environ, self._plan.trace, **names)
+            note(self._environ, self._plan.trace, **index_names)
 
     def _cache(self) -> dict[str, str]:
         """Make the folder for executables. A temporary one is in each host's own run folder."""
@@ -455,29 +473,29 @@ class _Run:
 
     def _secret(self, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         """Return the variables by which instances without MPI authenticate each other (popdist)."""
-        chosen = self._environ.get(BACKEND_VARIABLE)
-        if self._plan.launcher == "mpirun" and chosen != "tcp":
+        backend = self._environ.get(BACKEND_VARIABLE)
+        if self._plan.launcher == "mpirun" and backend != "tcp":
             return {}
-        variables = {BACKEND_VARIABLE: chosen or "tcp"}
+        variables = {BACKEND_VARIABLE: backend or "tcp"}
         secret = os.urandom(32).hex()
         if remotes:  # no file exists on all hosts; nobody else may read a process's environment
             return {**variables, "POPDIST_SECRET": secret}
-        path = folder.file("secret")
-        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        handle = os.open(folder.local_path(path), new, 0o600)
-        with open(handle, "w", encoding="ascii") as file:
+        secret_path = folder.file("secret")
+        create_flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(folder.local_path(secret_path), create_flags, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:
             file.write(secret)
-        return {**variables, "POPDIST_SECRET_FILE": path}
+        return {**variables, "POPDIST_SECRET_FILE": secret_path}
 
     def starts_again(self, cause: Cause | None) -> bool:
         """Return whether to restart after this end: of an instance, a host or the partition, if
         allowed.
         """
-        if cause and cause.moved and not self._unsure:
+        if cause and cause.moved and not self._unsure_hosts:
             self._moves += 1
             self._output.flush()
             self._tools.signals.interrupt()
-            return self._partition.move(self._move_word)
+            return self._partition.move(self._move_token)
         if cause is None or not cause.restartable:
             return False
         if self._restarts >= self._plan.max_restarts:
@@ -520,21 +538,23 @@ class _Run:
 
     def release(self) -> None:
         """Release the partition, and wait for the end of the keeper."""
-        if self._restarts and self._unsure:
+        if self._restarts and self._unsure_hosts:
             # A lost host may have ended its instances since, or been restarted.
-            sweepers = {
-                host: self._sweepers[host] for host in self._unsure if host in self._sweepers
+            sweep_commands = {
+                host: self._sweep_commands[host]
+                for host in self._unsure_hosts
+                if host in self._sweep_commands
             }
-            unreachable = [host for host in self._unsure if host not in sweepers]
-            self._unsure = [*unreachable, *sweep_hosts(sweepers, self._environ)]
+            unreachable_hosts = [host for host in self._unsure_hosts if host not in sweep_commands]
+            self._unsure_hosts = [*unreachable_hosts, *sweep_hosts(sweep_commands, self._environ)]
         self._give_back()
         if self._keeper:
             self._keeper.close()
-        if self._forks:
-            self._forks.close()
+        if self._forker:
+            self._forker.close()
 
     def _give_back(self) -> None:
-        self._partition.give_back(self._unsure, self._sure())
+        self._partition.give_back(self._unsure_hosts, self._sure())
 
 
 def _make_folder(option: str, path: str) -> None:

@@ -33,7 +33,7 @@ class LaunchActions:
         self,
         attempt: Attempt,
         output: Output,
-        written: InstanceOutput,
+        instance_output: InstanceOutput,
         hosts: Sequence[str],
         failures: FailureLog,
     ) -> None:
@@ -41,30 +41,30 @@ class LaunchActions:
         self._spare = attempt.spare()
         self._attempt, self._remotes = attempt, attempt.remotes
         self._guardian, self._keeper = attempt.keeper.guardian, attempt.keeper.channel
-        self._output, self._written, self._trace = output, written, written.trace
+        self._output, self._written, self._trace = output, instance_output, instance_output.trace
         self._hosts, self._failures = hosts, failures
-        self._below: Ending | None = None
+        self._children_ending: Ending | None = None
 
     @property
     def pause(self) -> float | None:
         """The seconds until `step` has something to do; None: it has nothing."""
-        return self._below.pause if self._below else None
+        return self._children_ending.pause if self._children_ending else None
 
     def step(self) -> bool:
         """Continue to end processes that have become children of this process. Returns whether none
         is left.
         """
-        if not self._below:
+        if not self._children_ending:
             return False
-        reap(lambda pid, code: None)
-        if not self._below.step():
+        reap(lambda pid, exit_code: None)
+        if not self._children_ending.step():
             return False
         self._attempt.folder.remove()
         return True
 
-    def suspend(self, number: int) -> None:
+    def suspend(self, signal_number: int) -> None:
         """Stop the instances of this host, or let them continue: SIGSTOP or SIGCONT."""
-        self._guardian.send(SIGNAL, int(number))
+        self._guardian.send(SIGNAL, int(signal_number))
 
     def run(self, action: Action) -> None:
         """Carry out an action."""
@@ -76,10 +76,10 @@ class LaunchActions:
                 self._send_all(END, patience, grace, keep_engine)
                 self._keeper.send(END, keeper_patience, grace)
             case on.EndBelow(grace, engine):
-                self._end_below(grace, engine)
+                self._end_children(grace, engine)
             case on.HastenBelow(patience, grace):
-                if self._below:
-                    self._below.sooner(patience, grace)
+                if self._children_ending:
+                    self._children_ending.sooner(patience, grace)
             case on.ReleaseEngine():
                 self._send_all(RELEASE)
             case on.KillWatchers():
@@ -90,53 +90,53 @@ class LaunchActions:
                 self._send_all(SIGNAL, number)
             case on.CountListeners(number):
                 self._send_all(LISTENS, number)
-            case on.Movable(seconds):
-                self._attempt.keeper.movable(seconds)
-            case on.TellListeners(number, within):
-                self._ask_to_move(number, within)
+            case on.Movable(lost_seconds):
+                self._attempt.keeper.movable(lost_seconds)
+            case on.TellListeners(number, within_seconds):
+                self._ask_to_move(number, within_seconds)
             case _:
                 self._record(action)
 
-    def _send_all(self, kind: str, *values: object) -> None:
+    def _send_all(self, message_kind: str, *values: object) -> None:
         """Send a message to the guardian of this host and to those of all other hosts."""
-        self._guardian.send(kind, *values)
-        self._remotes.send(kind, *values)
+        self._guardian.send(message_kind, *values)
+        self._remotes.send(message_kind, *values)
 
     def _record(self, action: Action) -> None:
         match action:
-            case on.RecordStart(rank, pid, last):
-                self._record_start(rank, pid, last)
-            case on.RecordEnd(rank, code, failed):
-                self._output.log("D", f"instance {rank} ended with code {code}")
-                self._written.instance_ended(rank, code)
+            case on.RecordStart(rank, pid, is_last):
+                self._record_start(rank, pid, is_last)
+            case on.RecordEnd(rank, exit_code, failed):
+                self._output.log("D", f"instance {rank} ended with code {exit_code}")
+                self._written.instance_ended(rank, exit_code)
                 if failed:
-                    self._failures.failed(rank, code)
-            case on.Log("W", text):
-                self._output.warn(text)
-            case on.Log(level, text):
-                self._output.log(level, text)
-            case on.Print(text):
-                self._output.write_line(text)
+                    self._failures.failed(rank, exit_code)
+            case on.Log("W", message):
+                self._output.warn(message)
+            case on.Log(log_level, message):
+                self._output.log(log_level, message)
+            case on.Print(message):
+                self._output.write_line(message)
 
-    def _record_start(self, rank: int, pid: int, last: bool) -> None:
+    def _record_start(self, rank: int, pid: int, is_last: bool) -> None:
         self._failures.record_process(rank, pid)
         host = self._hosts[rank]
         self._trace.instance_began(rank, HERE if host == "localhost" else host)
-        if last:
+        if is_last:
             self._trace.started()
         if self._output.verbosity > 1 and rank not in self._remotes.ranks:
             pid = outside_pid(pid, self._output)
         self._output.log("D", f"instance {rank} runs as process {pid}")
 
-    def _ask_to_move(self, number: int, within: float) -> None:
-        self._trace.happened("asked to move", within=within)
+    def _ask_to_move(self, signal_number: int, within_seconds: float) -> None:
+        self._trace.happened("asked to move", within=within_seconds)
         self._output.write_line(
             "POPRUN: the server asks this launch to move to other devices: telling the instances "
-            f"({signal_name(number)}), which have {within:.0f} s to end"
+            f"({signal_name(signal_number)}), which have {within_seconds:.0f} s to end"
         )
-        self._send_all(TELL, number)
+        self._send_all(TELL, signal_number)
 
-    def _end_below(self, grace: float, engine: int) -> None:
+    def _end_children(self, grace: float, engine_pid: int) -> None:
         """Begin to end what has become a child of this process, because both watchers here are
         gone.
         """
@@ -144,20 +144,20 @@ class LaunchActions:
             os.waitpid(self._attempt.keeper.pid, 0)
         folder = self._attempt.folder
         # mpirun may have become a child of this process before the spared ones were counted.
-        run = {process.pid for process in marked(RUN_VARIABLE, folder.name)}
-        self._below = Ending(
+        run_pids = {process.pid for process in marked(RUN_VARIABLE, folder.name)}
+        self._children_ending = Ending(
             os.getpid(),
             0.0,
             grace,
-            engine=engine,
+            engine=engine_pid,
             group=folder.group,
-            spare=[pid for pid in self._spare if pid not in run],
+            spared_pids=[pid for pid in self._spare if pid not in run_pids],
         )
 
     def _kill_watchers(self) -> None:
         """Kill the watchers that have not ended in time; they may have been stopped."""
-        process = self._attempt.keeper
-        for pid, channel in ((process.inner.pid, self._guardian), (process.pid, self._keeper)):
+        keeper = self._attempt.keeper
+        for pid, channel in ((keeper.inner.pid, self._guardian), (keeper.pid, self._keeper)):
             if pid and not channel.closed:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

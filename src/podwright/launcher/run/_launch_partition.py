@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 #: Seconds that one question in the queue may take: poprun must write to connected hosts in between.
-_QUESTION = 4.0
+_QUESTION_SECONDS = 4.0
 #: Programs that run others. A person would call a command by the name of the other program.
 _INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
 
@@ -47,11 +47,11 @@ class LaunchPartition:
         self,
         environ: Mapping[str, str],
         output: Output,
-        find: Find | None,
+        find_server: Find | None,
         trace: TraceWriter,
         end: float | None,
     ) -> None:
-        self._environ, self._output, self._find = environ, output, find
+        self._environ, self._output, self._find = environ, output, find_server
         self._trace, self._end = trace, end
         self.lease: Lease | Borrowed | None = None
         self.environment: dict[str, str] = {}
@@ -70,22 +70,24 @@ class LaunchPartition:
         """Whether the devices are held and attached to hosts, so that other hosts have none."""
         return self.lease is not None and bool(self.lease.partition.hosts)
 
-    def hold(self, plan: Plan, remotes: Remotes, run: str) -> Lease | Borrowed:
-        """Acquire the partition, and wait for it. run: the name of this launch for the server."""
-        trace, requested_at = self._trace, clock()
+    def hold(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | Borrowed:
+        """Acquire the partition, and wait for it. run_name: of this launch, for the server."""
+        trace, requested_ns = self._trace, clock()
         trace.begin("partition")
         trace.begin("waiting")
         self._turn_at = 0
-        lease = self._acquire(plan, remotes, run)
+        lease = self._acquire(plan, remotes, run_name)
         partition = lease.partition
-        turn = self._turn_at or (_made_at(partition.created_at) if lease.created else requested_at)
-        turn = min(max(turn, requested_at), clock())
-        trace.end(turn)
-        trace.past("fabric", turn, clock(), made=lease.created)
+        turn_ns = self._turn_at or (
+            _boottime_ns(partition.created_at) if lease.created else requested_ns
+        )
+        turn_ns = min(max(turn_ns, requested_ns), clock())
+        trace.end(turn_ns)
+        trace.past("fabric", turn_ns, clock(), made=lease.created)
         trace.end(name=partition.name, devices=partition.size, simulated=partition.simulated)
         return lease
 
-    def _acquire(self, plan: Plan, remotes: Remotes, run: str) -> Lease | Borrowed:
+    def _acquire(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | Borrowed:
         from msgspec.structs import replace
 
         from podwright.client import OUR_TURN  # while mpirun is starting
@@ -110,7 +112,7 @@ class LaunchPartition:
             output.warn(f"{error.message} Trying again.")
 
         request = in_name_of(plan.wanted.request(), plan.program)
-        request = replace(request, hosts=hosts_of(plan), run=run)
+        request = replace(request, hosts=hosts_of(plan), run=run_name)
         try:
             self.lease = lease = self._ask(server, plan, request, on_retry, report, between)
         except BaseException as error:
@@ -119,14 +121,17 @@ class LaunchPartition:
             server.client.close()
             raise
         self._announce(plan, lease)
-        host, port = _tcp_address(server)
+        server_host, server_port = _tcp_address(server)
         self.environment = partition_environment(
-            lease.partition, plan.server_host or host, plan.server_port or port, self._environ
+            lease.partition,
+            plan.server_host or server_host,
+            plan.server_port or server_port,
+            self._environ,
         )
-        gpus = visible_gpus(lease.partition, len(plan.instances))
-        if gpus or lease.partition.hosts:
-            check_hosts(lease.partition, [i.host for i in plan.instances])
-        self.environment |= gpus
+        gpu_variables = visible_gpus(lease.partition, len(plan.instances))
+        if gpu_variables or lease.partition.hosts:
+            check_hosts(lease.partition, [instance.host for instance in plan.instances])
+        self.environment |= gpu_variables
         if plan.move and not (lease.renewed and lease.partition.movable):
             output.warn(f"partition {lease.partition.name} is not movable: this launch stays on it")
         return lease
@@ -138,35 +143,35 @@ class LaunchPartition:
         request: AcquireRequest,
         on_retry: Callable[[PodwrightError], None],
         report: Callable[[str], None],
-        between: Callable[[], None],
+        while_waiting: Callable[[], None],
     ) -> Lease | Borrowed:
         """Return the lease on an ACTIVE partition. A partition that does not become ACTIVE is tried
         again.
 
-        report, between: see `acquire_in_line`; used if the plan says to wait.
+        report, while_waiting: see `acquire_in_line`; used if the plan says to wait.
         """
         from msgspec.structs import replace
 
         from podwright.client import acquire_in_line
         from podwright.launcher.watchers._lease import VENDORS_ALONE, Borrowed, Lease
 
-        client, attempts = server.client, plan.attempts
+        client, attempts_left = server.client, plan.attempts
         while True:
-            attempts -= 1
+            attempts_left -= 1
             self._request = request = replace(request, request_id=os.urandom(16).hex())
             try:
                 if server.info.apis == VENDORS_ALONE:
                     from podwright.launcher.plan._vendor_partition import borrow
 
-                    return Borrowed(client, *borrow(client, request), keep=request.keep)
+                    return Borrowed(client, *borrow(client, request), keep_partition=request.keep)
                 if plan.waits:
                     reply = acquire_in_line(
-                        client, request, report, between=between, question=_QUESTION
+                        client, request, report, between=while_waiting, question=_QUESTION_SECONDS
                     )
                     return Lease(client, reply)
                 return Lease(client, client.acquire(request))
             except (WrongState, TimedOut, Internal) as error:
-                if attempts <= 0:
+                if attempts_left <= 0:
                     raise
                 on_retry(error)
 
@@ -185,10 +190,10 @@ class LaunchPartition:
             return
         with contextlib.suppress(PodwrightError):
             if plan.waits:
-                wanted = WaitRequest(
+                wait_request = WaitRequest(
                     acquire=request, request_id=request.request_id, acknowledges=True
                 )
-                withdraw(server.client, wanted)
+                withdraw(server.client, wait_request)
             else:
                 take_back(server.client, request)
 
@@ -197,19 +202,21 @@ class LaunchPartition:
 
     def _announce(self, plan: Plan, lease: Lease | Borrowed) -> None:
         output, partition = self._output, lease.partition
-        origin = "created" if lease.created else "found"
-        kind = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
-        output.log("I", f"partition {partition.name}: {origin}, {kind}, {partition.size} devices")
+        origin_text = "created" if lease.created else "found"
+        kind_text = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
+        output.log(
+            "I", f"partition {partition.name}: {origin_text}, {kind_text}, {partition.size} devices"
+        )
         if partition.simulated:
             output.write_line(f"SIMULATED: the devices of partition {partition.name} are simulated")
         if plan.print_topology or plan.verbosity > 1:
             output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")
 
-    def keeping(self, holding: Sequence[object], plan: Plan) -> Keeping:
+    def keeping(self, lease_values: Sequence[object], plan: Plan) -> Keeping:
         """Return the object by which a keeper renews and releases the lease."""
         from podwright.launcher.watchers._lease import Keeping
 
-        return Keeping(holding, lambda: self._find_server(plan).client)
+        return Keeping(lease_values, lambda: self._find_server(plan).client)
 
     def runs_on(self, hosts: Sequence[str]) -> None:
         """Note that instances may run on these hosts from now on. The next renewal tells the
@@ -220,12 +227,12 @@ class LaunchPartition:
         if isinstance(self.lease, Lease):
             self.lease.hosts = list(dict.fromkeys(hosts))
 
-    def lost(self, code: str, message: str) -> None:
+    def lost(self, error_code: str, message: str) -> None:
         """Record that the keeper reports the end of the lease."""
         from podwright.launcher.watchers._lease import over
 
         if self.lease:
-            self.lease.reason = over(code, message)
+            self.lease.reason = over(error_code, message)
 
     def move(self, word: str) -> bool:
         """Take the devices that the server has for the move, after all instances have ended.
@@ -236,7 +243,7 @@ class LaunchPartition:
 
         lease, output = self.lease, self._output
         assert isinstance(lease, Lease)
-        before = lease.partition.gcds
+        old_gcds = lease.partition.gcds
         self._trace.begin("move", left=lease.machines)
         try:
             lease.move(word, output.warn)
@@ -245,35 +252,38 @@ class LaunchPartition:
             self._trace.end(problem=error.message)
             return False
         self._trace.end(now=lease.machines)
-        where = "where it was" if lease.partition.gcds == before else "on other devices"
-        output.write_line(f"POPRUN: partition {lease.partition.name} is {where}; starting again")
+        where_text = "where it was" if lease.partition.gcds == old_gcds else "on other devices"
+        output.write_line(
+            f"POPRUN: partition {lease.partition.name} is {where_text}; starting again"
+        )
         output.flush()
         return True
 
-    def give_back(self, unsure: Sequence[str], cleared_hosts: Sequence[str] | None) -> None:
+    def give_back(self, unsure_hosts: Sequence[str], cleared_hosts: Sequence[str] | None) -> None:
         """Release the partition.
 
-        unsure: the hosts on which an instance may still run. cleared_hosts: the hosts on which no
-        instance is left. None: all hosts of the launch.
+        unsure_hosts: the hosts on which an instance may still run. cleared_hosts: the hosts on
+        which no instance is left. None: all hosts of the launch.
         """
         lease, self.lease = self.lease, None
         if not lease:
             return
-        if unsure:
+        if unsure_hosts:
             self._output.warn(
-                f"{', '.join(unsure)} did not answer whether instances that were lost there still "
+                f"{', '.join(unsure_hosts)} did not answer whether instances that were lost there "
+                "still "
                 "run: the devices are fenced before anybody else gets them"
             )
         self._trace.begin("giving back")
-        problem = lease.release(cleared_hosts)
+        release_error = lease.release(cleared_hosts)
         self._trace.end()
-        if problem:
-            self._output.warn(f"{lease.not_back}: {problem.message}")
+        if release_error:
+            self._output.warn(f"{lease.release_warning}: {release_error.message}")
 
 
-def _made_at(seconds: float) -> int:
+def _boottime_ns(unix_seconds: float) -> int:
     """Convert seconds since 1970 to CLOCK_BOOTTIME in nanoseconds."""
-    return clock() - int((time.time() - seconds) * 1e9)
+    return clock() - int((time.time() - unix_seconds) * 1e9)
 
 
 def _tcp_address(server: FoundServer) -> tuple[str, str]:
@@ -294,8 +304,10 @@ def hosts_of(plan: Plan) -> list[str]:
     """Return the hosts of a plan's instances under the server's names: this host by its own
     name.
     """
-    names = dict.fromkeys(instance.host for instance in plan.instances)
-    return [os.uname().nodename if name == "localhost" else name for name in names]
+    host_names = dict.fromkeys(instance.host for instance in plan.instances)
+    return [
+        os.uname().nodename if host_name == "localhost" else host_name for host_name in host_names
+    ]
 
 
 def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
@@ -304,15 +316,23 @@ def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireReques
 
     from podwright.wire import holder_words
 
-    words = holder_words(f"poprun {_called(program)}", os.getpid(), os.uname().nodename)
-    return replace(request, holder=words)
+    holder_text = holder_words(f"poprun {_called(program)}", os.getpid(), os.uname().nodename)
+    return replace(request, holder=holder_text)
 
 
 def _called(program: Sequence[str]) -> str:
     """Return a person's name for a command line: `train.py` for `python3 -u train.py --fast`."""
-    names = [os.path.basename(word) for word in program if word and not word.startswith("-")]
-    first = names[0] if names else ""
-    is_code_or_module = any(word in ("-c", "-m") for word in program[1:3])
-    if len(names) > 1 and not is_code_or_module and first.rstrip("0123456789.") in _INTERPRETERS:
-        return names[1]
-    return first
+    base_names = [
+        os.path.basename(argument)
+        for argument in program
+        if argument and not argument.startswith("-")
+    ]
+    first_name = base_names[0] if base_names else ""
+    is_code_or_module = any(argument in ("-c", "-m") for argument in program[1:3])
+    if (
+        len(base_names) > 1
+        and not is_code_or_module
+        and first_name.rstrip("0123456789.") in _INTERPRETERS
+    ):
+        return base_names[1]
+    return first_name

@@ -47,10 +47,10 @@ def outside_pid(pid: int, output: Output) -> int:
     return outside(os.getpid(), pid) if output.verbosity else pid
 
 
-def engine_words(data: bytes, output: Output) -> Event:
+def engine_output_event(engine_output: bytes, output: Output) -> Event:
     """Log what mpirun, or one of its daemons, wrote, and return the event."""
-    output.log("D", data.decode(errors="replace"))
-    return on.EngineWrote(data)
+    output.log("D", engine_output.decode(errors="replace"))
+    return on.EngineWrote(engine_output)
 
 
 class LocalReports:
@@ -79,10 +79,10 @@ class LocalReports:
         the status pipe is read once more, and its events come first.
         """
         events = [*self._read_status(), *self.read_words()]
-        watchers = [*self._read_guardian(finished), *self._read_keeper()]
-        if watchers:
+        watcher_events = [*self._read_guardian(finished), *self._read_keeper()]
+        if watcher_events:
             events += [*self._read_status(), *self.read_words()]
-        return events + watchers
+        return events + watcher_events
 
     def close(self) -> list[Event]:
         """Return the rest of mpirun's output as events. All writers are gone."""
@@ -98,62 +98,62 @@ class LocalReports:
             return
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._words, _CHUNK):
-                yield engine_words(data, self._output)
+                yield engine_output_event(data, self._output)
             os.close(self._words)
             self._words = -1
 
     def _read_status(self) -> Iterator[Event]:
-        for rank, kind, number in self._status.read():
-            if kind == "daemon":
-                if problem := self._attempt.remotes.launch(self._attempt.folder, number):
-                    yield on.RelayFailed(1, problem)
-            elif kind in _OF_INSTANCES:
-                yield _OF_INSTANCES[kind](rank, number)
+        for rank, report_kind, number in self._status.read():
+            if report_kind == "daemon":
+                if relay_problem := self._attempt.remotes.launch(self._attempt.folder, number):
+                    yield on.RelayFailed(1, relay_problem)
+            elif report_kind in _OF_INSTANCES:
+                yield _OF_INSTANCES[report_kind](rank, number)
 
     def _read_guardian(self, finished: bool) -> Iterator[Event]:
         channel = self._guardian
-        closed = channel.closed or finished
-        for kind, *values in _messages(channel):
-            if kind == STARTED:
+        end_expected = channel.closed or finished
+        for message_kind, *values in _messages(channel):
+            if message_kind == STARTED:
                 pid = outside_pid(values[0], self._output)
                 self._output.log("I", f"Waiting for mpirun (PID {pid})")
                 yield on.EngineStarted(values[0])
-            elif kind == GONE:
-                number, code, problem = values
-                engine = number == ENGINE
+            elif message_kind == GONE:
+                rank, exit_code, problem = values
+                is_engine = rank == ENGINE
                 yield (
-                    on.EngineEnded(code, problem)
-                    if engine
-                    else on.ScriptEnded(number, code, problem)
+                    on.EngineEnded(exit_code, problem)
+                    if is_engine
+                    else on.ScriptEnded(rank, exit_code, problem)
                 )
-            elif kind == LISTENS:
+            elif message_kind == LISTENS:
                 yield on.Listeners("", values[0])
-            elif kind == SYNCED:
+            elif message_kind == SYNCED:
                 yield on.Answered(GUARDIAN, values[0])
-            elif kind == QUIET:
+            elif message_kind == QUIET:
                 yield on.GuardianQuiet()
-            elif kind == ENDED:
+            elif message_kind == ENDED:
                 yield on.GuardianFinished()
-                closed = True
-        if channel.closed and not closed:
+                end_expected = True
+        if channel.closed and not end_expected:
             yield on.WatcherGone(GUARDIAN)
 
     def _read_keeper(self) -> Iterator[Event]:
         channel = self._keeper
-        gone_before = channel.closed
-        for kind, *values in _messages(channel):
-            if kind == KEPT:
+        was_closed = channel.closed
+        for message_kind, *values in _messages(channel):
+            if message_kind == KEPT:
                 self._lease.renewed()
-            elif kind == LOST:
+            elif message_kind == LOST:
                 self._lease.end(values[0], values[1])
                 yield on.LeaseLost()
-            elif kind == MOVE:
+            elif message_kind == MOVE:
                 yield on.MoveRequested(*values)
-            elif kind == SYNCED:
+            elif message_kind == SYNCED:
                 yield on.Answered(KEEPER, values[0])
-            elif kind == CLEARED:
+            elif message_kind == CLEARED:
                 yield on.KeeperCleared()
-        if channel.closed and not gone_before:
+        if channel.closed and not was_closed:
             yield on.WatcherGone(KEEPER)
 
 

@@ -33,40 +33,40 @@ def meet(
     folder: RunFolder,
     environ: Mapping[str, str],
     output: Output,
-    key: str = "",
+    ssh_key: str = "",
     *,
     returns: bool = False,
     traces: bool = False,
 ) -> Remotes:
     """Start relays on all hosts of a plan but this one. Raises HostsUnusable, NotFound.
 
-    key: an ssh key that is tried before those of the user's configuration. returns: whether
+    ssh_key: an ssh key that is tried before those of the user's configuration. returns: whether
     instances return results (_exchange). traces: whether they write records for the timeline.
     """
     hosts = dict.fromkeys(instance.host for instance in plan.instances)
     if tuple(hosts) == ("localhost",):
         return NOWHERE
-    ranks = {h: [i.rank for i in plan.instances if i.host == h] for h in hosts}
-    addresses = job_workers(environ) if plan.by_workers else {}
-    far = [host for host in hosts if host in addresses or not is_here(host)]
+    ranks_by_host = {h: [i.rank for i in plan.instances if i.host == h] for h in hosts}
+    worker_addresses = job_workers(environ) if plan.by_workers else {}
+    remote_hosts = [host for host in hosts if host in worker_addresses or not is_here(host)]
     relays = [
-        Remote(number, host, ranks[host], addresses.get(host, ""))
-        for number, host in enumerate(far, 1)
+        Remote(number, host, ranks_by_host[host], worker_addresses.get(host, ""))
+        for number, host in enumerate(remote_hosts, 1)
     ]
-    names = {i.rank: i.host for i in plan.instances}
-    remotes = Remotes(relays, names if len(hosts) > 1 or relays else {})
-    own = folder.name.rpartition("-")[2]
+    host_by_rank = {i.rank: i.host for i in plan.instances}
+    remotes = Remotes(relays, host_by_rank if len(hosts) > 1 or relays else {})
+    attempt_name = folder.name.rpartition("-")[2]
     for remote in relays:
         # Each attempt has a name of its own: the last one's relay may still be removing its files.
-        remote.run = f"{own}-{remote.number}-{os.urandom(3).hex()}"
-    needed = _checked(plan)
+        remote.run = f"{attempt_name}-{remote.number}-{os.urandom(3).hex()}"
+    required_program = _checked(plan)
 
     def task(remote: Remote) -> HostTask:
         return HostTask(
             name=remote.run,
             owns=[(i.rank, own_variables(i)) for i in plan.instances if i.host == remote.host],
             folder=_working_folder(environ),
-            program=needed,
+            program=required_program,
             placement=plan.placement,
             gpus=plan.gpus,
             environ=dict(environ),
@@ -76,14 +76,14 @@ def meet(
             traces=traces,
         )
 
-    def starter(host: str, words: Sequence[str]) -> list[str]:
+    def starter(host: str, remote_command: Sequence[str]) -> list[str]:
         if plan.by_workers:
-            return worker_command(host, words)
+            return worker_command(host, remote_command)
         if plan.by_slurm:
-            count = len(ranks[host]) * plan.gpus[0] if plan.gpus else 0
-            command = srun_command(host, words, environ, gpu_count=count)
+            gpu_count = len(ranks_by_host[host]) * plan.gpus[0] if plan.gpus else 0
+            command = srun_command(host, remote_command, environ, gpu_count=gpu_count)
         else:
-            command = ssh_command(host, words, environ, identity_file=key)
+            command = ssh_command(host, remote_command, environ, identity_file=ssh_key)
         if command is None:
             raise NotFound(f"there is no {'srun' if plan.by_slurm else 'ssh'} on PATH")
         return command
@@ -93,8 +93,8 @@ def meet(
     except BaseException as error:
         remotes.close(0.5)
         if plan.gpus and isinstance(error, HostsUnusable):
-            count = max(len(own_ranks) for own_ranks in ranks.values()) * plan.gpus[0]
-            raise too_few(error, count) from None
+            gpu_count = max(len(host_ranks) for host_ranks in ranks_by_host.values()) * plan.gpus[0]
+            raise too_few(error, gpu_count) from None
         raise
     for remote in relays:
         remote.sweeper = starter(remote.host, [*SWEEP_COMMAND, run_name(remote.run)])
@@ -108,10 +108,10 @@ def _working_folder(environ: Mapping[str, str]) -> str:
     """Return poprun's working folder under its user's name for it, since links may differ
     elsewhere.
     """
-    named = environ.get("PWD", "")
+    shell_folder = environ.get("PWD", "")
     try:
-        if os.path.isabs(named) and os.path.samefile(named, "."):
-            return named
+        if os.path.isabs(shell_folder) and os.path.samefile(shell_folder, "."):
+            return shell_folder
     except OSError:
         pass
     return os.getcwd()
@@ -120,33 +120,33 @@ def _working_folder(environ: Mapping[str, str]) -> str:
 def _checked(plan: Plan) -> str:
     """Return the program that every host must have; empty if an instance's own PATH finds it."""
     for instance in plan.instances:
-        if any(word.startswith("PATH=") for word in instance.mpi_arguments):
+        if any(argument.startswith("PATH=") for argument in instance.mpi_arguments):
             return ""
     return plan.program[0]
 
 
-def subnet_of(option: str, remotes: Remotes) -> str:
+def subnet_of(named_subnet: str, remotes: Remotes) -> str:
     """Return the subnet that all hosts share, as named or as found; empty if there is none."""
-    return option or common_subnet([subnets(), *(remote.subnets for remote in remotes)])
+    return named_subnet or common_subnet([subnets(), *(remote.subnets for remote in remotes)])
 
 
-def meeting_point(first: Instance, option: str, remotes: Remotes) -> dict[str, str]:
+def meeting_point(first_instance: Instance, named_subnet: str, remotes: Remotes) -> dict[str, str]:
     """Return where programs that read MASTER_ADDR meet: a free port on the host of instance 0.
 
-    option: the subnet that the user named, or empty.
+    named_subnet: the subnet that the user named, or empty.
     """
     if not remotes:
         return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    subnet = subnet_of(option, remotes)
+    subnet = subnet_of(named_subnet, remotes)
     for remote in remotes:
-        if first.rank in remote.ranks:
-            address = "" if option else remote.address
+        if first_instance.rank in remote.ranks:
+            address = "" if named_subnet else remote.address
             if subnet and not address:
                 address = address_in(subnet, remote.subnets)
-            return {"MASTER_ADDR": address or first.host, "MASTER_PORT": str(remote.port)}
+            return {"MASTER_ADDR": address or first_instance.host, "MASTER_PORT": str(remote.port)}
     address = address_in(subnet, subnets()) if subnet else ""
     if subnet and not address:
         raise HostsUnusable(
             f"this host has no address in {subnet}", would_work="Name another --host-subnet"
         )
-    return {"MASTER_ADDR": address or first.host, "MASTER_PORT": str(free_port(""))}
+    return {"MASTER_ADDR": address or first_instance.host, "MASTER_PORT": str(free_port(""))}

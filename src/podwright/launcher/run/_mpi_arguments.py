@@ -11,28 +11,28 @@ from podwright.launcher.plan._plan import Instance
 ROOT = "--allow-run-as-root"
 
 
-def local_arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
+def local_arguments(user_arguments: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
     """Return a user's arguments for one instance: variables, other arguments, and notes.
 
     `-x NAME` without a value has no effect, because the caller's environment is always passed on.
     """
     variables: dict[str, str] = {}
-    out: list[str] = []
+    other_arguments: list[str] = []
     notes: list[str] = []
-    line = list(words)
-    while line:
-        word = line.pop(0)
-        if word == "-x":
-            if not line:
+    remaining = list(user_arguments)
+    while remaining:
+        argument = remaining.pop(0)
+        if argument == "-x":
+            if not remaining:
                 raise InvalidRequest("-x in arguments for mpirun needs NAME or NAME=value")
-            name, equals, value = line.pop(0).partition("=")
-            if equals:
-                variables[name] = value
-        elif word in ("--tag-output", ROOT):
-            notes.append(f"{word} belongs into --mpi-global-args")
+            variable_name, separator, value = remaining.pop(0).partition("=")
+            if separator:
+                variables[variable_name] = value
+        elif argument in ("--tag-output", ROOT):
+            notes.append(f"{argument} belongs into --mpi-global-args")
         else:
-            out.append(word)
-    return variables, out, notes
+            other_arguments.append(argument)
+    return variables, other_arguments, notes
 
 
 def own_variables(instance: Instance) -> dict[str, str]:

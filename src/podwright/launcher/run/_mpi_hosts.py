@@ -35,27 +35,33 @@ def over_hosts(
     """Return mpirun's arguments for several hosts. The user's choice of interfaces overrides
     poprun's.
     """
-    agent = folder.file("agent")
-    handle = os.open(
-        folder.local_path(agent), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700
+    agent_path = folder.file("agent")
+    descriptor = os.open(
+        folder.local_path(agent_path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700
     )
-    with open(handle, "w", encoding="utf-8") as file:
+    with open(descriptor, "w", encoding="utf-8") as file:
         file.write(f"#!/bin/sh\nstatus={shlex.quote(folder.stream('status'))}\n{_AGENT}")
-    argv = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent]
+    argv = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent_path]
     argv += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
     if "SLURM_JOB_ID" in environ:
         argv += ["--prtemca", "ras", "^slurm"]
     subnet = subnet_of(plan.subnet, remotes)
     if subnet and ":" not in subnet:  # Open MPI does not accept an IPv6 subnet for an interface
-        for flag, kind in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
-            if not _is_chosen(plan.mpi_arguments, f"{kind}_", environ):
-                argv += [flag, f"{kind}_include", subnet]
+        for mca_option, parameter in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
+            if not _interfaces_chosen(plan.mpi_arguments, f"{parameter}_", environ):
+                argv += [mca_option, f"{parameter}_include", subnet]
     return argv
 
 
-def _is_chosen(words: Sequence[str], prefix: str, environ: Mapping[str, str]) -> bool:
+def _interfaces_chosen(
+    arguments: Sequence[str], parameter_prefix: str, environ: Mapping[str, str]
+) -> bool:
     """Return whether the user chose interfaces, by an argument or a variable."""
-    names = (prefix, f"oob_tcp_if_{prefix.removeprefix('prte_if_')}")
-    return any(word.startswith(names) for word in words) or any(
-        name.startswith((f"PRTE_MCA_{prefix}", f"OMPI_MCA_{prefix}")) for name in environ
+    parameter_prefixes = (
+        parameter_prefix,
+        f"oob_tcp_if_{parameter_prefix.removeprefix('prte_if_')}",
+    )
+    return any(argument.startswith(parameter_prefixes) for argument in arguments) or any(
+        variable.startswith((f"PRTE_MCA_{parameter_prefix}", f"OMPI_MCA_{parameter_prefix}"))
+        for variable in environ
     )

@@ -24,7 +24,7 @@ from podwright.launcher.instances._output import Output
 from podwright.launcher.plan._plan import Plan
 from podwright.launcher.run._attempt import Attempt
 from podwright.launcher.run._launch_actions import LaunchActions
-from podwright.launcher.run._local_reports import LocalReports, engine_words
+from podwright.launcher.run._local_reports import LocalReports, engine_output_event
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._launch_events import Event
 from podwright.launcher.watchers._lease_clock import LeaseClock
@@ -58,8 +58,12 @@ class Watch:
         self._remotes.watch(self)
         if trace.on:
             self._remotes.keep_time(trace.clock_answered)
-        _, how, problem, _ = attempt.keeper.inner
-        output.log("I", f"instances are in {in_words(how, problem, bool(attempt.folder.reach))}")
+        _, containment, containment_problem, _ = attempt.keeper.inner
+        output.log(
+            "I",
+            "instances are in "
+            f"{in_words(containment, containment_problem, bool(attempt.folder.reach))}",
+        )
         hosts = [instance.host for instance in plan.instances]
         self._failures = FailureLog(attempt.folder, hosts, plan.log_folder or "")
         self._local = LocalReports(attempt, output, lease)
@@ -100,19 +104,19 @@ class Watch:
     # One turn of the loop
 
     def _turn(self) -> None:
-        pause = self._pause()
-        ready = self._wait(pause)
-        if self._wake in ready:
-            for number in read_signals(self._wake):
-                self._signal(number)
+        pause_seconds = self._pause()
+        ready_handles = self._wait(pause_seconds)
+        if self._wake in ready_handles:
+            for signal_number in read_signals(self._wake):
+                self._signal(signal_number)
         # This process was stopped before the poll, or by a signal just now.
-        if self._lease.stood_still(math.inf if pause is None else pause):
+        if self._lease.stood_still(math.inf if pause_seconds is None else pause_seconds):
             self._events.append(on.HostsUnheard())
-        self._remotes.hear(ready)
+        self._remotes.hear(ready_handles)
         self._events += self._local.read(finished=self._machine.finished_on_own_host)
         if self._lease.ran_out():
             self._events.append(on.LeaseLost())
-        if self._written.handle in ready:
+        if self._written.handle in ready_handles:
             self._written.read()
         self._remotes.beat()
         if self._actions.step():
@@ -123,42 +127,45 @@ class Watch:
 
     def _pause(self) -> float | None:
         """Return the seconds until there is something to do without any event."""
-        pauses = [self._machine.pause(time.monotonic())]
-        if (ending := self._actions.pause) is not None:
-            pauses.append(ending)
+        pause_lengths = [self._machine.pause(time.monotonic())]
+        if (ending_pause := self._actions.pause) is not None:
+            pause_lengths.append(ending_pause)
         if self._lease.seconds:
-            pauses.append(self._lease.seconds / 10)
-        least = 0.0 if self._events else min(pauses)
-        return None if least == math.inf else least
+            pause_lengths.append(self._lease.seconds / 10)
+        shortest = 0.0 if self._events else min(pause_lengths)
+        return None if shortest == math.inf else shortest
 
-    def _wait(self, pause: float | None) -> set[int]:
+    def _wait(self, pause_seconds: float | None) -> set[int]:
         poll = select.poll()
         for handle in (self._wake, *self._local.handles()):
             poll.register(handle, select.POLLIN)
-        room = not any(sink.full for sink in self._output.sinks)
-        if room:
+        has_room = not any(sink.full for sink in self._output.sinks)
+        if has_room:
             poll.register(self._written.handle, select.POLLIN)
         else:
             self._events.append(on.HostsUnheard())  # a host that is not read is not silent
-        self._remotes.register(poll, reading=room)
+        self._remotes.register(poll, reading=has_room)
         for sink in self._output.sinks:
             if sink.size:
                 poll.register(sink.handle, select.POLLOUT)
-        ready = {handle for handle, _ in poll.poll(None if pause is None else pause * 1000)}
+        ready_handles = {
+            handle
+            for handle, _ in poll.poll(None if pause_seconds is None else pause_seconds * 1000)
+        }
         for sink in self._output.sinks:
-            if sink.handle in ready:
+            if sink.handle in ready_handles:
                 sink.pump()
                 if sink.broken:
                     self._events.append(on.OutputUnread())
-        return ready
+        return ready_handles
 
     def _drain(self) -> None:
         """Read the rest of all streams. All writers are gone."""
         self._written.close()
         self._local.close()
-        first = self.cause.instance if self.cause else -1
-        if problem := self._failures.write(self.last_words, first):
-            self._output.warn(problem)
+        blamed_instance = self.cause.instance if self.cause else -1
+        if write_problem := self._failures.write(self.last_words, blamed_instance):
+            self._output.warn(write_problem)
         self._output.flush()
 
     # What other hosts report (RemoteListener)
@@ -181,17 +188,17 @@ class Watch:
 
     def engine_wrote(self, data: bytes) -> None:
         """Take what a daemon of mpirun wrote."""
-        self._events.append(engine_words(data, self._output))
+        self._events.append(engine_output_event(data, self._output))
 
     # Signals
 
-    def _signal(self, number: int) -> None:
-        if number in FORWARDED:
-            self._events.append(on.ForwardSignal(number))
-        elif number == signal.SIGTSTP:
+    def _signal(self, signal_number: int) -> None:
+        if signal_number in FORWARDED:
+            self._events.append(on.ForwardSignal(signal_number))
+        elif signal_number == signal.SIGTSTP:
             self._suspend()
-        elif number in ENDING:
-            self._events.append(on.EndSignal(number, signal.Signals(number).name))
+        elif signal_number in ENDING:
+            self._events.append(on.EndSignal(signal_number, signal.Signals(signal_number).name))
 
     def _suspend(self) -> None:
         """Handle Ctrl-Z: stop the instances, then this process, until it is continued."""

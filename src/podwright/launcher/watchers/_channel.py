@@ -19,25 +19,25 @@ _HEAD = 8
 class Channel:
     """One end. closed: the other end is gone. handle: for poll."""
 
-    def __init__(self, reading: int, writing: int) -> None:
-        self.handle, self._writing = reading, writing
+    def __init__(self, read_handle: int, write_handle: int) -> None:
+        self.handle, self._write_handle = read_handle, write_handle
         self._rest = b""
         self.closed = False
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
         """Return the two ends of one connection."""
-        (reading, theirs), (from_us, writing) = os.pipe(), os.pipe()
-        return cls(reading, writing), cls(from_us, theirs)
+        (our_reader, their_writer), (their_reader, our_writer) = os.pipe(), os.pipe()
+        return cls(our_reader, our_writer), cls(their_reader, their_writer)
 
     def send(self, *message: Any) -> None:
         """Send a message. The other end may be gone already."""
-        body = marshal.dumps(message)
+        encoded = marshal.dumps(message)
         # `receive` notices that the other end is gone: its last messages may be unread yet.
         with contextlib.suppress(OSError):
-            data = len(body).to_bytes(_HEAD, "big") + body
-            while data:
-                data = data[os.write(self._writing, data) :]
+            unsent = len(encoded).to_bytes(_HEAD, "big") + encoded
+            while unsent:
+                unsent = unsent[os.write(self._write_handle, unsent) :]
 
     def receive(self) -> list[tuple[Any, ...]]:
         """The messages since the last call. Call it when `handle` is readable."""
@@ -52,33 +52,33 @@ class Channel:
         self._rest += chunk
         messages = []
         while len(self._rest) >= _HEAD:
-            size = int.from_bytes(self._rest[:_HEAD], "big")
-            if len(self._rest) < _HEAD + size:
+            body_size = int.from_bytes(self._rest[:_HEAD], "big")
+            if len(self._rest) < _HEAD + body_size:
                 break
-            messages.append(marshal.loads(self._rest[_HEAD : _HEAD + size]))
-            self._rest = self._rest[_HEAD + size :]
+            messages.append(marshal.loads(self._rest[_HEAD : _HEAD + body_size]))
+            self._rest = self._rest[_HEAD + body_size :]
         return messages
 
     def receive_one(self) -> tuple[Any, ...]:
         """Wait for one message. Empty: the other end is gone. Call it before any `receive`."""
-        size = self._exactly(_HEAD)
-        body = self._exactly(int.from_bytes(size, "big")) if size else b""
+        header = self._exactly(_HEAD)
+        body = self._exactly(int.from_bytes(header, "big")) if header else b""
         message: tuple[Any, ...] = marshal.loads(body) if body else ()
         return message
 
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = os.read(self.handle, size - len(data))
+    def _exactly(self, byte_count: int) -> bytes:
+        received = b""
+        while len(received) < byte_count:
+            chunk = os.read(self.handle, byte_count - len(received))
             if not chunk:
                 return b""
-            data += chunk
-        return data
+            received += chunk
+        return received
 
     @property
     def handles(self) -> tuple[int, int]:
         """Both descriptors of this end."""
-        return self.handle, self._writing
+        return self.handle, self._write_handle
 
     def close(self) -> None:
         """Close this end."""

@@ -26,7 +26,7 @@ from podwright.hosts import become_subreaper, end_with_parent, name_process, see
 #: The work of a child: it gets the request and its own descriptors, and returns its exit code.
 Work = Callable[[tuple[Any, ...], Sequence[int]], int]
 _MOST = 1 << 16
-_HANDLES = 16
+_MAX_HANDLES = 16
 #: Seconds for which poprun waits for its end; it may have been stopped.
 _PATIENCE = 5.0
 
@@ -40,24 +40,24 @@ class ForkServerEnded(PodwrightError):
 class ForkServer:
     """poprun's side of it. Make it before anything starts a thread."""
 
-    def __init__(self, work: Work, close: Sequence[int] = ()) -> None:
-        """close: descriptors that only poprun may keep."""
+    def __init__(self, work: Work, close_handles: Sequence[int] = ()) -> None:
+        """close_handles: descriptors that only poprun may keep."""
         become_subreaper()
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        parent = os.getpid()
+        self._ours, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        poprun_pid = os.getpid()
         self._pid = os.fork()
         if not self._pid:
-            code = 1
+            exit_code = 1
             try:
-                for handle in (self.handle, *close):
+                for handle in (self.handle, *close_handles):
                     os.close(handle)
                 os.setsid()
                 name_process("podwright-fork")
-                end_with_parent(parent)
-                code = _serve(theirs, work)
+                end_with_parent(poprun_pid)
+                exit_code = _serve(server_socket, work)
             finally:
-                os._exit(code)
-        theirs.close()
+                os._exit(exit_code)
+        server_socket.close()
 
     @property
     def handle(self) -> int:
@@ -66,16 +66,16 @@ class ForkServer:
 
     def fork(self, arguments: tuple[Any, ...], handles: Sequence[int]) -> int:
         """Fork a child that does the work. Returns its pid. Raises ForkServerEnded."""
-        pid = b""
+        pid_reply = b""
         with contextlib.suppress(OSError):
             socket.send_fds(self._ours, [marshal.dumps(arguments)], handles)
-            pid = self._ours.recv(_MOST)
-        if not pid:
+            pid_reply = self._ours.recv(_MOST)
+        if not pid_reply:
             raise ForkServerEnded(
                 "poprun's fork server process, which starts instances anew, was ended",
                 would_work="start the launch again",
             )
-        return int(pid)
+        return int(pid_reply)
 
     def close(self) -> None:
         """Close the socket, and wait for the end of the process."""
@@ -83,31 +83,33 @@ class ForkServer:
         see_end(self._pid, _PATIENCE)
 
 
-def _serve(line: socket.socket, work: Work) -> int:
+def _serve(server_socket: socket.socket, work: Work) -> int:
     while True:
-        data, handles, _, _ = socket.recv_fds(line, _MOST, _HANDLES, socket.MSG_CMSG_CLOEXEC)
-        if not data:
+        request, handles, _, _ = socket.recv_fds(
+            server_socket, _MOST, _MAX_HANDLES, socket.MSG_CMSG_CLOEXEC
+        )
+        if not request:
             return 0
-        middle = os.fork()
-        if not middle:
-            _fork(line, work, marshal.loads(data), handles)
+        middle_pid = os.fork()
+        if not middle_pid:
+            _fork(server_socket, work, marshal.loads(request), handles)
         for handle in handles:
             os.close(handle)
-        os.waitpid(middle, 0)
+        os.waitpid(middle_pid, 0)
 
 
 def _fork(
-    line: socket.socket, work: Work, arguments: tuple[Any, ...], handles: Sequence[int]
+    server_socket: socket.socket, work: Work, arguments: tuple[Any, ...], handles: Sequence[int]
 ) -> None:
     """Fork once more. This process then ends, so the next subreaper adopts the child."""
-    code = 1
+    exit_code = 1
     try:
-        child = os.fork()
-        if child:
-            line.send(str(child).encode())
-            code = 0
+        child_pid = os.fork()
+        if child_pid:
+            server_socket.send(str(child_pid).encode())
+            exit_code = 0
         else:
-            line.close()
-            code = work(arguments, handles)
+            server_socket.close()
+            exit_code = work(arguments, handles)
     finally:
-        os._exit(code)
+        os._exit(exit_code)

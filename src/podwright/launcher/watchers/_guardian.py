@@ -73,26 +73,31 @@ ORPHAN_GRACE = 4.0
 LAST_WORDS = 1.0
 _POLL = (0.002, 0.1)
 #: How often it searches for processes that were forked while their parents were being stopped.
-_STOPS = 20
+_MAX_STOP_ROUNDS = 20
 _OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
 Spawn = Callable[[Sequence[str], Mapping[str, str], int, bool], int]
 
 
-def spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, listens: bool) -> int:
-    """Start a command with its output in `output` and default signals. Returns its pid.
+def spawn(
+    argv: Sequence[str], environ: Mapping[str, str], output_handle: int, takes_stdin: bool
+) -> int:
+    """Start a command with its output in `output_handle` and default signals. Returns its pid.
 
-    listens: whether it gets this process's standard input.
+    takes_stdin: whether it gets this process's standard input.
     """
-    actions = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
-    if not listens or os.isatty(0):
+    file_actions = [
+        (os.POSIX_SPAWN_DUP2, output_handle, 1),
+        (os.POSIX_SPAWN_DUP2, output_handle, 2),
+    ]
+    if not takes_stdin or os.isatty(0):
         # A process outside the terminal's session would take input that is meant for the shell.
-        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))  # type: ignore[arg-type]
+        file_actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))  # type: ignore[arg-type]
     return os.posix_spawn(
         argv[0],
         list(argv),
         dict(environ),
-        file_actions=actions,
+        file_actions=file_actions,
         setsigmask=[],
         setsigdef=[*_OURS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD],
     )
@@ -118,19 +123,19 @@ class Ending:
         *,
         engine: int = 0,
         daemons: Collection[int] = (),
-        spare: Sequence[int] = (),
+        spared_pids: Sequence[int] = (),
         group: str = "",
         hold: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         now = clock()
         self.on_hold, self.quiet = hold, False
-        self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
+        self._root, self._engine, self._spare, self._clock = root, engine, spared_pids, clock
         self._daemons, self._group = daemons, group
         self._ask_at = now + patience
         self._kill_at = self._ask_at + grace
-        self._signalled: set[Process] = set()
-        self._alone_at = math.inf
+        self._asked_processes: set[Process] = set()
+        self._engine_alone_at = math.inf
         # Looking at all processes is expensive; while they may still end by themselves, there is
         # time.
         self._interval = _POLL[0] if patience <= 0 else _POLL[1]
@@ -161,41 +166,57 @@ class Ending:
         Returns whether nothing is left.
         """
         # Reading /proc takes time, so it may miss a process that forks and exits meanwhile.
-        ours = self._root == os.getpid()
-        if ours and not has_children() and self._is_empty():
+        root_is_self = self._root == os.getpid()
+        if root_is_self and not has_children() and self._is_empty():
             return True
         now = self._clock()
         if now < self._look_at:
             return False
-        left = [*dict.fromkeys([*descendants(self._root, spare=self._spare), *self._in_group()])]
-        if not left and (self._spare or not ours) and self._is_empty():
+        remaining = [
+            *dict.fromkeys([*descendants(self._root, spare=self._spare), *self._cgroup_processes()])
+        ]
+        if not remaining and (self._spare or not root_is_self) and self._is_empty():
             return True
-        started = (self._engine, *self._daemons)
-        instances = [p for p in left if p.pid not in started and not is_daemon(p)]
-        self.quiet = bool(left) and not instances
+        engine_pids = (self._engine, *self._daemons)
+        instance_processes = [
+            process
+            for process in remaining
+            if process.pid not in engine_pids and not is_daemon(process)
+        ]
+        self.quiet = bool(remaining) and not instance_processes
         if self.on_hold:
-            left = instances
-        alone = not instances and not self.on_hold
-        self._alone_at = min(self._alone_at, now) if alone else math.inf
+            remaining = instance_processes
+        engine_alone = not instance_processes and not self.on_hold
+        self._engine_alone_at = min(self._engine_alone_at, now) if engine_alone else math.inf
         self._interval = min(self._interval * 1.5, _POLL[1])
-        if now >= min(self._kill_at, self._alone_at + LAST_WORDS):
+        if now >= min(self._kill_at, self._engine_alone_at + LAST_WORDS):
             if self._group and not self.on_hold:
                 kill_group(self._group)
-            kill_all(left, signal.SIGKILL)
+            kill_all(remaining, signal.SIGKILL)
             self._interval = _POLL[0]
         elif now >= self._ask_at:
             # Processes that mpirun has started only now have to be asked as well.
-            new = [p for p in instances if p._replace(parent=0, state="") not in self._signalled]
-            new = [p for p in new if not is_script(p.pid)]
-            if new:
-                kill_all(new, signal.SIGTERM)
-                self._signalled.update(p._replace(parent=0, state="") for p in new)
+            unasked = [
+                process
+                for process in instance_processes
+                if process._replace(parent=0, state="") not in self._asked_processes
+            ]
+            unasked = [process for process in unasked if not is_script(process.pid)]
+            if unasked:
+                kill_all(unasked, signal.SIGTERM)
+                self._asked_processes.update(
+                    process._replace(parent=0, state="") for process in unasked
+                )
                 self._interval = _POLL[0]
         self._look_at = now + self._interval
         return False
 
-    def _in_group(self) -> list[Process]:
-        return [p for p in in_group(self._group) if not p.dead] if self._group else []
+    def _cgroup_processes(self) -> list[Process]:
+        return (
+            [process for process in in_group(self._group) if not process.dead]
+            if self._group
+            else []
+        )
 
     def _is_empty(self) -> bool:
         return not self._group or group_is_empty(self._group)
@@ -210,10 +231,14 @@ def is_script(pid: int) -> bool:
     """
     try:
         with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
-            words = file.read(4096).split(b"\0")
+            arguments = file.read(4096).split(b"\0")
     except OSError:
         return False
-    return len(words) > 1 and words[1].endswith(b"/wrapper") and b"/podwright-run-" in words[1]
+    return (
+        len(arguments) > 1
+        and arguments[1].endswith(b"/wrapper")
+        and b"/podwright-run-" in arguments[1]
+    )
 
 
 def is_daemon(process: Process) -> bool:
@@ -230,51 +255,58 @@ def is_daemon(process: Process) -> bool:
 def fork_guardian(
     channel: Channel,
     folder: RunFolder,
-    output: int,
+    output_handle: int,
     *,
-    close: Sequence[int] = (),
-    leash: int = -1,
+    close_handles: Sequence[int] = (),
+    leash_handle: int = -1,
     spawn: Spawn = spawn,
     namespace: bool = True,
 ) -> HeldChild:
     """Fork the guardian of a run below this process, which must be a subreaper.
 
-    channel: its end of the connection to poprun. output: the descriptor for mpirun's own output.
-    close: descriptors that it does not need. leash: closes when a process is gone that the guardian
-    must not outlive.
+    channel: its end of the connection to poprun. output_handle: the descriptor for mpirun's own
+    output. close_handles: descriptors that it does not need. leash_handle: closes when a process is
+    gone that the guardian must not outlive.
     """
 
     def run() -> int:
-        for handle in close:
+        for handle in close_handles:
             os.close(handle)
         os.setsid()
         name_process("podwright-guard")
         private_path = mount_private(folder.name)
         channel.send(PLACED, private_path)
-        return _Guardian(channel, folder, output, spawn, leash, private=bool(private_path)).run()
+        return _Guardian(
+            channel,
+            folder,
+            output_handle,
+            spawn,
+            leash_handle,
+            folder_is_private=bool(private_path),
+        ).run()
 
-    inner = fork_held(run, namespace_wanted=namespace, cgroup_name=folder.name)
-    if inner.group:
-        folder.note_group(inner.group)
-    return inner
+    guardian_child = fork_held(run, namespace_wanted=namespace, cgroup_name=folder.name)
+    if guardian_child.group:
+        folder.note_group(guardian_child.group)
+    return guardian_child
 
 
-def placed(channel: Channel, folder: RunFolder, guardian: int) -> RunFolder:
+def placed(channel: Channel, folder: RunFolder, guardian_pid: int) -> RunFolder:
     """Wait for the guardian's first message. Returns the run's folder at its path there."""
-    message = channel.receive_one()
-    private_path = message[1] if message else ""
+    placed_message = channel.receive_one()
+    private_path = placed_message[1] if placed_message else ""
     with contextlib.suppress(OSError):
-        return folder.private(private_path, guardian) if private_path else folder
+        return folder.private(private_path, guardian_pid) if private_path else folder
     return folder
 
 
-def wait_for_end(channel: Channel, limit: float = 10.0) -> None:
+def wait_for_end(channel: Channel, timeout: float = 10.0) -> None:
     """Wait for the end of the guardian of a run that never started."""
     channel.send(END, 0.0, 0.0, False)
-    until = time.monotonic() + limit
+    deadline = time.monotonic() + timeout
     poll = select.poll()
     poll.register(channel.handle, select.POLLIN)
-    while not channel.closed and time.monotonic() < until:
+    while not channel.closed and time.monotonic() < deadline:
         if poll.poll(100):
             channel.receive()
 
@@ -284,20 +316,20 @@ class _Guardian:
         self,
         channel: Channel,
         folder: RunFolder,
-        output: int,
+        output_handle: int,
         spawn: Spawn,
-        leash: int,
+        leash_handle: int,
         clock: Callable[[], float] = time.monotonic,
         *,
-        private: bool = False,
+        folder_is_private: bool = False,
     ) -> None:
-        """private: whether the run's folder is outside of /dev/shm."""
-        self.private = private
+        """folder_is_private: whether the run's folder is outside of /dev/shm."""
+        self.private = folder_is_private
         self.clock = clock
         self.channel = channel
-        self.leash = leash
+        self.leash = leash_handle
         self.folder = folder
-        self.output = output
+        self.output = output_handle
         self.spawn = spawn
         self.engine, self.group = 0, ""
         self.children: dict[int, int] = {}
@@ -306,16 +338,16 @@ class _Guardian:
         self.ending: Ending | None = None
 
     def run(self) -> int:
-        wake, poke = os.pipe()
-        for handle in (wake, poke):
+        wake_reader, wake_writer = os.pipe()
+        for handle in (wake_reader, wake_writer):
             os.set_blocking(handle, False)
-        for number in (*_OURS, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_IGN)
+        for signal_number in (*_OURS, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(signal_number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         become_subreaper()
         poll = select.poll()
-        poll.register(wake, select.POLLIN)
+        poll.register(wake_reader, select.POLLIN)
         poll.register(self.channel.handle, select.POLLIN)
         if self.leash >= 0:
             poll.register(self.leash, select.POLLIN)
@@ -323,14 +355,14 @@ class _Guardian:
             pause = self.ending.pause if self.ending else None
             ready = dict(poll.poll(None if pause is None else pause * 1000))
             with contextlib.suppress(BlockingIOError):
-                os.read(wake, 512)
-            heard, cut = self.channel.handle in ready, self.leash in ready
-            self.turn(heard=heard, cut=cut)
+                os.read(wake_reader, 512)
+            has_messages, leash_closed = self.channel.handle in ready, self.leash in ready
+            self.turn(heard=has_messages, cut=leash_closed)
             if self.finished:
                 return 0
-            if heard and self.channel.closed:
+            if has_messages and self.channel.closed:
                 poll.unregister(self.channel.handle)
-            if cut:
+            if leash_closed:
                 poll.unregister(self.leash)
 
     def turn(self, *, heard: bool, cut: bool) -> None:
@@ -353,21 +385,21 @@ class _Guardian:
             self.channel.send(QUIET)
 
     def _listen(self) -> None:
-        for kind, *values in self.channel.receive():
-            if kind == START:
+        for message_kind, *values in self.channel.receive():
+            if message_kind == START:
                 self._start(*values)
-            elif kind == SIGNAL:
+            elif message_kind == SIGNAL:
                 self._signal(values[0])
-            elif kind == LISTENS:
+            elif message_kind == LISTENS:
                 self.channel.send(LISTENS, self._listening(values[0])[1])
-            elif kind == TELL:
+            elif message_kind == TELL:
                 kill_all(self._listening(values[0])[0], values[0])
-            elif kind == SYNC:
+            elif message_kind == SYNC:
                 reap(self._child_ended)
                 self.channel.send(SYNCED, values[0])
-            elif kind == END:
+            elif message_kind == END:
                 self._end(*values)
-            elif kind == RELEASE and self.ending:
+            elif message_kind == RELEASE and self.ending:
                 self.ending.release()
         if self.channel.closed:
             self._orphaned()
@@ -377,36 +409,46 @@ class _Guardian:
         if self.ending:
             self.ending.release()
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, signal_number: int) -> None:
         """Send a signal to all instances and their descendants."""
-        if number == signal.SIGSTOP:
+        if signal_number == signal.SIGSTOP:
             self._stop()
-        elif number == signal.SIGCONT:
-            kill_all(descendants(os.getpid()), number)
+        elif signal_number == signal.SIGCONT:
+            kill_all(descendants(os.getpid()), signal_number)
         else:
-            started = (self.engine, *self.daemons)
-            ours = [p for p in descendants(os.getpid()) if p.pid not in started]
-            kill_all([p for p in ours if not is_daemon(p)], number)
+            engine_pids = (self.engine, *self.daemons)
+            own_processes = [
+                process for process in descendants(os.getpid()) if process.pid not in engine_pids
+            ]
+            kill_all(
+                [process for process in own_processes if not is_daemon(process)], signal_number
+            )
 
     def _stop(self) -> None:
         """Stop all processes. Repeat until none runs, since mpirun may be starting instances."""
-        for _ in range(_STOPS):
-            running = [p for p in descendants(os.getpid()) if p.state not in "Tt"]
-            if not running:
+        for _ in range(_MAX_STOP_ROUNDS):
+            running_processes = [
+                process for process in descendants(os.getpid()) if process.state not in "Tt"
+            ]
+            if not running_processes:
                 return
-            kill_all(running, signal.SIGSTOP)
+            kill_all(running_processes, signal.SIGSTOP)
             time.sleep(_POLL[0])
 
-    def _listening(self, number: int) -> tuple[list[Process], int]:
+    def _listening(self, signal_number: int) -> tuple[list[Process], int]:
         """Return the processes that catch a signal, and the number of their instances."""
         processes = descendants(os.getpid())
-        scripts = {p.pid for p in processes if is_script(p.pid)}
-        own_processes = {self.engine, *self.daemons} | scripts
-        ours = [
-            p for p in processes if p.pid not in own_processes and catches_signal(p.pid, number)
+        script_pids = {process.pid for process in processes if is_script(process.pid)}
+        launcher_pids = {self.engine, *self.daemons} | script_pids
+        listeners = [
+            process
+            for process in processes
+            if process.pid not in launcher_pids and catches_signal(process.pid, signal_number)
         ]
-        ours = [p for p in ours if not is_daemon(p)]
-        return ours, count_listening_instances(ours, {p.pid: p.parent for p in processes}, scripts)
+        listeners = [process for process in listeners if not is_daemon(process)]
+        return listeners, count_listening_instances(
+            listeners, {process.pid: process.parent for process in processes}, script_pids
+        )
 
     def _start(
         self,
@@ -414,21 +456,23 @@ class _Guardian:
         environ: Mapping[str, str],
     ) -> None:
         """Start commands. Each has its kind, its words, and variables beyond those of all."""
-        refused = "" if self.children else self._apart(environ) or enter_partition(environ)
-        if refused:
-            for kind, _, _ in commands:
-                self.channel.send(GONE, kind, None, refused)
+        refusal = "" if self.children else self._apart(environ) or enter_partition(environ)
+        if refusal:
+            for rank_or_kind, _, _ in commands:
+                self.channel.send(GONE, rank_or_kind, None, refusal)
             return
-        for kind, argv, own in commands:
+        for rank_or_kind, argv, command_variables in commands:
             try:
-                pid = self.spawn(argv, {**environ, **own}, self.output, kind in (ENGINE, 0))
+                pid = self.spawn(
+                    argv, {**environ, **command_variables}, self.output, rank_or_kind in (ENGINE, 0)
+                )
             except OSError as error:
-                self.channel.send(GONE, kind, None, error.strerror or str(error))
+                self.channel.send(GONE, rank_or_kind, None, error.strerror or str(error))
                 continue
-            self.children[pid] = kind
-            if kind == DAEMON:
+            self.children[pid] = rank_or_kind
+            if rank_or_kind == DAEMON:
                 self.daemons.add(pid)
-            if kind == ENGINE:
+            if rank_or_kind == ENGINE:
                 self.engine = pid
                 self.channel.send(STARTED, pid)
 
@@ -441,8 +485,8 @@ class _Guardian:
                 raise OSError(errno.ENOTSUP, "no folder in memory can be mounted")
             hide_shared_memory()
         except OSError as error:
-            reason = error.strerror or str(error)
-            return f"--ipc=private cannot be had on this host: {reason}"
+            error_text = error.strerror or str(error)
+            return f"--ipc=private cannot be had on this host: {error_text}"
         self.apart = True
         return ""
 
@@ -462,10 +506,10 @@ class _Guardian:
                 clock=self.clock,
             )
 
-    def _child_ended(self, pid: int, code: int) -> None:
-        kind = self.children.pop(pid, None)
+    def _child_ended(self, pid: int, exit_code: int) -> None:
+        rank_or_kind = self.children.pop(pid, None)
         self.daemons.discard(pid)
-        if kind is not None:
-            self.channel.send(GONE, kind, code, "")
-            if kind == ENGINE:
+        if rank_or_kind is not None:
+            self.channel.send(GONE, rank_or_kind, exit_code, "")
+            if rank_or_kind == ENGINE:
                 self.engine = 0

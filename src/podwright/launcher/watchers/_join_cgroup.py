@@ -16,12 +16,12 @@ from podwright.errors import error_from_json
 _PATIENCE = 60.0
 
 
-def may_confine(environ: Mapping[str, str]) -> bool:
+def agent_may_confine(environ: Mapping[str, str]) -> bool:
     """Return whether there is an agent to ask. If so, nothing may start before the partition
     exists.
     """
-    path = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
-    return "SLURM_JOB_ID" not in environ and os.path.exists(path)
+    agent_socket = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    return "SLURM_JOB_ID" not in environ and os.path.exists(agent_socket)
 
 
 def enter_partition(environ: Mapping[str, str]) -> str:
@@ -29,27 +29,27 @@ def enter_partition(environ: Mapping[str, str]) -> str:
 
     Returns why it refused. Empty: it was done, or this host has no agent for that.
     """
-    path = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
-    name = environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
-    if not name or "PODWRIGHT_GPUS" not in environ or not may_confine(environ):
+    agent_socket = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    partition_name = environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
+    if not partition_name or "PODWRIGHT_GPUS" not in environ or not agent_may_confine(environ):
         return ""
     import socket  # 4 ms that other launches do not need
 
-    answer = b""
+    agent_answer = b""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(_PATIENCE)
-            line.connect(path)
-            line.sendall(f"{name}\n".encode())
-            while not answer.endswith(b"\n"):
-                more = line.recv(4096)
-                if not more:
-                    return f"the agent at {path} went away"
-                answer += more
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_PATIENCE)
+            connection.connect(agent_socket)
+            connection.sendall(f"{partition_name}\n".encode())
+            while not agent_answer.endswith(b"\n"):
+                chunk = connection.recv(4096)
+                if not chunk:
+                    return f"the agent at {agent_socket} went away"
+                agent_answer += chunk
     except OSError as error:
-        return f"the agent at {path} does not answer: {error.strerror or error}"
-    if not answer.strip():
+        return f"the agent at {agent_socket} does not answer: {error.strerror or error}"
+    if not agent_answer.strip():
         return ""
     import json
 
-    return error_from_json(json.loads(answer)).message
+    return error_from_json(json.loads(agent_answer)).message

@@ -339,11 +339,11 @@ _ORDER: tuple[tuple[type, ...], ...] = (
     (EngineWrote,),
     (DaemonEnded,),
 )
-_PLACES = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
+_PRECEDENCES = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
 
 
 def precedence(event: Event) -> int:
     """Return the position of an event within a turn. A stable sort keeps the order of equal
     ones.
     """
-    return _PLACES.get(type(event), len(_ORDER))
+    return _PRECEDENCES.get(type(event), len(_ORDER))

@@ -18,7 +18,7 @@ from podwright.wire import AcquireReply, PartitionInfo
 
 _CALL_TIMEOUT = 3.0
 #: Seconds for which a server that is down is asked to take a lease back, and between two attempts.
-_LAST_TIMEOUT, _RETRY = 8.0, 0.5
+_RELEASE_TIMEOUT, _RETRY = 8.0, 0.5
 _LEASE, _PARTITION = "lease", "partition"
 #: The protocol of a controller without leases.
 VENDORS_ALONE = ["virmgrpc"]
@@ -28,13 +28,15 @@ class Borrowed:
     """A partition of a controller without leases, with the interface of `Lease`."""
 
     #: The start of the warning when it could not be given back.
-    not_back = "the partition was not removed"
+    release_warning = "the partition was not removed"
     renewed = False
 
-    def __init__(self, client: Client, partition: PartitionInfo, created: bool, keep: bool) -> None:
+    def __init__(
+        self, client: Client, partition: PartitionInfo, created: bool, keep_partition: bool
+    ) -> None:
         self.partition, self.created = partition, created
         self.reason: PodwrightError | None = None
-        self._client, self._remove = client, created and not keep
+        self._client, self._remove = client, created and not keep_partition
 
     @property
     def holding(self) -> tuple[object, ...]:
@@ -60,7 +62,7 @@ class Lease:
     """A lease that is held. reason: why it is over, if it is."""
 
     #: The start of the warning when it could not be given back.
-    not_back = "the lease was not given back and ends by itself"
+    release_warning = "the lease was not given back and ends by itself"
     #: Whether the lease must be renewed.
     renewed = True
 
@@ -84,22 +86,22 @@ class Lease:
         gcds = self.partition.gcds
         return " ".join(dict.fromkeys(device.machine for gcd in gcds for device in gcd))
 
-    def move(self, word: str, report: Callable[[str], None]) -> None:
+    def move(self, word: str, warn: Callable[[str], None]) -> None:
         """Take the devices that the server has for the move. No instance may run.
 
         The server is asked until it answers, as long as the lease may last. Raises PodwrightError.
         """
-        until, reported = time.monotonic() + self._lease.ttl, False
+        deadline, has_warned = time.monotonic() + self._lease.ttl, False
         while True:
             try:
                 self.partition = self._client.move(self._lease.id, self._lease.epoch, word)
                 return
             except (Unavailable, TimedOut) as error:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise
-                if not reported:
-                    report(f"{error.message} Asking until it answers.")
-                    reported = True
+                if not has_warned:
+                    warn(f"{error.message} Asking until it answers.")
+                    has_warned = True
                 time.sleep(_RETRY)
 
     def release(self, cleared_hosts: Sequence[str] | None = None) -> PodwrightError | None:
@@ -118,24 +120,31 @@ class Lease:
 
 
 class Keeping:
-    """The keeper's side of what a launch holds: `holding` of a Lease or of a Borrowed.
+    """The keeper's side of what a launch holds: `lease_values` of a Lease or of a Borrowed.
 
     well: whether the last call was answered. A server that is down for a while is no reason to stop
     a program. It is asked again until a server that answers declares that the lease is over.
     """
 
-    def __init__(self, holding: Sequence[object], find: Callable[[], Client]) -> None:
-        kind, where, name, epoch, hosts = holding
+    def __init__(
+        self, lease_values: Sequence[object], connect_client: Callable[[], Client]
+    ) -> None:
+        held_kind, server_address, held_name, epoch, hosts = lease_values
         assert isinstance(hosts, (list, tuple))
-        assert isinstance(where, str)
-        assert isinstance(name, str)
+        assert isinstance(server_address, str)
+        assert isinstance(held_name, str)
         assert isinstance(epoch, int)
         self.well = True
         #: The word of the request to move, and its seconds; or nothing.
         self.move: tuple[str, float] | None = None
-        self._kind, self._where, self._name, self._epoch = kind, where, name, epoch
+        self._kind, self._where, self._name, self._epoch = (
+            held_kind,
+            server_address,
+            held_name,
+            epoch,
+        )
         self._hosts = hosts
-        self._find = find
+        self._find = connect_client
         self._client: Client | None = None
 
     def renew(self, move_seconds: float = 0.0) -> tuple[str, str] | None:
@@ -147,14 +156,14 @@ class Keeping:
             return None
         try:
             client = self._connected()
-            info = client.renew(
+            lease_info = client.renew(
                 self._name,
                 self._epoch,
                 hosts=self._hosts,
                 move_seconds=move_seconds,
                 timeout=_CALL_TIMEOUT,
             )
-            self.move = (info.move, info.move_within) if info.move else None
+            self.move = (lease_info.move, lease_info.move_within) if lease_info.move else None
             self.well = True
         except (Fenced, NotFound) as error:
             return error.code, error.message
@@ -167,7 +176,7 @@ class Keeping:
 
         cleared_hosts: as in `Lease.release`.
         """
-        until = time.monotonic() + _LAST_TIMEOUT
+        deadline = time.monotonic() + _RELEASE_TIMEOUT
         while True:
             try:
                 if self._kind == _LEASE:
@@ -176,7 +185,7 @@ class Keeping:
                     self._connected().remove_partition(self._name)
                 return True
             except (Unavailable, TimedOut):
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     return False
                 time.sleep(_RETRY)
             except PodwrightError:
@@ -184,20 +193,22 @@ class Keeping:
 
     def _connected(self) -> Client:
         if self._client is None:
-            at_socket = os.path.isabs(self._where) and "," not in self._where
-            self._client = Client(UnixTransport(self._where)) if at_socket else self._find()
+            is_socket_path = os.path.isabs(self._where) and "," not in self._where
+            self._client = Client(UnixTransport(self._where)) if is_socket_path else self._find()
         return self._client
 
 
-def _release(client: Client, lease: str, epoch: int, cleared_hosts: Sequence[str] | None) -> None:
+def _release(
+    client: Client, lease_id: str, epoch: int, cleared_hosts: Sequence[str] | None
+) -> None:
     client.release(
-        lease,
+        lease_id,
         epoch,
         hosts=cleared_hosts or (),
         confirmed=cleared_hosts is None or bool(cleared_hosts),
     )
 
 
-def over(code: str, message: str) -> PodwrightError:
+def over(error_code: str, message: str) -> PodwrightError:
     """Return the error that the keeper has reported."""
-    return (NotFound if code == NotFound.code else Fenced)(message)
+    return (NotFound if error_code == NotFound.code else Fenced)(message)

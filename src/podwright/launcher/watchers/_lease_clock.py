@@ -11,7 +11,7 @@ from podwright.launcher.watchers._stop_detection import Turns, boottime
 
 #: Seconds that the keeper has to renew a lease after poprun has stood still: two attempts, and the
 #: time of a busy server's reply.
-_TO_RENEW = 10.0
+_RENEW_SECONDS = 10.0
 
 
 class LeaseClock:
@@ -36,7 +36,7 @@ class LeaseClock:
         """
         if not self._turns.stood_still(pause):
             return False
-        self._renewed = max(self._renewed, boottime() - self.seconds + _TO_RENEW)
+        self._renewed = max(self._renewed, boottime() - self.seconds + _RENEW_SECONDS)
         return True
 
     def ran_out(self) -> bool:

@@ -81,19 +81,19 @@ class KeeperProcess(NamedTuple):
     guardian: Channel
     inner: HeldChild = HeldChild(0, NOT_HELD, "the keeper was ended")
 
-    def hold(self, holding: Sequence[object]) -> None:
+    def hold(self, lease_values: Sequence[object]) -> None:
         """Let the keeper renew this from now on, and give it back if poprun is gone."""
-        self.channel.send(HOLD, *holding)
+        self.channel.send(HOLD, *lease_values)
 
-    def hosts(self, sweepers: Mapping[str, Sequence[str]]) -> None:
+    def hosts(self, sweep_commands: Mapping[str, Sequence[str]]) -> None:
         """Tell the keeper which hosts it has to sweep if poprun is gone."""
-        self.channel.send(HOSTS, {host: [*words] for host, words in sweepers.items()})
+        self.channel.send(HOSTS, {host: [*command] for host, command in sweep_commands.items()})
 
-    def movable(self, seconds: float) -> None:
+    def movable(self, lost_seconds: float) -> None:
         """Tell the keeper that all instances can be told to end, and the seconds that a move would
         lose.
         """
-        self.channel.send(MOVABLE, seconds)
+        self.channel.send(MOVABLE, lost_seconds)
 
     def close(self) -> None:
         """Let the keeper keep nothing any more, and end. The guardian must have ended."""
@@ -105,7 +105,7 @@ class KeeperProcess(NamedTuple):
 
 def start_keeper(
     folder: RunFolder,
-    output: int,
+    output_handle: int,
     means: Means,
     *,
     close: Sequence[int] = (),
@@ -114,63 +114,66 @@ def start_keeper(
 ) -> tuple[KeeperProcess, RunFolder]:
     """Fork the keeper of a run, and the guardian below it. Returns both and the run's folder.
 
-    output: the descriptor for mpirun's own output. close: descriptors that only poprun may keep.
-    namespace: whether to make a PID namespace. server: the fork server; None: this process forks.
-    Raises ForkServerEnded.
+    output_handle: the descriptor for mpirun's own output. close: descriptors that only poprun may
+    keep. namespace: whether to make a PID namespace. server: the fork server; None: this process
+    forks. Raises ForkServerEnded.
     """
-    ours, theirs = Channel.pair()
-    ours_too, guardians = Channel.pair()
-    names = (folder.name, folder.path, folder.shared_memory)
-    handles = [*theirs.handles, *guardians.handles, output, *folder.locks]
+    to_keeper, keeper_end = Channel.pair()
+    to_guardian, guardian_end = Channel.pair()
+    folder_names = (folder.name, folder.path, folder.shared_memory)
+    handles = [*keeper_end.handles, *guardian_end.handles, output_handle, *folder.locks]
     try:
-        pid = server.fork(names, handles) if server else os.fork()
+        pid = server.fork(folder_names, handles) if server else os.fork()
     except (OSError, PodwrightError):
         folder.remove()
         raise
     if not pid:
-        code = 1
+        exit_code = 1
         try:
-            for handle in (*ours.handles, *ours_too.handles, *close):
+            for handle in (*to_keeper.handles, *to_guardian.handles, *close):
                 os.close(handle)
-            code = keep(means, names, handles, namespace=namespace)
+            exit_code = keep(means, folder_names, handles, namespace=namespace)
         finally:
-            os._exit(code)
-    theirs.close()
-    guardians.close()
-    process = KeeperProcess(pid, ours, ours_too)
-    if message := ours.receive_one():
-        process = process._replace(inner=HeldChild(*message[1:]))
-        folder = folder._replace(group=process.inner.group)
-    return process, placed(ours_too, folder, process.inner.pid)
+            os._exit(exit_code)
+    keeper_end.close()
+    guardian_end.close()
+    keeper_process = KeeperProcess(pid, to_keeper, to_guardian)
+    if guarded_message := to_keeper.receive_one():
+        keeper_process = keeper_process._replace(inner=HeldChild(*guarded_message[1:]))
+        folder = folder._replace(group=keeper_process.inner.group)
+    return keeper_process, placed(to_guardian, folder, keeper_process.inner.pid)
 
 
-def keep(means: Means, names: Sequence[str], handles: Sequence[int], *, namespace: bool) -> int:
+def keep(
+    means: Means, folder_names: Sequence[str], handles: Sequence[int], *, namespace: bool
+) -> int:
     """Run as the keeper of a run, in a process forked for it. Returns its exit code.
 
-    names: the run's name and folders. handles: both connections, the output, the folders' locks.
+    folder_names: the run's name and folders. handles: both connections, the output, the folders'
+    locks.
     """
-    theirs, guardians = Channel(*handles[:2]), Channel(*handles[2:4])
-    output, *locks = handles[4:]
-    name, path, memory = names
-    folder = RunFolder(name, path, memory, tuple(locks))
+    to_poprun, guardian_end = Channel(*handles[:2]), Channel(*handles[2:4])
+    output_handle, *locks = handles[4:]
+    run_name, folder_path, memory_path = folder_names
+    folder = RunFolder(run_name, folder_path, memory_path, tuple(locks))
     os.setsid()
     name_process("podwright-keep")
     become_subreaper()
-    leash, end = os.pipe()
-    inner = fork_guardian(
-        guardians,
+    leash_reader, leash_writer = os.pipe()
+    guardian_child = fork_guardian(
+        guardian_end,
         folder,
-        output,
-        close=[*theirs.handles, end],
-        leash=leash,
+        output_handle,
+        close_handles=[*to_poprun.handles, leash_writer],
+        leash_handle=leash_reader,
         namespace=namespace,
     )
-    guardians.close()
-    os.close(leash)
-    os.close(output)
-    theirs.send(GUARDED, *inner)
-    folder = folder._replace(group=inner.group)
-    return _Keeper(theirs, folder, inner.pid, means).run()
+    guardian_end.close()
+    os.close(leash_reader)
+    os.close(output_handle)
+    to_poprun.send(GUARDED, *guardian_child)
+    folder = folder._replace(group=guardian_child.group)
+    return _Keeper(to_poprun, folder, guardian_child.pid, means).run()
 
 
 class Renewals:
@@ -199,14 +202,14 @@ class _Keeper:
         self,
         channel: Channel,
         folder: RunFolder,
-        guardian: int,
+        guardian_pid: int,
         means: Means,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
         self.channel = channel
         self.folder = folder
-        self.guardian = guardian
+        self.guardian = guardian_pid
         self.means = means
         self.sweepers: dict[str, list[str]] = {}
         self.holding: Sequence[object] = ()
@@ -219,24 +222,24 @@ class _Keeper:
         self.ending: Ending | None = None
 
     def run(self) -> int:
-        wake, poke = os.pipe()
-        for handle in (wake, poke):
+        wake_reader, wake_writer = os.pipe()
+        for handle in (wake_reader, wake_writer):
             os.set_blocking(handle, False)
-        for number in (*_DEAF, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
+        for signal_number in (*_IGNORED_SIGNALS, signal.SIGPIPE):
+            signal.signal(signal_number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         poll = select.poll()
-        poll.register(wake, select.POLLIN)
+        poll.register(wake_reader, select.POLLIN)
         poll.register(self.channel.handle, select.POLLIN)
         while True:
-            ready = {handle for handle, _ in poll.poll(self._pause() * 1000)}
+            ready_handles = {handle for handle, _ in poll.poll(self._pause() * 1000)}
             with contextlib.suppress(BlockingIOError):
-                os.read(wake, 512)
-            heard = self.channel.handle in ready
-            if self.turn(heard=heard):
+                os.read(wake_reader, 512)
+            has_messages = self.channel.handle in ready_handles
+            if self.turn(heard=has_messages):
                 return 0
-            if heard and self.channel.closed:
+            if has_messages and self.channel.closed:
                 poll.unregister(self.channel.handle)
 
     def turn(self, *, heard: bool) -> bool:
@@ -260,20 +263,20 @@ class _Keeper:
         return min(1.0, self.ending.pause if self.ending and not self.cleared else 1.0)
 
     def _listen(self) -> None:
-        for kind, *values in self.channel.receive():
-            if kind == HOLD:
+        for message_kind, *values in self.channel.receive():
+            if message_kind == HOLD:
                 self.holding, self.lost = values, False
                 self.renewals = Renewals(boottime)
-            elif kind == HOSTS:
+            elif message_kind == HOSTS:
                 self.sweepers = values[0]
-            elif kind == MOVABLE:
+            elif message_kind == MOVABLE:
                 self.move_seconds = values[0]
                 self.renewals.now()
-            elif kind == SYNC:
+            elif message_kind == SYNC:
                 self.channel.send(SYNCED, values[0])
-            elif kind == FREE:
+            elif message_kind == FREE:
                 self.holding, self.sweepers = (), {}
-            elif kind == END:
+            elif message_kind == END:
                 self._end(*values)
 
     def _end(self, patience: float, grace: float) -> None:
@@ -284,7 +287,7 @@ class _Keeper:
         if self.ending:
             self.ending.sooner(patience, grace)
 
-    def _child_ended(self, pid: int, code: int) -> None:
+    def _child_ended(self, pid: int, exit_code: int) -> None:
         if pid == self.guardian:
             self.guardian = 0
 
@@ -307,11 +310,11 @@ class _Keeper:
     def _renew(self) -> None:
         self.keeping = self.keeping or self.means.open(self.holding)
         # After all have ended, no process is left to be told.
-        refusal = self.keeping.renew(0.0 if self.cleared else self.move_seconds)
+        lease_end = self.keeping.renew(0.0 if self.cleared else self.move_seconds)
         self.renewals.tried(well=self.keeping.well)
-        if refusal:
+        if lease_end:
             self.lost = True
-            self.channel.send(LOST, *refusal)
+            self.channel.send(LOST, *lease_end)
             self._end(0.0, ORPHAN_GRACE)
         elif self.keeping.well:
             self.channel.send(KEPT)
@@ -324,7 +327,7 @@ class _Keeper:
             (self.keeping or self.means.open(self.holding)).give_back(cleared_hosts)
 
 
-_DEAF = (
+_IGNORED_SIGNALS = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
 )

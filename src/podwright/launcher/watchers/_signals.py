@@ -20,9 +20,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupted(BaseException):
     """A signal that arrived before there was anything to end."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(f"signal {number}")
+    def __init__(self, signal_number: int) -> None:
+        self.number = signal_number
+        super().__init__(f"signal {signal_number}")
 
 
 class Signals:
@@ -30,20 +30,20 @@ class Signals:
 
     def __init__(self) -> None:
         self._raise = True
-        self._stops = signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN
-        self._wake, self._poke = os.pipe()
+        self._suspendable = signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN
+        self._wake, self._wake_writer = os.pipe()
         for handle in self.handles:
             os.set_blocking(handle, False)
 
     @property
     def handles(self) -> tuple[int, int]:
-        return self._wake, self._poke
+        return self._wake, self._wake_writer
 
     def collect(self) -> int:
         """Stop signals from interrupting. Returns the descriptor where they can be read."""
-        signal.set_wakeup_fd(self._poke, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         self._raise = False
-        self._catch_stop(self)
+        self._handle_suspension(self)
         return self._wake
 
     def interrupt(self) -> None:
@@ -51,32 +51,32 @@ class Signals:
         signal.set_wakeup_fd(-1)
         self._raise = True
         with contextlib.suppress(BlockingIOError):
-            for number in read_signals(self._wake):
-                if number == signal.SIGTSTP:
+            for signal_number in read_signals(self._wake):
+                if signal_number == signal.SIGTSTP:
                     stop()
                 else:
-                    self(number, None)
-        self._catch_stop(signal.SIG_DFL)
+                    self(signal_number, None)
+        self._handle_suspension(signal.SIG_DFL)
 
     def ignore(self) -> None:
         """Ignore all signals from now on, for the orderly end, which is short."""
         self._raise = False
-        self._catch_stop(self)
+        self._handle_suspension(self)
 
-    def _catch_stop(self, handler: Signals | signal.Handlers) -> None:
+    def _handle_suspension(self, handler: Signals | signal.Handlers) -> None:
         """Set what SIGTSTP does. By default the kernel stops the process at once, which is right
         as long as there is no instance to stop before.
         """
-        if self._stops:
+        if self._suspendable:
             signal.signal(signal.SIGTSTP, handler)
 
-    def __call__(self, number: int, frame: Any) -> None:
-        if self._raise and number in ENDING:
+    def __call__(self, signal_number: int, frame: Any) -> None:
+        if self._raise and signal_number in ENDING:
             self._raise = False
-            raise Interrupted(number)
+            raise Interrupted(signal_number)
 
 
-def read_signals(wake: int) -> list[int]:
+def read_signals(wake_handle: int) -> list[int]:
     """Return the numbers of the signals that arrived, in order, and no SIGCONT.
 
     A SIGTSTP among them still waits in the kernel afterwards, for `stop`. `scontrol suspend` sends
@@ -87,22 +87,28 @@ def read_signals(wake: int) -> list[int]:
     SIGTSTP again, blocked, and then reads once more: a SIGCONT from before that has left its number
     here, and a later one takes the waiting SIGTSTP away.
     """
-    numbers = list(os.read(wake, 64))
+    numbers = list(os.read(wake_handle, 64))
     if signal.SIGTSTP in numbers:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
         signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
         with contextlib.suppress(BlockingIOError):
-            numbers += os.read(wake, 64)
+            numbers += os.read(wake_handle, 64)
         last_stop = len(numbers) - 1 - numbers[::-1].index(signal.SIGTSTP)
         if signal.SIGCONT in numbers[last_stop:]:
             signal.sigtimedwait([signal.SIGTSTP], 0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
-            numbers = [number for number in numbers if number != signal.SIGTSTP]
+            numbers = [
+                signal_number for signal_number in numbers if signal_number != signal.SIGTSTP
+            ]
         else:
-            first = numbers.index(signal.SIGTSTP)
-            later = [number for number in numbers[first:] if number != signal.SIGTSTP]
-            numbers = [*numbers[: first + 1], *later]
-    return [number for number in numbers if number != signal.SIGCONT]
+            first_stop = numbers.index(signal.SIGTSTP)
+            after_stop = [
+                signal_number
+                for signal_number in numbers[first_stop:]
+                if signal_number != signal.SIGTSTP
+            ]
+            numbers = [*numbers[: first_stop + 1], *after_stop]
+    return [signal_number for signal_number in numbers if signal_number != signal.SIGCONT]
 
 
 def stop() -> None:
@@ -111,25 +117,25 @@ def stop() -> None:
 
     The kernel does not stop a process that nobody could continue; the signal then has no effect.
     """
-    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    old_handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])  # it stops here
-    signal.signal(signal.SIGTSTP, before)
+    signal.signal(signal.SIGTSTP, old_handler)
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Signals]:
-    caught = Signals()
-    before: dict[signal.Signals, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
-    for number in (*ENDING, *FORWARDED, signal.SIGCONT):
+    caught_signals = Signals()
+    old_handlers: dict[signal.Signals, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
+    for signal_number in (*ENDING, *FORWARDED, signal.SIGCONT):
         if (
-            signal.getsignal(number) is not signal.SIG_IGN
+            signal.getsignal(signal_number) is not signal.SIG_IGN
         ):  # under nohup, or in a shell's background
-            before[number] = signal.signal(number, caught)
+            old_handlers[signal_number] = signal.signal(signal_number, caught_signals)
     try:
-        yield caught
+        yield caught_signals
     finally:
         signal.set_wakeup_fd(-1)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for handle in caught.handles:
+        for signal_number, handler in old_handlers.items():
+            signal.signal(signal_number, handler)
+        for handle in caught_signals.handles:
             os.close(handle)

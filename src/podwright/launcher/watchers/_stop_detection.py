@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 #: Seconds beyond the planned pause. A busy machine may take some of them.
-STILL = 4.0
+STILL_SECONDS = 4.0
 
 
 def boottime() -> float:
@@ -28,5 +28,5 @@ class Turns:
 
     def stood_still(self, pause: float) -> bool:
         """Return whether this turn came far later than `pause` seconds after the one before."""
-        last, self._last_turn = self._last_turn, self._clock()
-        return self._last_turn - last > pause + STILL
+        previous_turn, self._last_turn = self._last_turn, self._clock()
+        return self._last_turn - previous_turn > pause + STILL_SECONDS

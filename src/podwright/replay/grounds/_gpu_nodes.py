@@ -21,29 +21,29 @@ class GpuNodes(MachinesGround):
         "topology plugin are not known.",
     )
 
-    def __init__(self, name: str, cluster: Cluster, *, exclusive: bool) -> None:
-        super().__init__(name, cluster.size, per_machine=cluster.family.devices_per_machine)
+    def __init__(self, way_name: str, cluster: Cluster, *, exclusive: bool) -> None:
+        super().__init__(way_name, cluster.size, per_machine=cluster.family.devices_per_machine)
         self._exclusive = exclusive
         self._index = NodeIndex(cluster)
         self._largest = cluster.size
         self._width = max(len(domain.machines) for domain in cluster.domains)
-        starts, start = [], 0
+        domain_starts, domain_start = [], 0
         for domain in range(len(cluster.domains)):
-            starts.append(start)
-            start += cluster.domain_size(domain)
-        self._starts = starts
+            domain_starts.append(domain_start)
+            domain_start += cluster.domain_size(domain)
+        self._starts = domain_starts
         self._jobs: dict[int, list[Placement]] = {}
         self._names = [machine.name for domain in cluster.domains for machine in domain.machines]
         self.extra_domains = self.wide_jobs = 0
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the GPUs that the job holds."""
-        occupied = (
+        held_gpus = (
             -(-devices // self.per_machine) * self.per_machine if self._exclusive else devices
         )
-        if occupied > self._largest:
+        if held_gpus > self._largest:
             raise Unfit(f"more than {self._largest} GPUs")
-        return occupied
+        return held_gpus
 
     def devices_for(self, demand: int) -> int:
         """Return the GPUs."""
@@ -53,11 +53,11 @@ class GpuNodes(MachinesGround):
         """Take whole nodes first, then the rest on one more node."""
         if demand > self.free_units():
             return StartAnswer.NODES
-        full_nodes, rest = divmod(demand, self.per_machine)
-        parts: list[Placement] = []
+        full_nodes, rest_gpus = divmod(demand, self.per_machine)
+        placements: list[Placement] = []
         for part in (
             *([full_nodes * self.per_machine] if full_nodes else []),
-            *([rest] if rest else []),
+            *([rest_gpus] if rest_gpus else []),
         ):
             gcds = max(1, part // self.per_machine)
             placement = self._index.find(Request(part, gcds=gcds))
@@ -66,44 +66,44 @@ class GpuNodes(MachinesGround):
                     self._index.find(Request(part, gcds=part)) if part < self.per_machine else None
                 )
             if placement is None:
-                for part_placement in parts:
+                for part_placement in placements:
                     self._index.release(part_placement)
                 return StartAnswer.NODES
             self._index.take(placement)
-            parts.append(placement)
-        self._jobs[job] = parts
+            placements.append(placement)
+        self._jobs[job] = placements
         self.occupied += demand
         if full_nodes > 1:
-            domains = len({part.domain for part in parts[0].blocks})
+            domains = len({part.domain for part in placements[0].blocks})
             self.extra_domains += domains - -(-full_nodes // self._width)
             self.wide_jobs += 1
         return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """Free the job's GPUs."""
-        for part in self._jobs.pop(job):
-            self._index.release(part)
-            self.occupied -= part.size
+        for placement in self._jobs.pop(job):
+            self._index.release(placement)
+            self.occupied -= placement.size
 
     def spans(self, job: int) -> list[Span]:
         """Return a span for each contiguous run of GPUs."""
         return [
             (self._starts[block.domain] + block.offset, block.size)
-            for part in self._jobs[job]
-            for block in part.blocks
+            for placement in self._jobs[job]
+            for block in placement.blocks
         ]
 
     def fail(self, machine: int) -> list[int]:
         """Mark a node as away. Returns the jobs on it."""
         self._failed_machines.add(machine)
         self._index.drain(self._names[machine])
-        first = machine * self.per_machine
+        first_gpu = machine * self.per_machine
         return [
             job
             for job in self._jobs
             if any(
-                start < first + self.per_machine and start + n > first
-                for start, n in self.spans(job)
+                span_start < first_gpu + self.per_machine and span_start + span_size > first_gpu
+                for span_start, span_size in self.spans(job)
             )
         ]
 

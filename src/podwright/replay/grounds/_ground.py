@@ -101,8 +101,8 @@ class Ground(ABC):
 class MachinesGround(Ground):
     """A ground that keeps which of its machines are away. per_machine: devices of each."""
 
-    def __init__(self, name: str, size: int, *, per_machine: int) -> None:
-        self.name, self.size, self.per_machine = name, size, per_machine
+    def __init__(self, way_name: str, device_count: int, *, per_machine: int) -> None:
+        self.name, self.size, self.per_machine = way_name, device_count, per_machine
         self._failed_machines: set[int] = set()
 
     @property

@@ -8,20 +8,22 @@ from podwright.replay.grounds._ground import Ground, Span, StartAnswer, Unfit
 class Hosts(Ground):
     """Another ground, and the hosts on which its jobs run.
 
-    memory: bytes of each host; 0: not counted.
+    memory_each: bytes of each host; 0: not counted.
     """
 
     plans = True
 
-    def __init__(self, inner: Ground, count: int, cpus: int, memory: int) -> None:
-        self.inner, self.name, self.size = inner, inner.name, inner.size
-        self._cpus, self._memory = [cpus] * count, [memory] * count
-        self._each, self._all_memory = cpus, memory
+    def __init__(
+        self, inner_ground: Ground, host_count: int, cpus_each: int, memory_each: int
+    ) -> None:
+        self.inner, self.name, self.size = inner_ground, inner_ground.name, inner_ground.size
+        self._cpus, self._memory = [cpus_each] * host_count, [memory_each] * host_count
+        self._each, self._memory_each = cpus_each, memory_each
         self._kinds: dict[tuple[int, int, int, int], int] = {}
-        self._demands: list[tuple[int, int, int, int]] = []
+        self._inner_demands: list[tuple[int, int, int, int]] = []
         self._jobs: dict[int, tuple[list[int], int, int]] = {}
         self.simpler = (
-            *inner.simpler,
+            *inner_ground.simpler,
             "A job's cores and memory are shared out evenly over its hosts, and the first hosts "
             "that have room are taken.",
         )
@@ -43,26 +45,35 @@ class Hosts(Ground):
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return a number for the inner ground's demand together with the job's hosts."""
-        inner = self.inner.demand(devices, nodes, cpus, memory)
-        hosts = max(1, nodes)
-        wanted = (inner, hosts, max(1, -(-cpus // hosts)), -(-memory // hosts))
-        if not self._all_memory:
-            wanted = (*wanted[:3], 0)
-        if hosts > len(self._cpus) or wanted[2] > self._each or wanted[3] > self._all_memory:
+        inner_demand = self.inner.demand(devices, nodes, cpus, memory)
+        host_count = max(1, nodes)
+        full_demand = (
+            inner_demand,
+            host_count,
+            max(1, -(-cpus // host_count)),
+            -(-memory // host_count),
+        )
+        if not self._memory_each:
+            full_demand = (*full_demand[:3], 0)
+        if (
+            host_count > len(self._cpus)
+            or full_demand[2] > self._each
+            or full_demand[3] > self._memory_each
+        ):
             raise Unfit("more hosts, cores or memory than there are")
-        if wanted not in self._kinds:
-            self._kinds[wanted] = len(self._demands)
-            self._demands.append(wanted)
-        return self._kinds[wanted]
+        if full_demand not in self._kinds:
+            self._kinds[full_demand] = len(self._inner_demands)
+            self._inner_demands.append(full_demand)
+        return self._kinds[full_demand]
 
     def devices_for(self, demand: int) -> int:
         """Return the devices."""
-        return self.inner.devices_for(self._demands[demand][0])
+        return self.inner.devices_for(self._inner_demands[demand][0])
 
     def units(self, demand: int) -> int:
         """Return the number of cores."""
-        _, hosts, cpus, _ = self._demands[demand]
-        return hosts * cpus
+        _, host_count, cpus_each, _ = self._inner_demands[demand]
+        return host_count * cpus_each
 
     def free_units(self) -> int:
         """Return the number of free cores."""
@@ -70,32 +81,32 @@ class Hosts(Ground):
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take licences first, in the order of Slurm's main scheduler, then hosts."""
-        inner, hosts, cpus, memory = self._demands[demand]
-        answer = self.inner.take(job, inner, end)
-        if answer is not StartAnswer.TAKEN:
-            return answer
-        chosen: list[int] = []
-        for host, free in enumerate(self._cpus):
-            if free >= cpus and self._memory[host] >= memory:
-                chosen.append(host)
-                if len(chosen) == hosts:
+        inner_demand, host_count, cpus_each, memory_each = self._inner_demands[demand]
+        start_answer = self.inner.take(job, inner_demand, end)
+        if start_answer is not StartAnswer.TAKEN:
+            return start_answer
+        chosen_hosts: list[int] = []
+        for host, free_cpus in enumerate(self._cpus):
+            if free_cpus >= cpus_each and self._memory[host] >= memory_each:
+                chosen_hosts.append(host)
+                if len(chosen_hosts) == host_count:
                     break
-        if len(chosen) < hosts:
+        if len(chosen_hosts) < host_count:
             self.inner.give(job)
             return StartAnswer.NODES
-        for host in chosen:
-            self._cpus[host] -= cpus
-            self._memory[host] -= memory
-        self._jobs[job] = chosen, cpus, memory
+        for host in chosen_hosts:
+            self._cpus[host] -= cpus_each
+            self._memory[host] -= memory_each
+        self._jobs[job] = chosen_hosts, cpus_each, memory_each
         return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """Free the job's devices and hosts."""
         self.inner.give(job)
-        hosts, cpus, memory = self._jobs.pop(job)
+        hosts, cpus_each, memory_each = self._jobs.pop(job)
         for host in hosts:
-            self._cpus[host] += cpus
-            self._memory[host] += memory
+            self._cpus[host] += cpus_each
+            self._memory[host] += memory_each
 
     def spans(self, job: int) -> list[Span]:
         """Return the job's devices."""

@@ -15,26 +15,35 @@ _MACHINE = IPU.devices_per_machine
 
 
 class PodGround(Ground):
-    """The devices of one pod. largest: devices of its largest partition.
+    """The devices of one pod. largest_partition: devices of its largest partition.
 
     closed: the devices of a block that is being emptied, as a bit mask. closed_for: the job that it
     is for, or -1.
     """
 
-    def __init__(self, name: str, size: int, *, policy: str = "best-fit", largest: int = 0) -> None:
-        self.name, self.size, self.policy = name, size, policy
+    def __init__(
+        self,
+        way_name: str,
+        device_count: int,
+        *,
+        policy: str = "best-fit",
+        largest_partition: int = 0,
+    ) -> None:
+        self.name, self.size, self.policy = way_name, device_count, policy
         if policy == "trim":
             self.simpler = (
                 "trim takes a part of an aligned block: switched fabrics can, V-IPU's IPUs cannot.",
             )
-        self.largest = largest or 1 << size.bit_length() - 1
-        self.blocks = BuddyBlocks((1 << size) - 1)
+        self.largest = largest_partition or 1 << device_count.bit_length() - 1
+        self.blocks = BuddyBlocks((1 << device_count) - 1)
         self.free = self.blocks.capacity
         self.unusable = 0
         self.closed, self.closed_for = 0, -1
         self.jobs: dict[int, tuple[int, float]] = {}
-        self._leaving: dict[int, int] = {}  # devices that a moved job is still leaving
-        self._grids = [every(order, size) for order in range(size.bit_length() + 1)]
+        self._leaving_masks: dict[int, int] = {}  # devices that a moved job is still leaving
+        self._aligned_starts = [
+            every(block_order, device_count) for block_order in range(device_count.bit_length() + 1)
+        ]
 
     @property
     def machines(self) -> int:
@@ -50,10 +59,10 @@ class PodGround(Ground):
         """Return the order of the job's block; under `trim`, also the number of devices that it
         takes.
         """
-        order = (devices - 1).bit_length()
-        if 1 << order > self.largest:
+        block_order = (devices - 1).bit_length()
+        if 1 << block_order > self.largest:
             raise Unfit(f"more than {self.largest} devices")
-        return devices << 8 | order if self.policy == "trim" else order
+        return devices << 8 | block_order if self.policy == "trim" else block_order
 
     def devices_for(self, demand: int) -> int:
         """Return the number of devices."""
@@ -61,39 +70,39 @@ class PodGround(Ground):
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take a block for a job."""
-        order = demand & 255
-        start = self._find(order)
-        if start is None:
+        block_order = demand & 255
+        block_start = self._find(block_order)
+        if block_start is None:
             return StartAnswer.LICENCES
-        count = self.devices_for(demand)
-        mask = ((1 << count) - 1) << start
-        self.jobs[job] = mask, end
-        self.occupied += count
-        self.free &= ~mask
-        self.blocks.free &= ~mask
+        device_count = self.devices_for(demand)
+        block_mask = ((1 << device_count) - 1) << block_start
+        self.jobs[job] = block_mask, end
+        self.occupied += device_count
+        self.free &= ~block_mask
+        self.blocks.free &= ~block_mask
         return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """Free the job's block."""
-        mask, _ = self.jobs.pop(job)
-        mask |= self._leaving.pop(job, 0)
-        self.occupied -= mask.bit_count()
-        self.free |= mask & ~self.unusable
+        held_mask, _ = self.jobs.pop(job)
+        held_mask |= self._leaving_masks.pop(job, 0)
+        self.occupied -= held_mask.bit_count()
+        self.free |= held_mask & ~self.unusable
         self._count()
 
     def spans(self, job: int) -> list[Span]:
         """Return the job's block."""
-        mask = self.jobs[job][0]
-        return [((mask & -mask).bit_length() - 1, mask.bit_count())]
+        block_mask = self.jobs[job][0]
+        return [((block_mask & -block_mask).bit_length() - 1, block_mask.bit_count())]
 
-    def _find(self, order: int) -> int | None:
+    def _find(self, block_order: int) -> int | None:
         if self.policy != "lowest":
-            return self.blocks.find(order)
-        starts = self.blocks.free
-        for below in range(order):
-            starts &= starts >> (1 << below)
-        starts &= self._grids[order]
-        return (starts & -starts).bit_length() - 1 if starts else None
+            return self.blocks.find(block_order)
+        start_mask = self.blocks.free
+        for lower_order in range(block_order):
+            start_mask &= start_mask >> (1 << lower_order)
+        start_mask &= self._aligned_starts[block_order]
+        return (start_mask & -start_mask).bit_length() - 1 if start_mask else None
 
     def _count(self) -> None:
         if not self.closed & ~self.free:
@@ -110,11 +119,16 @@ class PodGround(Ground):
         """Close the block whose jobs end soonest, for a job that small ones would pass
         otherwise.
         """
-        order = demand & 255
-        occupied = [(mask, end_times[number]) for number, (mask, _) in self.jobs.items()]
-        occupied += [(bits, -math.inf) for bits in self._leaving.values()]
+        block_order = demand & 255
+        occupied_blocks = [
+            (block_mask, end_times[running_job])
+            for running_job, (block_mask, _) in self.jobs.items()
+        ]
+        occupied_blocks += [
+            (leaving_mask, -math.inf) for leaving_mask in self._leaving_masks.values()
+        ]
         self.closed = soonest(
-            self.blocks.capacity, self.unusable, occupied, [order], first=-math.inf
+            self.blocks.capacity, self.unusable, occupied_blocks, [block_order], first=-math.inf
         )
         self.closed_for = job if self.closed else -1
         self._count()
@@ -126,47 +140,47 @@ class PodGround(Ground):
 
     # -- moves -----------------------------------------------------------------------------------
 
-    def move(self, job: int, order: int) -> None:
+    def move(self, job: int, block_order: int) -> None:
         """Give a job other devices. Its former devices are held until `left` is called."""
-        start = self.blocks.find(order)
-        assert start is not None
-        old, end = self.jobs[job]
-        new = block(start, order)
-        self.jobs[job] = new, end
-        self._leaving[job] = old
-        self.occupied += new.bit_count()
-        self.free &= ~new
-        self.blocks.free &= ~new
+        block_start = self.blocks.find(block_order)
+        assert block_start is not None
+        old_mask, end_time = self.jobs[job]
+        new_mask = block(block_start, block_order)
+        self.jobs[job] = new_mask, end_time
+        self._leaving_masks[job] = old_mask
+        self.occupied += new_mask.bit_count()
+        self.free &= ~new_mask
+        self.blocks.free &= ~new_mask
 
     def left(self, job: int) -> None:
         """Free the former devices of a job that has moved."""
-        bits = self._leaving.pop(job, 0)
-        self.occupied -= bits.bit_count()
-        self.free |= bits & ~self.unusable
+        leaving_mask = self._leaving_masks.pop(job, 0)
+        self.occupied -= leaving_mask.bit_count()
+        self.free |= leaving_mask & ~self.unusable
         self._count()
 
     # -- machines that fail ----------------------------------------------------------------------
 
     def fail(self, machine: int) -> list[int]:
         """Mark a machine's devices as away. Returns the jobs on them."""
-        bits = ((1 << _MACHINE) - 1) << machine * _MACHINE
-        self.unusable |= bits
-        self.free &= ~bits
+        machine_mask = ((1 << _MACHINE) - 1) << machine * _MACHINE
+        self.unusable |= machine_mask
+        self.free &= ~machine_mask
         self._count()
-        return [job for job, (mask, _) in self.jobs.items() if mask & bits]
+        return [job for job, (job_mask, _) in self.jobs.items() if job_mask & machine_mask]
 
     def repair(self, machine: int) -> None:
         """Mark the machine's devices as present again."""
-        bits = ((1 << _MACHINE) - 1) << machine * _MACHINE
-        self.unusable &= ~bits
-        occupied = 0
-        for job, (mask, _) in self.jobs.items():
-            occupied |= mask | self._leaving.get(job, 0)
-        self.free |= bits & ~occupied
+        machine_mask = ((1 << _MACHINE) - 1) << machine * _MACHINE
+        self.unusable &= ~machine_mask
+        occupied_mask = 0
+        for job, (job_mask, _) in self.jobs.items():
+            occupied_mask |= job_mask | self._leaving_masks.get(job, 0)
+        self.free |= machine_mask & ~occupied_mask
         self._count()
 
 
-class Counted(MachinesGround):
+class ShapelessGround(MachinesGround):
     """Devices without a shape, of which only the number counts. Other ways are compared with it.
 
     closed: the number of devices that are kept for the job `closed_for` as they become free.
@@ -175,8 +189,8 @@ class Counted(MachinesGround):
     policy = "no-shape"
     simpler = ("no-shape is a measure for the others: no pod can join any devices.",)
 
-    def __init__(self, name: str, size: int) -> None:
-        super().__init__(name, size, per_machine=_MACHINE)
+    def __init__(self, way_name: str, device_count: int) -> None:
+        super().__init__(way_name, device_count, per_machine=_MACHINE)
         self.closed, self.closed_for = 0, -1
         self._jobs: dict[int, int] = {}
 
@@ -225,9 +239,9 @@ class Counted(MachinesGround):
         starts.
         """
         self._failed_machines.add(machine)
-        first, start, hit = machine * _MACHINE, 0, []
-        for job, count in self._jobs.items():
-            if start < first + _MACHINE and start + count > first:
-                hit.append(job)
-            start += count
-        return hit
+        first_device, job_start, hit_jobs = machine * _MACHINE, 0, []
+        for job, device_count in self._jobs.items():
+            if job_start < first_device + _MACHINE and job_start + device_count > first_device:
+                hit_jobs.append(job)
+            job_start += device_count
+        return hit_jobs

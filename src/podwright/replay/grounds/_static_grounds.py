@@ -20,24 +20,30 @@ class StaticPartitions(MachinesGround):
     simpler = ("A job gets one partition, the smallest that holds it, and never waits for a "
                "larger one while none of its size is free.",)  # fmt: skip
 
-    def __init__(self, name: str, size: int, stock: Sequence[tuple[int, int]]) -> None:
-        super().__init__(name, size, per_machine=_MACHINE)
+    def __init__(self, way_name: str, device_count: int, stock: Sequence[tuple[int, int]]) -> None:
+        super().__init__(way_name, device_count, per_machine=_MACHINE)
         self._free: dict[int, list[int]] = {}
-        start = 0
-        for count, devices in sorted(stock, key=lambda one: -one[1]):
-            places = self._free.setdefault(devices, [])
-            places += range(start, start + count * devices, devices)
-            start += count * devices
-        for places in self._free.values():
-            places.sort(reverse=True)
+        partition_start = 0
+        for partition_count, partition_size in sorted(
+            stock, key=lambda count_and_size: -count_and_size[1]
+        ):
+            free_starts = self._free.setdefault(partition_size, [])
+            free_starts += range(
+                partition_start, partition_start + partition_count * partition_size, partition_size
+            )
+            partition_start += partition_count * partition_size
+        for free_starts in self._free.values():
+            free_starts.sort(reverse=True)
         self._jobs: dict[int, Span] = {}
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the size of the smallest partition that holds the job."""
-        fit = [size for size in self._free if size >= devices]
-        if not fit:
+        fitting_sizes = [
+            partition_size for partition_size in self._free if partition_size >= devices
+        ]
+        if not fitting_sizes:
             raise Unfit(f"larger than any partition: more than {max(self._free)} devices")
-        return min(fit)
+        return min(fitting_sizes)
 
     def devices_for(self, demand: int) -> int:
         """Return the devices of the partition."""
@@ -45,48 +51,50 @@ class StaticPartitions(MachinesGround):
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take the first free partition of that size that has all its machines."""
-        places = self._free[demand]
-        index = len(places) - 1
-        while index >= 0 and self._is_broken((places[index], demand)):
-            index -= 1
-        if index < 0:
+        free_starts = self._free[demand]
+        start_index = len(free_starts) - 1
+        while start_index >= 0 and self._has_failed_machine((free_starts[start_index], demand)):
+            start_index -= 1
+        if start_index < 0:
             return StartAnswer.LICENCES
-        self._jobs[job] = places.pop(index), demand
+        self._jobs[job] = free_starts.pop(start_index), demand
         self.occupied += demand
         return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """Free the job's partition."""
-        first, size = self._jobs.pop(job)
-        places = self._free[size]
-        places.append(first)
-        places.sort(reverse=True)
-        self.occupied -= size
+        partition_start, partition_size = self._jobs.pop(job)
+        free_starts = self._free[partition_size]
+        free_starts.append(partition_start)
+        free_starts.sort(reverse=True)
+        self.occupied -= partition_size
 
     def spans(self, job: int) -> list[Span]:
         """Return the job's partition."""
         return [self._jobs[job]]
 
-    def _is_broken(self, span: Span) -> bool:
-        return any(_is_on(span, machine) for machine in self._failed_machines)
+    def _has_failed_machine(self, span: Span) -> bool:
+        return any(_span_meets_machine(span, machine) for machine in self._failed_machines)
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs whose partitions need it."""
         self._failed_machines.add(machine)
-        return [job for job, span in self._jobs.items() if _is_on(span, machine)]
+        return [job for job, span in self._jobs.items() if _span_meets_machine(span, machine)]
 
 
-def _is_on(span: Span, machine: int) -> bool:
-    first = machine * _MACHINE
-    return span[0] < first + _MACHINE and sum(span) > first
+def _span_meets_machine(span: Span, machine: int) -> bool:
+    first_device = machine * _MACHINE
+    return span[0] < first_device + _MACHINE and sum(span) > first_device
 
 
-def legal(devices: int) -> bool:
+def legal(device_count: int) -> bool:
     """Return whether an allocation may have this many devices.
 
     Source: V-IPU guide, terminology; the family's data.
     """
-    return devices in IPU.allocation_sizes_in_domain or devices % IPU.max_domain_devices == 0
+    return (
+        device_count in IPU.allocation_sizes_in_domain or device_count % IPU.max_domain_devices == 0
+    )
 
 
 class Mapping(MachinesGround):
@@ -94,10 +102,10 @@ class Mapping(MachinesGround):
 
     plans = True
 
-    def __init__(self, name: str, hosts: int, devices: int) -> None:
-        super().__init__(name, hosts * devices, per_machine=_MACHINE)
-        self._hosts, self._each = hosts, devices
-        self._free = list(range(hosts - 1, -1, -1))
+    def __init__(self, way_name: str, host_count: int, devices_each: int) -> None:
+        super().__init__(way_name, host_count * devices_each, per_machine=_MACHINE)
+        self._hosts, self._each = host_count, devices_each
+        self._free = list(range(host_count - 1, -1, -1))
         self._jobs: dict[int, list[int]] = {}
 
     @property
@@ -112,12 +120,12 @@ class Mapping(MachinesGround):
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the job's number of hosts: the fewest that hold it and may be an allocation."""
-        hosts = -(-devices // self._each)
-        while hosts <= self._hosts and not legal(hosts * self._each):
-            hosts += 1
-        if hosts > self._hosts:
+        host_count = -(-devices // self._each)
+        while host_count <= self._hosts and not legal(host_count * self._each):
+            host_count += 1
+        if host_count > self._hosts:
             raise Unfit(f"more than {self._hosts} hosts")
-        return hosts
+        return host_count
 
     def devices_for(self, demand: int) -> int:
         """Return the devices of the hosts."""
@@ -129,11 +137,11 @@ class Mapping(MachinesGround):
 
     def free_units(self) -> int:
         """Return the number of free hosts."""
-        return len(self._free_host_count())
+        return len(self._usable_free_hosts())
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take the first free hosts."""
-        free_hosts = self._free_host_count()
+        free_hosts = self._usable_free_hosts()
         if len(free_hosts) < demand:
             return StartAnswer.NODES
         self._jobs[job] = free_hosts[-demand:]
@@ -149,31 +157,35 @@ class Mapping(MachinesGround):
 
     def spans(self, job: int) -> list[Span]:
         """Return a span for each contiguous run of hosts."""
-        out: list[Span] = []
+        host_spans: list[Span] = []
         for host in sorted(self._jobs[job]):
-            first = host * self._each
-            if out and sum(out[-1]) == first:
-                out[-1] = out[-1][0], out[-1][1] + self._each
+            first_device = host * self._each
+            if host_spans and sum(host_spans[-1]) == first_device:
+                host_spans[-1] = host_spans[-1][0], host_spans[-1][1] + self._each
             else:
-                out.append((first, self._each))
-        return out
+                host_spans.append((first_device, self._each))
+        return host_spans
 
     def _broken(self) -> set[int]:
         return {host for machine in self._failed_machines for host in self._of(machine)}
 
-    def _free_host_count(self) -> list[int]:
+    def _usable_free_hosts(self) -> list[int]:
         if not self._failed_machines:
             return self._free
-        broken = self._broken()
-        return [host for host in self._free if host not in broken]
+        broken_hosts = self._broken()
+        return [host for host in self._free if host not in broken_hosts]
 
     def _of(self, machine: int) -> range:
         """Return the hosts that have devices of a machine."""
-        first = machine * _MACHINE
-        return range(first // self._each, -(-(first + _MACHINE) // self._each))
+        first_device = machine * _MACHINE
+        return range(first_device // self._each, -(-(first_device + _MACHINE) // self._each))
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs on the hosts that need it."""
         self._failed_machines.add(machine)
-        hosts = set(self._of(machine))
-        return [job for job, hosts_of_job in self._jobs.items() if hosts.intersection(hosts_of_job)]
+        failed_hosts = set(self._of(machine))
+        return [
+            job
+            for job, hosts_of_job in self._jobs.items()
+            if failed_hosts.intersection(hosts_of_job)
+        ]

@@ -11,7 +11,7 @@ from podwright.fabric import IPU, Attachment, Cluster
 from podwright.replay.grounds._gpu_nodes import GpuNodes
 from podwright.replay.grounds._ground import Ground
 from podwright.replay.grounds._host_resources import Hosts
-from podwright.replay.grounds._pod_ground import POLICIES, Counted, PodGround
+from podwright.replay.grounds._pod_ground import POLICIES, PodGround, ShapelessGround
 from podwright.replay.grounds._static_grounds import Mapping, StaticPartitions
 
 POD_WAYS = (
@@ -23,7 +23,7 @@ POD_WAYS = (
 )
 GPU_WAYS = ("shared", "exclusive")
 _PART = re.compile(r"(\d{1,6})x(\d{1,6})")
-_POD = re.compile(r"(?:pod)?(\d{1,8})")
+_POD_PATTERN = re.compile(r"(?:pod)?(\d{1,8})")
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class ReplayWay:
         """Return the way's ground with all devices free."""
         if self.cluster is not None:
             return GpuNodes(self.name, self.cluster, exclusive=self.kind == "exclusive")
-        ground = self._pod()
+        pod_ground = self._pod()
         if self.hosts is None or self.kind == "host-mapping":
-            return ground
-        return Hosts(ground, self.hosts.count, self.hosts.cpus, self.hosts.memory)
+            return pod_ground
+        return Hosts(pod_ground, self.hosts.count, self.hosts.cpus, self.hosts.memory)
 
     def _pod(self) -> Ground:
         if self.kind == "static":
@@ -64,28 +64,36 @@ class ReplayWay:
         if self.kind == "host-mapping":
             return Mapping(self.name, *self.stock[0])
         if self.policy == "no-shape":
-            return Counted(self.name, self.size)
+            return ShapelessGround(self.name, self.size)
         if self.kind == "shared":
-            size = min(self.size, IPU.reconfigurable_max)
-            return PodGround(self.name, size, policy=self.policy)
+            usable_size = min(self.size, IPU.reconfigurable_max)
+            return PodGround(self.name, usable_size, policy=self.policy)
         return PodGround(self.name, self.size, policy=self.policy)
 
 
-def pod_size(text: str) -> int:
+def pod_size(pod_name: str) -> int:
     """Return the devices of `pod64`, or `64`. Raises InvalidRequest."""
-    match = _POD.fullmatch(text)
-    size, devices = int(match[1]) if match else 0, IPU.max_domain_devices
-    if size <= 0 or size % IPU.devices_per_machine or (size > devices and size % devices):
+    match = _POD_PATTERN.fullmatch(pod_name)
+    size, domain_devices = int(match[1]) if match else 0, IPU.max_domain_devices
+    if (
+        size <= 0
+        or size % IPU.devices_per_machine
+        or (size > domain_devices and size % domain_devices)
+    ):
         raise InvalidRequest(
-            f"{text!r} is not a pod",
+            f"{pod_name!r} is not a pod",
             operation="replay a trace on it",
-            would_work=f"pod4 to pod{devices}, a multiple of 4, or a multiple of {devices}: pod256",
+            would_work=f"pod4 to pod{domain_devices}, a multiple of 4, "
+            f"or a multiple of {domain_devices}: pod256",
         )
     return size
 
 
 def pod_ways(
-    words: Sequence[str], size: int, policies: Sequence[str] = (), hosts: HostKind | None = None
+    way_names: Sequence[str],
+    pod_devices: int,
+    policies: Sequence[str] = (),
+    host_kind: HostKind | None = None,
 ) -> list[ReplayWay]:
     """Return the ways for a pod that the user typed. Raises InvalidRequest.
 
@@ -96,31 +104,37 @@ def pod_ways(
             raise InvalidRequest(
                 f"there is no policy {policy!r}", would_work=f"choose one of {', '.join(POLICIES)}"
             )
-    if policies and not any(word in ("native", "plugin", "shared") for word in words):
+    if policies and not any(way_name in ("native", "plugin", "shared") for way_name in way_names):
         raise InvalidRequest(
             "a policy says how blocks are chosen, and none of these ways chooses any",
-            operation=f"try {', '.join(words)} with {', '.join(policies)}",
+            operation=f"try {', '.join(way_names)} with {', '.join(policies)}",
             would_work="add native to the ways",
         )
     ways: list[ReplayWay] = []
-    for word in words:
-        kind, _, rest = word.partition(":")
-        if kind in ("native", "plugin", "shared") and not rest:
+    for way_name in way_names:
+        way_kind, _, stock_text = way_name.partition(":")
+        if way_kind in ("native", "plugin", "shared") and not stock_text:
             for policy in policies or ("best-fit",):
-                name = kind if policy == "best-fit" else f"{kind}, {policy}"
-                ways.append(ReplayWay(name, kind, size, policy, hosts=hosts))
-        elif kind in ("static", "host-mapping"):
+                report_name = way_kind if policy == "best-fit" else f"{way_kind}, {policy}"
+                ways.append(ReplayWay(report_name, way_kind, pod_devices, policy, hosts=host_kind))
+        elif way_kind in ("static", "host-mapping"):
             ways.append(
-                ReplayWay(word, kind, size, stock=_stock(word, kind, rest, size), hosts=hosts)
+                ReplayWay(
+                    way_name,
+                    way_kind,
+                    pod_devices,
+                    stock=_parse_stock(way_name, way_kind, stock_text, pod_devices),
+                    hosts=host_kind,
+                )
             )
         else:
             raise InvalidRequest(
-                f"there is no way {word!r}", would_work=f"choose one of {', '.join(POD_WAYS)}"
+                f"there is no way {way_name!r}", would_work=f"choose one of {', '.join(POD_WAYS)}"
             )
     return ways
 
 
-def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
+def gpu_ways(way_names: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
     """Return the ways for GPU nodes. Raises InvalidRequest."""
     if cluster.family.attachment is not Attachment.HOST:
         raise InvalidRequest(
@@ -128,28 +142,38 @@ def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
             operation="take it for GPU nodes",
             would_work="--pod for such devices",
         )
-    for word in words:
-        if word not in GPU_WAYS:
+    for way_name in way_names:
+        if way_name not in GPU_WAYS:
             raise InvalidRequest(
-                f"there is no way {word!r} for GPU nodes",
+                f"there is no way {way_name!r} for GPU nodes",
                 would_work=f"choose one of {', '.join(GPU_WAYS)}",
             )
-    return [ReplayWay(word, word, cluster.size, cluster=cluster) for word in words]
+    return [ReplayWay(way_name, way_name, cluster.size, cluster=cluster) for way_name in way_names]
 
 
-def _stock(word: str, kind: str, rest: str, size: int) -> tuple[tuple[int, int], ...]:
-    parts = [_PART.fullmatch(part) for part in rest.split("+")]
-    stock = tuple((int(part[1]), int(part[2])) for part in parts if part)
-    example = "static:8x4+2x16" if kind == "static" else "host-mapping:4x16"
-    if len(stock) != len(parts) or any(not count or not each for count, each in stock):
-        raise InvalidRequest(f"{word!r} is not understood", would_work=example)
-    if kind == "host-mapping" and len(stock) > 1:
-        raise InvalidRequest(f"{word!r}: all hosts have as many devices", would_work=example)
-    legal = IPU.partition_sizes_in_domain
-    for _, each in stock:
-        if each not in legal and each % IPU.max_domain_devices:
-            raise InvalidRequest(f"{word!r}: {each} devices make no partition", would_work=example)
-    total = sum(count * each for count, each in stock)
-    if total > size:
-        raise InvalidRequest(f"{word!r} takes {total} devices, and the pod has {size}")
+def _parse_stock(
+    way_name: str, way_kind: str, stock_text: str, pod_devices: int
+) -> tuple[tuple[int, int], ...]:
+    part_matches = [_PART.fullmatch(stock_part) for stock_part in stock_text.split("+")]
+    stock = tuple(
+        (int(stock_part[1]), int(stock_part[2])) for stock_part in part_matches if stock_part
+    )
+    example = "static:8x4+2x16" if way_kind == "static" else "host-mapping:4x16"
+    if len(stock) != len(part_matches) or any(
+        not partition_count or not devices_each for partition_count, devices_each in stock
+    ):
+        raise InvalidRequest(f"{way_name!r} is not understood", would_work=example)
+    if way_kind == "host-mapping" and len(stock) > 1:
+        raise InvalidRequest(f"{way_name!r}: all hosts have as many devices", would_work=example)
+    legal_sizes = IPU.partition_sizes_in_domain
+    for _, devices_each in stock:
+        if devices_each not in legal_sizes and devices_each % IPU.max_domain_devices:
+            raise InvalidRequest(
+                f"{way_name!r}: {devices_each} devices make no partition", would_work=example
+            )
+    total_devices = sum(partition_count * devices_each for partition_count, devices_each in stock)
+    if total_devices > pod_devices:
+        raise InvalidRequest(
+            f"{way_name!r} takes {total_devices} devices, and the pod has {pod_devices}"
+        )
     return stock

@@ -195,12 +195,12 @@ def _at_load(
     ]
 
 
-def _about(guest: SharedGuest, part: int) -> GuestFigures:
+def _about(guest: SharedGuest, part_devices: int) -> GuestFigures:
     trace = guest.trace
     return {
         "guest": guest.name,
         "weight": guest.weight,
-        "part": part,
+        "part": part_devices,
         "begins_s": guest.begin,
         "source": trace.source,
         "jobs": len(trace),
@@ -225,7 +225,7 @@ def _setups(
     for setup, guest_outcomes in outcomes.items():
         used_by_all = 0.0
         for guest_index, (guest, outcome) in enumerate(zip(guests, guest_outcomes, strict=True)):
-            jobs = _jobs_run_in_all(
+            jobs = _common_jobs(
                 [setup_outcomes[guest_index] for setup_outcomes in outcomes.values()]
             )
             used_share = _used(guest, outcome, window_s) / (devices * window_s)
@@ -236,7 +236,7 @@ def _setups(
                     "setup": setup,
                     "guest": guest.name,
                     "devices": outcome.size,
-                    "jobs": len(_jobs_run_in_all([outcome])),
+                    "jobs": len(_common_jobs([outcome])),
                     "refused": dict(sorted(outcome.refused.items())),
                     "refused_device_hours": outcome.refused_seconds / 3600,
                     "used": used_share,
@@ -249,7 +249,7 @@ def _setups(
     return setup_rows
 
 
-def _jobs_run_in_all(outcomes: Sequence[Outcome]) -> list[int]:
+def _common_jobs(outcomes: Sequence[Outcome]) -> list[int]:
     """Return the jobs that ran in all of these."""
     return [
         job
@@ -267,11 +267,11 @@ def _used(guest: SharedGuest, outcome: Outcome, window_s: float) -> float:
     """Return the device-seconds that a guest's jobs asked for and had until the last submission of
     all guests.
     """
-    local_end = window_s - guest.begin
+    window_end = window_s - guest.begin
     return sum(
         guest.trace.devices[job]
-        * (min(local_end, outcome.end_times[job]) - min(local_end, outcome.start_times[job]))
-        for job in _jobs_run_in_all([outcome])
+        * (min(window_end, outcome.end_times[job]) - min(window_end, outcome.start_times[job]))
+        for job in _common_jobs([outcome])
     )
 
 
@@ -286,7 +286,7 @@ def _verdict(
     Waits and slowdowns decide. How much of its work is done by its last submission depends on that
     one moment, so it is only reported.
     """
-    jobs = _jobs_run_in_all([shared_outcome, alone_outcome])
+    jobs = _common_jobs([shared_outcome, alone_outcome])
     measures = [_measures(guest, outcome, jobs) for outcome in (shared_outcome, alone_outcome)]
     noise = trace_noise(guest.trace, (shared_outcome, alone_outcome))
     _, *better_shared = clearly_better(measures[0], measures[1], noise)

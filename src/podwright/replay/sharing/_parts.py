@@ -12,16 +12,16 @@ _STEP: Final = IPU.devices_per_machine
 
 
 def split(
-    devices: int, weights: Mapping[str, float], set_parts: Mapping[str, int] | None = None
+    devices: int, weights: Mapping[str, float], fixed_parts: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """Return how many devices each guest gets of a pod. Raises InvalidRequest.
 
-    weights: of the guests, by their names. set_parts: the parts that are set. What these leave is
+    weights: of the guests, by their names. fixed_parts: the parts that are set. What these leave is
     split in proportion to the weights of the other guests. A part is whole machines, at least one.
     What rounding down leaves goes to the guests that rounding took most from.
     """
-    set_parts = dict(set_parts or {})
-    for guest_name, part_size in set_parts.items():
+    fixed_parts = dict(fixed_parts or {})
+    for guest_name, part_size in fixed_parts.items():
         if part_size <= 0 or part_size % _STEP:
             raise InvalidRequest(
                 f"the part of {guest_name} is {part_size} devices",
@@ -29,9 +29,11 @@ def split(
                 would_work=f"a multiple of {_STEP}: whole machines",
             )
     open_weights = {
-        guest_name: weight for guest_name, weight in weights.items() if guest_name not in set_parts
+        guest_name: weight
+        for guest_name, weight in weights.items()
+        if guest_name not in fixed_parts
     }
-    devices_left = devices - sum(set_parts.values())
+    devices_left = devices - sum(fixed_parts.values())
     if devices_left < _STEP * len(open_weights):
         raise InvalidRequest(
             f"{len(weights)} parts do not fit into a pod of {devices} devices",
@@ -64,4 +66,6 @@ def split(
         parts[max(parts, key=lambda guest_name: exact_parts[guest_name] - parts[guest_name])] += (
             _STEP
         )
-    return {guest_name: set_parts.get(guest_name, 0) or parts[guest_name] for guest_name in weights}
+    return {
+        guest_name: fixed_parts.get(guest_name, 0) or parts[guest_name] for guest_name in weights
+    }

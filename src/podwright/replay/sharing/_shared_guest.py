@@ -111,23 +111,23 @@ class GuestJobs:
 
     def began(self, job: int, device_bits: int, now: float) -> float:
         """Note that a job has begun on these devices. Returns when it ends."""
-        outcome, local_time = self.outcome, now - self.guest.begin
+        outcome, trace_time = self.outcome, now - self.guest.begin
         self.running[job] = device_bits
-        outcome.start_times[job] = local_time
+        outcome.start_times[job] = trace_time
         outcome.where.extend(
             (job, (device_bits & -device_bits).bit_length() - 1, device_bits.bit_count())
         )
-        outcome.when.extend((local_time, local_time + self.guest.trace.runtime[job]))
+        outcome.when.extend((trace_time, trace_time + self.guest.trace.runtime[job]))
         return now + self.guest.trace.runtime[job]
 
     def over(self, job: int, now: float) -> list[int]:
         """Note that a job is over. Returns the jobs that have waited for that."""
-        local_time = now - self.guest.begin
-        self.outcome.end_times[job] = local_time
+        trace_time = now - self.guest.begin
+        self.outcome.end_times[job] = trace_time
         del self.running[job]
         released = self._behind.pop(job, [])
         for dependent in released:
-            self._eligible[dependent] = max(self._eligible[dependent], local_time)
+            self._eligible[dependent] = max(self._eligible[dependent], trace_time)
         return released
 
     def limit(self, job: int) -> float:

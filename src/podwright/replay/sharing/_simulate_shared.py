@@ -157,10 +157,10 @@ class _SharedRun:
     def _wake(self) -> None:
         """Set the next look of each scheduler that waits, and the server's next thought."""
         self.changed = False
-        for place in self.schedulers:
-            line = self.lines[place]
-            if line.first is not None or line.heads():
-                self._look_at(place, self.now)
+        for guest_index in self.schedulers:
+            guest_jobs = self.lines[guest_index]
+            if guest_jobs.first is not None or guest_jobs.heads():
+                self._look_at(guest_index, self.now)
         thinks_at = self.pod.thinks_at
         if thinks_at < math.inf and not self.now < self.thinks_at <= thinks_at:
             self.thinks_at = thinks_at

@@ -24,7 +24,7 @@ exit $codes
 class FakeSlurmJobs:
     """Answers sbatch, squeue, sacct and scancel.
 
-    first: the number of the first job. commands: those so far. hold: jobs stay PENDING.
+    first_number: the number of the first job. commands: those so far. hold: jobs stay PENDING.
     refuses: what sbatch prints instead of accepting a job. forgets: squeue no longer lists jobs
     that are over.
     """

@@ -26,7 +26,7 @@ class Commands(Protocol):
 
 
 class SlurmJobCommands:
-    """Runs the real commands. prefix: words before each command, for a Slurm elsewhere."""
+    """Runs the real commands. command_prefix: words before each command, for a Slurm elsewhere."""
 
     def __init__(self, command_prefix: Sequence[str] = ()) -> None:
         self._prefix = list(command_prefix)

@@ -88,14 +88,14 @@ def submit(
 
 
 def _option_arguments(options: Mapping[str, Option]) -> list[str]:
-    words = []
-    for option_name, value in options.items():
+    arguments = []
+    for option_name, option_value in options.items():
         flag = f"--{option_name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-        elif value is not False:
-            words.append(f"{flag}={value}")
-    return words
+        if option_value is True:
+            arguments.append(flag)
+        elif option_value is not False:
+            arguments.append(f"{flag}={option_value}")
+    return arguments
 
 
 def _keep(job_folder: str, file_name: str, content: bytes) -> None:

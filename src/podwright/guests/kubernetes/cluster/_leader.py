@@ -38,7 +38,7 @@ class Leases(Protocol):
 
 
 class Leader:
-    """One candidate for the lease. wall: returns seconds since 1970.
+    """One candidate for the lease. wall_clock: returns seconds since 1970.
 
     A candidate that restarts under the same identity still has the lease.
     """

@@ -30,7 +30,7 @@ def ranked(rank: int) -> Iterator[None]:
 
 
 class RequestQueue:
-    """Lets requests run in the order of their ranks. most: how many run at a time."""
+    """Lets requests run in the order of their ranks. max_running: how many run at a time."""
 
     def __init__(self, max_running: int) -> None:
         self._free = max_running

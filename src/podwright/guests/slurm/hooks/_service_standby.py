@@ -81,9 +81,9 @@ def next_role(
 class Peers:
     """The other services, and the role of this one that follows from theirs.
 
-    addresses: HOST:PORT of all services, in the same order on every host. place: the index of our
-    own address. ask: returns the role of a service; raises OSError where it does not answer. clock:
-    returns seconds.
+    addresses: HOST:PORT of all services, in the same order on every host. own_index: the index of
+    our own address. ask_peer_role: returns the role of a service; raises OSError where it does not
+    answer. clock: returns seconds.
     """
 
     def __init__(

@@ -49,194 +49,219 @@ _SAID: Final = ("podwright:", "waits for", "its partitions are free")
 _HEAD: Final = re.compile(r"(?:ipus=\d+|vipu=)[^;]*(?:; |$)")
 #: A placeholder after free devices. `explain_job` puts what the job waits for in its place.
 _TURN: Final = ": what it waits for"
-_TURNS: Final = ("Licenses", "Reservation", "Resources", "Priority", "None")
+_PLACEHOLDER_REASONS: Final = ("Licenses", "Reservation", "Resources", "Priority", "None")
 _PLAIN: Final = (SlurmPod(type="pod", cluster="", devices=0, largest=0, domain=0),)
 
 
-async def explain_job(slurm: Slurm, client: Client, name: str, site: Site | None) -> Explanation:
+async def explain_job(slurm: Slurm, client: Client, job_id: str, site: Site | None) -> Explanation:
     """Return why a job waits, what would start now, or what it holds.
 
     A last line says if this Slurm is newer than the newest release that was tested. Raises
     PodwrightError.
     """
-    explanation = await _explained(slurm, client, name, site)
-    config = await slurm.run(*SHOW_CONFIG)
-    note = release_note(known(lambda: SlurmConfig(config.out).version, None))
+    explanation = await _explained(slurm, client, job_id, site)
+    config_reply = await slurm.run(*SHOW_CONFIG)
+    version_note = release_note(known(lambda: SlurmConfig(config_reply.out).version, None))
     return (
-        msgspec.structs.replace(explanation, lines=[*explanation.lines, note])
-        if note
+        msgspec.structs.replace(explanation, lines=[*explanation.lines, version_note])
+        if version_note
         else explanation
     )
 
 
-async def _explained(slurm: Slurm, client: Client, name: str, site: Site | None) -> Explanation:
-    job = await find(slurm, name)
-    action = f"job {name} of {_if_shown(lambda: job.user.name)}"
+async def _explained(slurm: Slurm, client: Client, job_id: str, site: Site | None) -> Explanation:
+    job = await find(slurm, job_id)
+    job_text = f"job {job_id} of {_shown_text(lambda: job.user.name)}"
     if job.state != "PENDING":
-        return _started(job, client, action)
+        return _started(job, client, job_text)
     jobs = await listed(slurm)
-    row = jobs.get(job.number)
-    reason = _if_shown(lambda: job.reason)
-    words = _REASONS.get(reason, f"Slurm says {reason}")
-    if reason == "Resources" and row and row.het:
-        words = "it waits for nodes or for devices"  # Slurm does not distinguish them
-    problem = f"{job.state}, {words} ({reason})"
+    listed_job = jobs.get(job.number)
+    reason = _shown_text(lambda: job.reason)
+    reason_text = _REASONS.get(reason, f"Slurm says {reason}")
+    if reason == "Resources" and listed_job and listed_job.het:
+        reason_text = "it waits for nodes or for devices"  # Slurm does not distinguish them
+    problem = f"{job.state}, {reason_text} ({reason})"
     lines = _times(job)
     # What the sweep last wrote there is computed again below.
-    comment = _HEAD.sub("", row.comment if row else "")
+    comment = _HEAD.sub("", listed_job.comment if listed_job else "")
     if comment and ("emptied for" in comment or not comment.startswith(_SAID)):
         lines.append(comment)
-    explanation = _in_the_way(row, site, client, jobs)
-    but = f": {other_wait_text(reason)}" if reason in _TURNS else ""
-    lines += [line.replace(_TURN, but) for line in explanation.lines]
-    return msgspec.structs.replace(explanation, asked=action, problem=problem, lines=lines)
+    explanation = _in_the_way(listed_job, site, client, jobs)
+    wait_text = f": {other_wait_text(reason)}" if reason in _PLACEHOLDER_REASONS else ""
+    lines += [line.replace(_TURN, wait_text) for line in explanation.lines]
+    return msgspec.structs.replace(explanation, asked=job_text, problem=problem, lines=lines)
 
 
-def _if_shown(read: Callable[[], str]) -> str:
-    """Return what `read` returns, or words that Slurm does not show it."""
+def _shown_text(read_field: Callable[[], str]) -> str:
+    """Return what `read_field` returns, or words that Slurm does not show it."""
     try:
-        return read()
+        return read_field()
     except FieldNotKnown as error:
         return f"not known: {error.field}"
 
 
 def _in_the_way(
-    row: Listed | None, site: Site | None, client: Client, jobs: Mapping[int, Listed]
+    listed_job: Listed | None, site: Site | None, client: Client, jobs: Mapping[int, Listed]
 ) -> Explanation:
     """Return what the server knows about it, according to the site's mode."""
-    licences = parse_licences(row.licences if row else "")
+    licences = parse_licences(listed_job.licences if listed_job else "")
     if site is not None and site.mode == "static":
-        return _shelf(licences, site, client, jobs)
+        return _explain_static(licences, site, client, jobs)
     if site is not None and site.mode == "host-mapping":
         return _machines(site, client, jobs)
     pods = site.pods if site else _PLAIN
-    request = row.request(pods) if row else None
-    need = request[:2] if request else of_job(licences, pods)
-    if need is None:
+    request = listed_job.request(pods) if listed_job else None
+    pod_and_size = request[:2] if request else of_job(licences, pods)
+    if pod_and_size is None:
         return Explanation()
     if site is not None and site.shared:
-        return _part(need[1], site.shared, client, jobs)
-    return _block(*need, client, jobs)
+        return _part(pod_and_size[1], site.shared, client, jobs)
+    return _block(*pod_and_size, client, jobs)
 
 
-def _started(job: JobRecord, client: Client, action: str) -> Explanation:
+def _started(job: JobRecord, client: Client, job_text: str) -> Explanation:
     """Explain a job that is not in the queue: what it holds, and until when."""
-    infos = [info for info in client.list_partitions() if info.name == f"slurm_{job.number}"]
+    partitions = [info for info in client.list_partitions() if info.name == f"slurm_{job.number}"]
     lines = [
         f"partition {info.name} holds {info.size} devices, {info.ready_state.value}"
-        for info in infos
+        for info in partitions
     ]
     for lease in client.list_leases():
-        if _job_of(lease.holder) == job.number and not lease.parent:
-            part = f" (devices {_ranges(lease.devices)} of it)" if lease.devices else ""
-            lines.append(f"it holds partition {lease.partition}{part}")
-        if lease.move and lease.partition in {info.name for info in infos}:
-            within = f"within {lease.move_within:.0f} s"
-            lines.append(f"it is asked to move to other devices {within}, and goes on there")
+        if _job_of_holder(lease.holder) == job.number and not lease.parent:
+            devices_text = f" (devices {_ranges(lease.devices)} of it)" if lease.devices else ""
+            lines.append(f"it holds partition {lease.partition}{devices_text}")
+        if lease.move and lease.partition in {info.name for info in partitions}:
+            time_text = f"within {lease.move_within:.0f} s"
+            lines.append(f"it is asked to move to other devices {time_text}, and goes on there")
     for info in client.list_allocations():
         if info.name == f"c{job.number}":
             lines.append(f"allocation {info.name} has {', '.join(info.agents)}")
-    if end := _if_shown(lambda: job.end):
-        living = job.state in ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED")
-        lines.append(f"its time is over at {end}" if living else f"it ended at {end}")
-    return Explanation(asked=action, problem=job.state, lines=lines, starts_now=True)
+    if end_time := _shown_text(lambda: job.end):
+        unfinished = job.state in ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED")
+        lines.append(f"its time is over at {end_time}" if unfinished else f"it ended at {end_time}")
+    return Explanation(asked=job_text, problem=job.state, lines=lines, starts_now=True)
 
 
 def _block(pod: SlurmPod, size: int, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
     """Explain a job that waits in native mode, for a block of a pod."""
-    spec = PartitionSpec(name="job", size=size, cluster=pod.cluster, allocation=pod.allocation)
-    answer = client.explain(spec=spec, for_job=True)
-    if answer.starts_now:
-        return Explanation(lines=[_free_for_it(size)], free=answer.free, starts_now=True)
-    lines = [_needs(size, pod.type, answer.free, answer.largest)]
-    for holder in answer.partitions:
-        who = _holder(holder.partition, holder.owner, jobs)
-        until = _until(jobs.get(_job_of_partition(holder.partition)))
-        lines.append(f"{who} has {holder.size}{until}")
-    lines += [f"machine {name} does not answer" for name in answer.down]
-    lines += [f"machine {name} is drained" for name in answer.drained]
+    job_spec = PartitionSpec(name="job", size=size, cluster=pod.cluster, allocation=pod.allocation)
+    explanation = client.explain(spec=job_spec, for_job=True)
+    if explanation.starts_now:
+        return Explanation(lines=[_free_text(size)], free=explanation.free, starts_now=True)
+    lines = [_needs(size, pod.type, explanation.free, explanation.largest)]
+    for holder in explanation.partitions:
+        holder_text = _holder(holder.partition, holder.owner, jobs)
+        until_text = _until(jobs.get(_job_of_partition(holder.partition)))
+        lines.append(f"{holder_text} has {holder.size}{until_text}")
+    lines += [f"machine {machine} does not answer" for machine in explanation.down]
+    lines += [f"machine {machine} is drained" for machine in explanation.drained]
     devices = client.list_devices(cluster=pod.cluster, allocation=pod.allocation)
-    end, holders = soonest(devices, size, jobs)
-    who = f"job {holders[0]} ends" if len(holders) == 1 else f"jobs {_list(holders)} end"
-    if end is None:
+    free_time, occupying_jobs = soonest(devices, size, jobs)
+    holder_text = (
+        f"job {occupying_jobs[0]} ends"
+        if len(occupying_jobs) == 1
+        else f"jobs {_list(occupying_jobs)} end"
+    )
+    if free_time is None:
         lines.append(f"no block of {size} comes free by itself: machines are away, or others' stay")
-    elif end[:1].isdigit():
-        lines.append(f"{size} are free together at {end} at the latest, when {who}")
-    elif end:
-        lines.append(f"{size} are free together when {who}: no time limit says when")
+    elif free_time[:1].isdigit():
+        lines.append(f"{size} are free together at {free_time} at the latest, when {holder_text}")
+    elif free_time:
+        lines.append(f"{size} are free together when {holder_text}: no time limit says when")
     return Explanation(
         lines=lines,
-        free=answer.free,
-        largest=answer.largest,
-        fragmented=answer.fragmented,
-        partitions=answer.partitions,
-        down=answer.down,
-        drained=answer.drained,
-        would_work=_smaller(answer.largest),
+        free=explanation.free,
+        largest=explanation.largest,
+        fragmented=explanation.fragmented,
+        partitions=explanation.partitions,
+        down=explanation.down,
+        drained=explanation.drained,
+        would_work=_smaller_size_hint(explanation.largest),
     )
 
 
-def _part(size: int, partition: str, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
+def _part(
+    size: int, partition_name: str, client: Client, jobs: Mapping[int, Listed]
+) -> Explanation:
     """Explain a job that waits for a part of a shared partition."""
-    info = client.get_partition(partition)
+    partition_info = client.get_partition(partition_name)
     lines = []
-    all_devices = list(range(info.size))
-    free = set(all_devices) if info.ready_state.value == "ACTIVE" else set()
-    if not free:
-        lines.append(f"partition {info.name} is {info.ready_state.value}")
-    for lease in info.leases:
+    all_devices = list(range(partition_info.size))
+    free_devices = set(all_devices) if partition_info.ready_state.value == "ACTIVE" else set()
+    if not free_devices:
+        lines.append(f"partition {partition_info.name} is {partition_info.ready_state.value}")
+    for lease in partition_info.leases:
         if lease.parent:
             continue
-        leased = lease.devices or all_devices
-        free -= set(leased)
-        until = _until(jobs.get(_job_of(lease.holder)))
+        leased_devices = lease.devices or all_devices
+        free_devices -= set(leased_devices)
+        until_text = _until(jobs.get(_job_of_holder(lease.holder)))
         lines.append(
-            f"{in_short(lease.holder) or lease.owner} of {lease.owner} has {len(leased)}{until}"
+            f"{in_short(lease.holder) or lease.owner} of {lease.owner} has "
+            f"{len(leased_devices)}{until_text}"
         )
-    largest = _largest(free, info.size)
-    fits = largest >= size
+    largest_block = _largest(free_devices, partition_info.size)
+    fits = largest_block >= size
     return Explanation(
-        lines=[_free_for_it(size) if fits else _needs(size, partition, len(free), largest), *lines],
+        lines=[
+            _free_text(size)
+            if fits
+            else _needs(size, partition_name, len(free_devices), largest_block),
+            *lines,
+        ],
         starts_now=fits,
-        free=len(free),
-        largest=largest,
-        would_work="" if fits else _smaller(largest),
+        free=len(free_devices),
+        largest=largest_block,
+        would_work="" if fits else _smaller_size_hint(largest_block),
     )
 
 
-def _shelf(
+def _explain_static(
     licences: Mapping[str, int], site: Site, client: Client, jobs: Mapping[int, Listed]
 ) -> Explanation:
     """Explain a job that waits for static partitions: who has those of its sizes, and which other
     sizes are free.
     """
-    infos = {fixed.name: fixed for fixed in client.list_partitions()}
-    free: dict[int, int] = {}
+    partitions_by_name = {
+        static_partition.name: static_partition for static_partition in client.list_partitions()
+    }
+    free_counts: dict[int, int] = {}
     lines = []
-    for fixed in site.partitions:
-        info = infos.get(fixed.name)
-        holder = _in_use(info)
-        usable = info is not None and info.ready_state.value == "ACTIVE" and holder is None
-        free[fixed.size] = free.get(fixed.size, 0) + usable
-        if not licences.get(fixed.licence) or usable:
+    for static_partition in site.partitions:
+        partition = partitions_by_name.get(static_partition.name)
+        lease = _in_use(partition)
+        usable = partition is not None and partition.ready_state.value == "ACTIVE" and lease is None
+        free_counts[static_partition.size] = free_counts.get(static_partition.size, 0) + usable
+        if not licences.get(static_partition.licence) or usable:
             continue
-        if holder is not None:
-            until = _until(jobs.get(_job_of(holder.holder)))
-            who = f"{in_short(holder.holder) or holder.owner} of {holder.owner}"
-            lines.append(f"{fixed.name}: {who} has it{until}")
+        if lease is not None:
+            until_text = _until(jobs.get(_job_of_holder(lease.holder)))
+            holder_text = f"{in_short(lease.holder) or lease.owner} of {lease.owner}"
+            lines.append(f"{static_partition.name}: {holder_text} has it{until_text}")
         else:
-            state = info.ready_state.value if info else "not there"
-            lines.append(f"{fixed.name}: it is {state}")
-    wanted = {fixed.size: licences.get(fixed.licence, 0) for fixed in site.partitions}
-    for size, count in sorted(wanted.items()):
-        if count:
-            words = f"it needs {count} of the partitions of {size} devices"
-            lines.append(f"{words}, of which {free[size]} are free")
-    short = any(free[size] < count for size, count in wanted.items())
-    alternatives = [f"--gres=vipu:{size}" for size, count in sorted(free.items()) if count]
+            state_text = partition.ready_state.value if partition else "not there"
+            lines.append(f"{static_partition.name}: it is {state_text}")
+    needed_counts = {
+        static_partition.size: licences.get(static_partition.licence, 0)
+        for static_partition in site.partitions
+    }
+    for size, partition_count in sorted(needed_counts.items()):
+        if partition_count:
+            needs_text = f"it needs {partition_count} of the partitions of {size} devices"
+            lines.append(f"{needs_text}, of which {free_counts[size]} are free")
+    too_few_free = any(
+        free_counts[size] < partition_count for size, partition_count in needed_counts.items()
+    )
+    alternatives = [
+        f"--gres=vipu:{size}"
+        for size, partition_count in sorted(free_counts.items())
+        if partition_count
+    ]
     return Explanation(
         lines=lines,
-        would_work=f"{' or '.join(alternatives)} would start now" if short and alternatives else "",
+        would_work=f"{' or '.join(alternatives)} would start now"
+        if too_few_free and alternatives
+        else "",
     )
 
 
@@ -244,18 +269,24 @@ def _machines(site: Site, client: Client, jobs: Mapping[int, Listed]) -> Explana
     """Explain a job under host mapping: Slurm chooses its hosts, and it can start where their
     machines are free.
     """
-    busy = {
-        m: allocation.name for allocation in client.list_allocations() for m in allocation.agents
+    allocation_by_machine = {
+        machine: allocation.name
+        for allocation in client.list_allocations()
+        for machine in allocation.agents
     }
-    free, lines = [], []
+    free_hosts, lines = [], []
     for host in site.hosts:
-        names = {busy[m] for m in host.machines if m in busy} - {host.cluster}
-        for name in sorted(names):
-            job = int(name[1:]) if name[1:].isdecimal() else 0
-            who = f"job {job}" if job in jobs else f"allocation {name}"
-            lines.append(f"{host.name}: {who} has its machines{_until(jobs.get(job))}")
-        free += [] if names else [host.name]
-    lines.append(f"hosts whose machines are free: {', '.join(free) or 'none'}")
+        allocation_names = {
+            allocation_by_machine[machine]
+            for machine in host.machines
+            if machine in allocation_by_machine
+        } - {host.cluster}
+        for allocation_name in sorted(allocation_names):
+            job_id = int(allocation_name[1:]) if allocation_name[1:].isdecimal() else 0
+            holder_text = f"job {job_id}" if job_id in jobs else f"allocation {allocation_name}"
+            lines.append(f"{host.name}: {holder_text} has its machines{_until(jobs.get(job_id))}")
+        free_hosts += [] if allocation_names else [host.name]
+    lines.append(f"hosts whose machines are free: {', '.join(free_hosts) or 'none'}")
     return Explanation(lines=lines)
 
 
@@ -264,10 +295,10 @@ def _machines(site: Site, client: Client, jobs: Mapping[int, Listed]) -> Explana
 
 def _times(job: JobRecord) -> list[str]:
     lines = []
-    if waiting := _if_shown(lambda: job.dependency):
-        lines.append(f"it depends on {waiting}")
-    if start := _if_shown(lambda: job.start):
-        lines.append(f"Slurm expects to start it at {start}")
+    if dependency := _shown_text(lambda: job.dependency):
+        lines.append(f"it depends on {dependency}")
+    if start_time := _shown_text(lambda: job.start):
+        lines.append(f"Slurm expects to start it at {start_time}")
     return lines
 
 
@@ -276,51 +307,64 @@ def _until(job: Listed | None) -> str:
     return f", until {job.end} at most" if job and job.end[:1].isdecimal() else ""
 
 
-def _job_of(holder: str) -> int:
-    word = in_short(holder).removeprefix("Slurm job ").partition(" ")[0].partition("/")[0]
-    return int(word) if holder.startswith("Slurm job ") and word.isdecimal() else 0
+def _job_of_holder(holder_name: str) -> int:
+    number_text = (
+        in_short(holder_name).removeprefix("Slurm job ").partition(" ")[0].partition("/")[0]
+    )
+    return (
+        int(number_text) if holder_name.startswith("Slurm job ") and number_text.isdecimal() else 0
+    )
 
 
-def _job_of_partition(name: str) -> int:
-    word = name.removeprefix("slurm_")
-    return int(word) if name.startswith("slurm_") and word.isdecimal() else 0
+def _job_of_partition(partition_name: str) -> int:
+    number_text = partition_name.removeprefix("slurm_")
+    return (
+        int(number_text) if partition_name.startswith("slurm_") and number_text.isdecimal() else 0
+    )
 
 
-def _holder(partition: str, owner: str, jobs: Mapping[int, Listed]) -> str:
-    job = _job_of_partition(partition)
-    return f"job {job} of {owner}" if job in jobs else f"partition {partition} of {owner}"
+def _holder(partition_name: str, owner: str, jobs: Mapping[int, Listed]) -> str:
+    job_id = _job_of_partition(partition_name)
+    return (
+        f"job {job_id} of {owner}" if job_id in jobs else f"partition {partition_name} of {owner}"
+    )
 
 
-def _in_use(info: PartitionInfo | None) -> LeaseInfo | None:
-    return next((lease for lease in info.leases if not lease.parent), None) if info else None
+def _in_use(partition: PartitionInfo | None) -> LeaseInfo | None:
+    return (
+        next((lease for lease in partition.leases if not lease.parent), None) if partition else None
+    )
 
 
-def _free_for_it(size: int) -> str:
+def _free_text(size: int) -> str:
     return f"{size} devices are free for it{_TURN}"
 
 
-def _needs(size: int, pod_size: str, free: int, largest: int) -> str:
-    words = f"it waits for {size} devices of {pod_size} that lie together"
-    return f"{words}; {free} are free, at most {largest} of them together"
+def _needs(size: int, pod_or_partition: str, free_count: int, largest_block: int) -> str:
+    wait_text = f"it waits for {size} devices of {pod_or_partition} that lie together"
+    return f"{wait_text}; {free_count} are free, at most {largest_block} of them together"
 
 
-def _list(jobs: Sequence[int]) -> str:
-    return ", ".join(map(str, jobs))
+def _list(job_ids: Sequence[int]) -> str:
+    return ", ".join(map(str, job_ids))
 
 
-def _smaller(largest: int) -> str:
-    return f"--ipus={largest} would start now" if largest else ""
+def _smaller_size_hint(largest_block: int) -> str:
+    return f"--ipus={largest_block} would start now" if largest_block else ""
 
 
-def _largest(free: set[int], size: int) -> int:
+def _largest(free_devices: set[int], partition_size: int) -> int:
     """Return the size of the largest aligned block of free devices, or 0."""
-    block = size
-    while block:
-        if any(free.issuperset(range(start, start + block)) for start in range(0, size, block)):
-            return block
-        block //= 2
+    block_size = partition_size
+    while block_size:
+        if any(
+            free_devices.issuperset(range(block_start, block_start + block_size))
+            for block_start in range(0, partition_size, block_size)
+        ):
+            return block_size
+        block_size //= 2
     return 0
 
 
-def _ranges(devices: list[int]) -> str:
-    return f"{devices[0]}-{devices[-1]}" if len(devices) > 1 else str(devices[0])
+def _ranges(device_ids: list[int]) -> str:
+    return f"{device_ids[0]}-{device_ids[-1]}" if len(device_ids) > 1 else str(device_ids[0])

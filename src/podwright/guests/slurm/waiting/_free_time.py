@@ -19,24 +19,26 @@ def soonest(
 
     The time is text that sorts. "" means now, and None that no block comes free when jobs end.
     """
-    line = PodPlaces(devices)
-    devices_of: dict[int, int] = {}
-    unusable = 0
+    places = PodPlaces(devices)
+    bits_by_job: dict[int, int] = {}
+    unusable_bits = 0
     for device in devices:
-        bit = 1 << line.place(device)
+        device_bit = 1 << places.place(device)
         job = job_of(device.partition) if device.partition else None
         if job is not None and device.state != "DOWN":
-            devices_of[job] = devices_of.get(job, 0) | bit
+            bits_by_job[job] = bits_by_job.get(job, 0) | device_bit
         elif device.state not in ("FREE", "RESETTING"):
-            unusable |= bit
-    best: tuple[str, list[int]] | None = None
-    order = size.bit_length() - 1
-    for start in range(0, line.capacity.bit_length(), size):
-        target = block(start, order)
-        if target & ~line.capacity or target & unusable:
+            unusable_bits |= device_bit
+    earliest: tuple[str, list[int]] | None = None
+    block_order = size.bit_length() - 1
+    for block_start in range(0, places.capacity.bit_length(), size):
+        block_bits = block(block_start, block_order)
+        if block_bits & ~places.capacity or block_bits & unusable_bits:
             continue
-        occupying_jobs = [job for job, bits in devices_of.items() if bits & target]
-        end = max((jobs[job].end if job in jobs else "" for job in occupying_jobs), default="")
-        if best is None or (end, len(occupying_jobs)) < (best[0], len(best[1])):
-            best = end, sorted(occupying_jobs)
-    return best or (None, [])
+        occupying_jobs = [job for job, job_bits in bits_by_job.items() if job_bits & block_bits]
+        free_time = max(
+            (jobs[job].end if job in jobs else "" for job in occupying_jobs), default=""
+        )
+        if earliest is None or (free_time, len(occupying_jobs)) < (earliest[0], len(earliest[1])):
+            earliest = free_time, sorted(occupying_jobs)
+    return earliest or (None, [])
