@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,11 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         ({"gpus": [{"type": "a", "links": [1, 2]}]}, "a number for each of the 1 GPUs"),
         ({"numa_nodes": 5}, "are not 5 equal NUMA nodes"),
         ({"nics": [{"device": "a b"}]}, "is not a network card"),
+        ({"nics": 5}, "nodes[0].nics is 5"),
+        ({"features": "ib"}, "nodes[0].features is 'ib'"),
+        ({"features": 5}, "nodes[0].features is 5"),
+        ({"gpus": {"type": "h100", "count": 2, "links": [1, 2]}}, "gpus[0].links is 1"),
+        ({"gpus": {"type": "h100", "count": 2, "files": [1, 2]}}, "1 is not a device file"),
     ],
 )
 def test_a_fault_is_named(change: dict[str, Any], words: str) -> None:
@@ -105,6 +111,47 @@ def test_a_fault_is_named(change: dict[str, Any], words: str) -> None:
         make_inventory({"nodes": [{**NODE, **change}]}, "site.toml")
     assert words in refused.value.message
     assert "site.toml" in refused.value.message
+
+
+@pytest.mark.parametrize("wrong_value", [5, -1, 1.5, True, "word", [], [5], {}, {"a": 1}, [[]]])
+def test_a_value_of_any_type_is_accepted_or_refused(wrong_value: object) -> None:
+    gpu_table = {"type": "h100", "count": 2}
+    switch_table = {"name": "leaf", "nodes": "gpu01"}
+    partition_table = {"name": "batch", "nodes": "gpu01"}
+    node_keys = [
+        *("name", "names", "sockets", "cores_per_socket", "threads_per_core", "numa_nodes"),
+        *("memory", "features", "domain", "gpus", "nics", "core_spec_count", "mem_spec_limit"),
+        *("shards", "mps"),
+    ]
+    inventory_trees: list[Any] = [
+        wrong_value,
+        *({"nodes": [NODE], key: wrong_value} for key in ("nodes", "switches", "partitions")),
+        *({"nodes": [{**NODE, key: wrong_value}]} for key in node_keys),
+        *(
+            {"nodes": [{**NODE, "gpus": gpus}]}
+            for key in ("type", "count", "files", "memory", "numa", "links")
+            for gpus in [{**gpu_table, key: wrong_value}]
+        ),
+        *(
+            {"nodes": [{**NODE, "gpus": [{"type": "h100", key: wrong_value}]}]}
+            for key in ("type", "file", "memory", "numa", "cores", "links", "uuid", "bus")
+        ),
+        *(
+            {"nodes": [{**NODE, "nics": [{"device": "mlx5_0", key: wrong_value}]}]}
+            for key in ("device", "interface", "numa", "rail")
+        ),
+        *(
+            {"nodes": [NODE], "switches": [{**switch_table, key: wrong_value}]}
+            for key in ("name", "nodes", "switches")
+        ),
+        *(
+            {"nodes": [NODE], "partitions": [{**partition_table, key: wrong_value}]}
+            for key in ("name", "nodes", "default", "exclusive")
+        ),
+    ]
+    for inventory_tree in inventory_trees:
+        with contextlib.suppress(InvalidRequest):
+            make_inventory(inventory_tree)
 
 
 def test_switches_and_partitions_name_what_is_there() -> None:

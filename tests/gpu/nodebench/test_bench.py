@@ -167,7 +167,13 @@ def test_a_slow_node_is_named(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "bench.jsonl"
     assert changes(path, now) == []
     keep(path, rates(bench(NODES, fake("none"))), 1.0)  # type: ignore[arg-type]
-    path.write_text(path.read_text() + "cut off {\n")
+    bad_lines = [
+        "cut off {",
+        '{"nodes": []}',
+        '{"nodes": {"n5": 1}}',
+        '{"nodes": {"n5": {"a": "b"}}}',
+    ]
+    path.write_text("\n".join([path.read_text().strip(), *bad_lines, ""]))
     (change,) = changes(path, now)
     assert (change.node, change.now, change.before) == ("n5", 30, 100)
 

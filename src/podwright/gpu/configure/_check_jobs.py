@@ -145,7 +145,7 @@ def _on_node(
     ]  # a slice has several device files
     all_files = sorted(set().union(*files_by_gpu))
     quoted_files = " ".join(map(shlex.quote, all_files))
-    script = f'for f in {quoted_files}; do test -e "$f" || echo "lacks $f"; done; '
+    script = f'export LC_ALL=C; for f in {quoted_files}; do test -e "$f" || echo "lacks $f"; done; '
     script += 'echo "@${CUDA_VISIBLE_DEVICES-${ROCR_VISIBLE_DEVICES-}}@"'
     exit_code, output = ask_slurm(
         [*srun_command, "--ntasks=1", f"--gpus-per-node={gpu_count}", "sh", "-c", script]
@@ -174,7 +174,7 @@ def _on_node(
             f"GPUs can be asked for by type {gpu_type}", _short(output) if exit_code else ""
         )
     if devices_confined and gpu_count > 1:
-        script = f'for f in {quoted_files}; do (: <"$f") 2>&1; done; true'
+        script = f'export LC_ALL=C; for f in {quoted_files}; do (: <"$f") 2>&1; done; true'
         exit_code, output = ask_slurm(
             [*srun_command, "--ntasks=1", "--gpus-per-node=1", "sh", "-c", script]
         )

@@ -91,10 +91,10 @@ def read_inventory(path: str | Path) -> SiteInventory:
             inventory_tree = tomllib.loads(file_bytes.decode())
             if isinstance(survey_name := inventory_tree.pop("survey", None), str):
                 survey_path = Path(path).parent / survey_name
-                inventory_tree["nodes"] = [
-                    *inventory_tree.get("nodes", []),
-                    *surveyed(survey_path.read_text(), str(survey_path)),
-                ]
+                survey_nodes = surveyed(survey_path.read_text(), str(survey_path))
+                file_nodes = inventory_tree.get("nodes", [])
+                if isinstance(file_nodes, list):  # make_inventory refuses anything else
+                    inventory_tree["nodes"] = [*file_nodes, *survey_nodes]
     except OSError as error:
         raise InvalidRequest(
             f"{error.filename}: {error.strerror}", operation="read the inventory"
@@ -209,11 +209,13 @@ class _Reader:
             memory=self._number(f"{key_path}.memory", node_table.get("memory", 0), least=0) << 20,
             features=tuple(
                 self._word(f"{key_path}.features", feature)
-                for feature in node_table.get("features", ())
+                for feature in self._list(f"{key_path}.features", node_table.get("features", []))
             ),
             nics=tuple(
                 self._nic(f"{key_path}.nics[{nic_index}]", nic, nic_index, numa_count)
-                for nic_index, nic in enumerate(node_table.get("nics", ()))
+                for nic_index, nic in enumerate(
+                    self._list(f"{key_path}.nics", node_table.get("nics", []))
+                )
             ),
             core_spec_count=core_spec_count,
             mem_spec_limit=self._number(
@@ -249,7 +251,7 @@ class _Reader:
                 if core_list is not None
                 else ()
             )
-            links = tuple(gpu_entry.get("links", ()))
+            links = tuple(self._list(f"{entry_path}.links", gpu_entry.get("links", [])))
             if links and (
                 len(links) != len(gpu_entries)
                 or not all(type(link_count) is int for link_count in links)
@@ -386,6 +388,11 @@ class _Reader:
     def _tables(self, table_key: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
             raise self.fail(f"{table_key}:", "is not a list of tables", f"[[{table_key}]]")
+        return value
+
+    def _list(self, key_path: str, value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise self.fail(key_path, f"is {value!r}, and not a list")
         return value
 
     def _hosts(self, key_path: str, host_list: Any) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from podwright.errors import Unavailable
 from podwright.gpu.nodebench._bench import Bench
 
@@ -26,6 +28,12 @@ class Change(NamedTuple):
     what: str
     now: float
     before: float
+
+
+class _HistoryLine(msgspec.Struct):
+    """A line of the file: the rates of each node by kind, in Gb/s."""
+
+    nodes: dict[str, dict[str, float]]
 
 
 def rates(bench: Bench) -> dict[str, dict[str, float]]:
@@ -50,8 +58,8 @@ def changes(history_path: Path, current_rates: Mapping[str, Mapping[str, float]]
         return []
     for history_line in history_lines:
         try:
-            earlier_nodes = json.loads(history_line)["nodes"]
-        except (ValueError, KeyError, TypeError):
+            earlier_nodes = msgspec.json.decode(history_line, type=_HistoryLine).nodes
+        except (msgspec.DecodeError, UnicodeError):
             continue
         for node, node_rates in earlier_nodes.items():
             for measurement, rate in node_rates.items():

@@ -79,7 +79,7 @@ class _Table:
         ]
 
     def ways(self, slow_count: int) -> list[Pair]:
-        """Return pairs of cleared nodes that were slow at least that often, and never fast."""
+        """Return pairs of cleared nodes that were measured this often, and were never fast."""
         return sorted(
             _ordered(pair)
             for pair, rates in self.results.items()
