@@ -39,7 +39,7 @@ LIMITS: dict[str, int] = {
     "podwright/cli/replay": 2,
     "podwright/cli/serve": 1,
     "podwright/cli/slurm": 2,
-    "podwright/client": 7,
+    "podwright/client": 3,
     "podwright/controller": 1,
     "podwright/controller/administration": 5,
     "podwright/controller/moves": 1,

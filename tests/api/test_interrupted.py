@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from podwright.client import (
-    QUESTION,
-    RECOVERY,
+    POLL_SECONDS,
+    RECOVERY_SECONDS,
     Client,
     FoundServer,
     UnixTransport,
@@ -75,7 +75,9 @@ def test_a_lease_of_the_queue(server: Server, number: int, sent: bool) -> None:
     with Client(transport) as client, pytest.raises(KeyboardInterrupt):
         acquire_in_line(client, request, print)
     _nothing_is_left(server)
-    assert max(transport.timeouts) <= RECOVERY + QUESTION, "a server that hangs holds it up"
+    assert max(transport.timeouts) <= RECOVERY_SECONDS + POLL_SECONDS, (
+        "a server that hangs holds it up"
+    )
 
 
 @pytest.mark.parametrize("sent", [False, True])
@@ -94,7 +96,7 @@ def test_a_lease_without_waiting(server: Server, sent: bool) -> None:
     with Client(transport) as client, pytest.raises(KeyboardInterrupt):
         acquire_now(client, request)
     _nothing_is_left(server)
-    assert max(transport.timeouts) <= RECOVERY
+    assert max(transport.timeouts) <= RECOVERY_SECONDS
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -103,7 +105,7 @@ def test_a_request_that_never_arrived_replaces_no_partition(server: Server, wait
     with Client(UnixTransport(str(server.socket))) as owner:
         partition = owner.create_partition(PartitionSpec(name="p", size=4))
         request = AcquireRequest(spec=PartitionSpec(name="p", size=8), update=True, reset=True)
-        acquire = partial(acquire_in_line, report=print) if waits else acquire_now
+        acquire = partial(acquire_in_line, report_line=print) if waits else acquire_now
         with Client(transport) as client, pytest.raises(KeyboardInterrupt):
             acquire(client, request)
         (left,) = owner.list_partitions()

@@ -92,7 +92,7 @@ class Gc:
         def connect(arguments: ServerNames) -> FoundServer:
             info = ServerInfo(version="1", apis=self.apis, caller=caller)
             return FoundServer(
-                Client(FakeTransport(handler, where="localhost:8090")), info, "named"
+                Client(FakeTransport(handler, address="localhost:8090")), info, "named"
             )
 
         command, _, rest = line.partition(" ")

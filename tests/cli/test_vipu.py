@@ -100,7 +100,7 @@ class Vipu:
             assert answer is not None, f"{name} was not expected"
             return answer
 
-        transport = FakeTransport(handler, where="localhost:8090")
+        transport = FakeTransport(handler, address="localhost:8090")
 
         def connect(arguments: ServerNames) -> FoundServer:
             return FoundServer(Client(transport), ServerInfo(version="1.2.3", **info), "named")

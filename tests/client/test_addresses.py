@@ -78,7 +78,7 @@ def test_a_port_for_those_without_one() -> None:
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(InvalidRequest):
-        parse_addresses(text, by="an option")
+        parse_addresses(text, source="an option")
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "0", "65536", "80 90", "1e3"])

@@ -45,7 +45,7 @@ class World:
             self.marks,
         )
         options = ServerOptions(host, port)
-        found = find_server(options, self.environ, timeout=timeout, places=places)
+        found = find_server(options, self.environ, timeout=timeout, local_servers=places)
         found.client.close()
         return found
 

@@ -141,7 +141,7 @@ def test_a_busy_server_is_called_again_after_the_time_that_it_named(vendors: boo
 
     path = virm.VIRM_METHODS["GetVersion"].path if vendors else method_path("ListPartitions")
     with serving({path: grpc.unary_unary_rpc_method_handler(answer)}) as address:
-        channel = GrpcChannel(address, pause=pauses.append)
+        channel = GrpcChannel(address, sleep=pauses.append)
         assert channel.call(path, b"x", 60.0, bytes, bytes) == b"x"
         channel.close()
     assert 2.0 <= pauses[0] <= 3.0 <= pauses[1] <= 4.5
@@ -154,7 +154,7 @@ def test_a_busy_server_is_not_waited_for_beyond_the_timeout() -> None:
         raise ServerBusy.of(60)
 
     with serving(ours(answer)) as address:
-        channel = GrpcChannel(address, pause=pauses.append)
+        channel = GrpcChannel(address, sleep=pauses.append)
         with pytest.raises(ServerBusy, match=r"the server is busy, try again in 60 s"):
             channel.call(method_path("ListPartitions"), b"", 30.0, bytes, bytes)
         channel.close()
@@ -387,7 +387,7 @@ def test_a_last_poll_that_is_cut_short_says_what_is_late() -> None:
             return super().call(path, *rest)
 
     channel = Slow()
-    client = Client(VirmTransport(cast(Any, channel), pause=lambda seconds: None), timeout=60)
+    client = Client(VirmTransport(cast(Any, channel), sleep=lambda seconds: None), timeout=60)
     with pytest.raises(TimedOut, match="the controller at pod:8090 is not done yet"):
         client.create_partition(PartitionSpec(name="p1", size=2))
     assert channel.polls == 2

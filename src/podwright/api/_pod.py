@@ -253,12 +253,12 @@ class Pod:
 
         since: only events after that number. follow: go on with new events, without end.
         """
-        from podwright.client import QUESTION
+        from podwright.client import POLL_SECONDS
 
         with self.client() as client:
             has_more = True
             while follow or has_more:
-                request = EventsRequest(since=since, timeout=QUESTION if follow else 0.0)
+                request = EventsRequest(since=since, timeout=POLL_SECONDS if follow else 0.0)
                 reply = client.list_events(request)
                 yield from reply.events
                 has_more, since = bool(reply.events) and reply.last > since, reply.last

@@ -153,7 +153,7 @@ async def _announce(
     from podwright.wire import Announcement
 
     announcement = Announcement(name=machine.machine.name, host=machine.machine.host, port=bound)
-    address = parse_addresses(server, by="--server")[0]
+    address = parse_addresses(server, source="--server")[0]
     credentials = Credentials(certs=certs)
     client = Client(GrpcTransport(address.host, address.port, credentials=credentials))
     log = logging.getLogger("podwright.agent")

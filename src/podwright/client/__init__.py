@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from podwright.client._port_forward import PortForwarder, run_through
     from podwright.client._queue_waits import (
         OUR_TURN,
-        QUESTION,
-        RECOVERY,
+        POLL_SECONDS,
+        RECOVERY_SECONDS,
         acquire_in_line,
         acquire_now,
         span,
@@ -54,9 +54,9 @@ __all__ = [
     "HOST_VARIABLE",
     "OUR_TURN",
     "PATIENCE",
+    "POLL_SECONDS",
     "PORT_VARIABLE",
-    "QUESTION",
-    "RECOVERY",
+    "RECOVERY_SECONDS",
     "TIMEOUT",
     "Address",
     "Client",
@@ -101,7 +101,7 @@ _LATER = {
     "_port_forward": ("PortForwarder", "run_through"),
     "_virm_transport": ("VirmTransport",),
     "_queue_waits": (
-        *("OUR_TURN", "QUESTION", "RECOVERY", "acquire_in_line", "acquire_now", "span"),
+        *("OUR_TURN", "POLL_SECONDS", "RECOVERY_SECONDS", "acquire_in_line", "acquire_now", "span"),
         *("take_back", "wait_in_line", "withdraw"),
     ),
 }

@@ -95,42 +95,44 @@ class NamedServer(NamedTuple):
 
 
 def named_server(
-    options: ServerOptions, environ: Mapping[str, str], config: str = SYSTEM_CONFIG
+    options: ServerOptions, environ: Mapping[str, str], config_path: str = SYSTEM_CONFIG
 ) -> NamedServer | None:
     """Return the server that was named, or None. Raises InvalidRequest for a malformed address."""
-    if name := options.context or _context_of(options, environ):
-        return _of_context(name, options, environ)
-    file: dict[str, str] = {}
+    if context_name := options.context or _environment_context(options, environ):
+        return _server_of_context(context_name, options, environ)
+    file_settings: dict[str, str] = {}
     if options.config:
-        config = options.config
-        file = _read(config)
+        config_path = options.config
+        file_settings = _read(config_path)
     socket = environ.get(SOCKET_VARIABLE, "")
     host = options.host or environ.get(HOST_VARIABLE, "")
     port = options.port or environ.get(PORT_VARIABLE, "")
-    typed = _credentials(options, environ, file, host)
-    if socket and not options.host and not options.port and not typed.key:
+    explicit_credentials = _credentials(options, environ, file_settings, host)
+    if socket and not options.host and not options.port and not explicit_credentials.key:
         return NamedServer(SOCKET_VARIABLE, socket=socket)
-    if not options.config and not (host and port) and os.path.exists(config):
-        file = _read(config)
-    by = "an option" if options.host or options.port else "the environment"
+    if not options.config and not (host and port) and os.path.exists(config_path):
+        file_settings = _read(config_path)
+    source = "an option" if options.host or options.port else "the environment"
     if not host and not port:
-        by = config
-    host = host or file.get("api-host", "")
-    port = port or file.get("api-port", "")
-    credentials = _credentials(options, environ, file, host)
+        source = config_path
+    host = host or file_settings.get("api-host", "")
+    port = port or file_settings.get("api-port", "")
+    credentials = _credentials(options, environ, file_settings, host)
     if not host and not port and not credentials.key:
         return _current_context(environ)
-    addresses = parse_addresses(host or DEFAULT_HOST, port, by)
-    return NamedServer(by, addresses=addresses, credentials=credentials)
+    addresses = parse_addresses(host or DEFAULT_HOST, port, source)
+    return NamedServer(source, addresses=addresses, credentials=credentials)
 
 
-def _context_of(options: ServerOptions, environ: Mapping[str, str]) -> str:
+def _environment_context(options: ServerOptions, environ: Mapping[str, str]) -> str:
     """Return the context that the environment names, unless an option names a server."""
-    named = options.host or options.port or options.config
-    return "" if named else environ.get(CONTEXT_VARIABLE, "")
+    server_named = options.host or options.port or options.config
+    return "" if server_named else environ.get(CONTEXT_VARIABLE, "")
 
 
-def _of_context(name: str, options: ServerOptions, environ: Mapping[str, str]) -> NamedServer:
+def _server_of_context(
+    context_name: str, options: ServerOptions, environ: Mapping[str, str]
+) -> NamedServer:
     """Return the server of a context, with that context's credentials only.
 
     Raises InvalidRequest where an option names a server or a key as well, and NotFound.
@@ -140,18 +142,18 @@ def _of_context(name: str, options: ServerOptions, environ: Mapping[str, str]) -
     if options.host or options.port or options.key:
         raise InvalidRequest(
             "a context names its server and its key itself",
-            operation=f"--context {name}",
+            operation=f"--context {context_name}",
             would_work="leave out --api-host, --api-port and --api-access-key, or --context",
         )
-    context = read_contexts(contexts_path(environ)).named(name)
-    by = f"context {name}"
+    context = read_contexts(contexts_path(environ)).named(context_name)
+    source = f"context {context_name}"
     if context.socket:
-        return NamedServer(by, socket=context.socket)
+        return NamedServer(source, socket=context.socket)
     credentials = Credentials(
         context.api_user_id, context.api_access_key, context.tls_certs, context.munge
     )
     return NamedServer(
-        by, addresses=parse_addresses(context.api_host, "", by), credentials=credentials
+        source, addresses=parse_addresses(context.api_host, "", source), credentials=credentials
     )
 
 
@@ -162,32 +164,34 @@ def _current_context(environ: Mapping[str, str]) -> NamedServer | None:
         return None  # most users have none, and msgspec's decoder of TOML is not loaded for them
     from podwright.client._contexts import read_contexts
 
-    name = read_contexts(path).current_context
-    return _of_context(name, ServerOptions(), environ) if name else None
+    context_name = read_contexts(path).current_context
+    return _server_of_context(context_name, ServerOptions(), environ) if context_name else None
 
 
 def server_for_proxy(
-    options: ServerOptions, environ: Mapping[str, str], config: str = SYSTEM_CONFIG
+    options: ServerOptions, environ: Mapping[str, str], config_path: str = SYSTEM_CONFIG
 ) -> tuple[tuple[Address, ...], str]:
     """Return the addresses of the named server and the folder of certificates.
 
     Raises InvalidRequest where either is not named.
     """
-    named = named_server(
-        options, {k: v for k, v in environ.items() if k != SOCKET_VARIABLE}, config
+    server = named_server(
+        options,
+        {variable: value for variable, value in environ.items() if variable != SOCKET_VARIABLE},
+        config_path,
     )
-    if named is None or not named.credentials.certs:
-        missing = "no server is named" if named is None else "no certificate is named"
+    if server is None or not server.credentials.certs:
+        problem = "no server is named" if server is None else "no certificate is named"
         raise InvalidRequest(
-            missing,
+            problem,
             would_work="say -H HOST --tls-certs DIR; an administrator makes that folder with "
             "vipu-admin create certificate",
         )
-    return named.addresses, named.credentials.certs
+    return server.addresses, server.credentials.certs
 
 
 def _credentials(
-    options: ServerOptions, environ: Mapping[str, str], file: Mapping[str, str], host: str
+    options: ServerOptions, environ: Mapping[str, str], file_settings: Mapping[str, str], host: str
 ) -> Credentials:
     """Return the credentials for `host`.
 
@@ -197,62 +201,64 @@ def _credentials(
     """
     if environ.get(HOST_VARIABLE, host) != host:
         environ = {}
-    if file.get("api-host", host) != host:
-        file = {}
+    if file_settings.get("api-host", host) != host:
+        file_settings = {}
     credentials = Credentials(
-        options.user or environ.get(USER_VARIABLE, "") or file.get("api-user-id", ""),
-        options.key or environ.get(KEY_VARIABLE, "") or file.get("api-access-key", ""),
-        options.certs or environ.get(CERTS_VARIABLE, "") or file.get("tls-certs", ""),
-        options.munge or environ.get(MUNGE_VARIABLE, "") or file.get("munge", ""),
+        options.user or environ.get(USER_VARIABLE, "") or file_settings.get("api-user-id", ""),
+        options.key or environ.get(KEY_VARIABLE, "") or file_settings.get("api-access-key", ""),
+        options.certs or environ.get(CERTS_VARIABLE, "") or file_settings.get("tls-certs", ""),
+        options.munge or environ.get(MUNGE_VARIABLE, "") or file_settings.get("munge", ""),
     )
     if bool(credentials.user) != bool(credentials.key):
-        missing = "access key" if credentials.user else "user id"
+        missing_item = "access key" if credentials.user else "user id"
         raise InvalidRequest(
-            f"a user id and an access key belong together, and there is no {missing}",
+            f"a user id and an access key belong together, and there is no {missing_item}",
             would_work="set both, in a file for --config, say",
         )
     return credentials
 
 
-def parse_addresses(hosts: str, port: str = "", by: str = "") -> tuple[Address, ...]:
+def parse_addresses(hosts: str, port: str = "", source: str = "") -> tuple[Address, ...]:
     """Parse `host`, `host:port`, `[::1]:port`, or several of them separated by commas.
 
     port: for addresses without one; empty means 8090. Raises InvalidRequest.
     """
-    fallback = _port(port, by) if port else DEFAULT_PORT
+    default_port = _port(port, source) if port else DEFAULT_PORT
     addresses = tuple(
-        _address(part.strip(), fallback, by) for part in hosts.split(",") if part.strip()
+        _address(address_text.strip(), default_port, source)
+        for address_text in hosts.split(",")
+        if address_text.strip()
     )
     if not addresses:
         raise InvalidRequest(f"{hosts!r} names no host", would_work="write HOST or HOST:PORT")
     return addresses
 
 
-def _address(text: str, port: int, by: str) -> Address:
-    host, colon, given = text, "", ""
-    if text.startswith("["):
-        host, bracket, rest = text[1:].partition("]")
-        colon, given = rest[:1], rest[1:]
-        if not bracket or colon not in ("", ":"):
+def _address(address_text: str, default_port: int, source: str) -> Address:
+    host, colon, port_text = address_text, "", ""
+    if address_text.startswith("["):
+        host, closing_bracket, after_bracket = address_text[1:].partition("]")
+        colon, port_text = after_bracket[:1], after_bracket[1:]
+        if not closing_bracket or colon not in ("", ":"):
             host = ""
-    elif text.count(":") == 1:
-        host, colon, given = text.partition(":")
+    elif address_text.count(":") == 1:
+        host, colon, port_text = address_text.partition(":")
     if not re.fullmatch(_HOST, host):
         raise InvalidRequest(
-            f"{text!r} is not the address of a server{_named_by(by)}",
+            f"{address_text!r} is not the address of a server{_source_suffix(source)}",
             would_work="write HOST or HOST:PORT, several separated by commas",
         )
-    return Address(host, _port(given, by) if colon else port)
+    return Address(host, _port(port_text, source) if colon else default_port)
 
 
-def _port(text: str, by: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
-        raise InvalidRequest(f"{text!r} is not a port from 1 to 65535{_named_by(by)}")
-    return int(text)
+def _port(port_text: str, source: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", port_text) or not 1 <= int(port_text) <= 65535:
+        raise InvalidRequest(f"{port_text!r} is not a port from 1 to 65535{_source_suffix(source)}")
+    return int(port_text)
 
 
-def _named_by(by: str) -> str:
-    return f" (from {by})" if by else ""
+def _source_suffix(source: str) -> str:
+    return f" (from {source})" if source else ""
 
 
 def _read(path: str) -> dict[str, str]:
@@ -262,36 +268,39 @@ def _read(path: str) -> dict[str, str]:
     """
     try:
         with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
+            config_lines = file.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InvalidRequest(
             f"cannot read the configuration file {path}: {(reason or '').lower()}"
         ) from None
     settings: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(config_lines, 1):
         if not line.strip() or line.lstrip().startswith(("#", "//")):
             continue
-        match = re.match(_LINE, line)
-        if match is None:
+        setting_match = re.match(_LINE, line)
+        if setting_match is None:
             raise InvalidRequest(
-                f'{path}, line {number}: not of the form key = "value"',
+                f'{path}, line {line_number}: not of the form key = "value"',
                 would_work='Write, say, api-host = "localhost"',
             )
-        settings[match[1]] = match[2] if match[2] is not None else match[3]
+        settings[setting_match[1]] = (
+            setting_match[2] if setting_match[2] is not None else setting_match[3]
+        )
     return settings
 
 
-def unreachable(where: str, reason: str) -> Unavailable:
+def unreachable(server_address: str, reason: str) -> Unavailable:
     """Return the refusal for a server that does not answer. Its first sentence is V-IPU's own.
 
     The sentence is known from PopRun guide 2.10.1. V-IPU says `context deadline exceeded` whatever
     the reason is. The actual reason is in `would_work` and in `data`.
     """
     return Unavailable(
-        f"unable to connect to VIRM/V-IPU Controller at {where}: context deadline exceeded",
+        f"unable to connect to VIRM/V-IPU Controller at {server_address}: context deadline "
+        "exceeded",
         would_work=f"what is wrong: {reason}. Start vipu-server there, or name another server "
         "with --api-host HOST:PORT or VIPU_CLI_API_HOST",
-        address=where,
+        address=server_address,
         reason=reason,
     )

@@ -104,22 +104,22 @@ class Client:
 
         A list is returned whole, however many pages it has, unless the request sets a page_size.
         """
-        entry = METHODS.get(method)
-        if entry is None:
+        wire_method = METHODS.get(method)
+        if wire_method is None:
             raise InvalidRequest(f"there is no call {method!r}")
-        seconds = self.timeout if timeout is None else timeout
-        pages: list[Value] = []
-        page: Value | None = request
-        while page is not None:
-            pages.append(self.transport.call(entry, page, seconds))
-            page = next_page(page, pages[-1])
-        return joined(pages)
+        timeout_s = self.timeout if timeout is None else timeout
+        page_replies: list[Value] = []
+        page_request: Value | None = request
+        while page_request is not None:
+            page_replies.append(self.transport.call(wire_method, page_request, timeout_s))
+            page_request = next_page(page_request, page_replies[-1])
+        return joined(page_replies)
 
     def _call(
-        self, method: str, request: Value, reply: type[_V], timeout: float | None = None
+        self, method_name: str, request: Value, reply_type: type[_V], timeout: float | None = None
     ) -> _V:
-        answer = self.call(method, request, timeout=timeout)
-        assert isinstance(answer, reply)
+        answer = self.call(method_name, request, timeout=timeout)
+        assert isinstance(answer, reply_type)
         return answer
 
     def get_server_info(self, *, timeout: float | None = None) -> ServerInfo:
@@ -215,13 +215,13 @@ class Client:
         return self._call("Renew", request, LeaseInfo, timeout)
 
     def move(
-        self, lease: str, epoch: int, word: str, *, timeout: float | None = None
+        self, lease_id: str, epoch: int, word: str, *, timeout: float | None = None
     ) -> PartitionInfo:
         """Report that nothing of a launch runs any more. Return where its partition is from now on.
 
         word: the value of `LeaseInfo.move`.
         """
-        request = MoveRequest(id=lease, epoch=epoch, move=word)
+        request = MoveRequest(id=lease_id, epoch=epoch, move=word)
         return self._call("Move", request, PartitionInfo, timeout)
 
     def release(

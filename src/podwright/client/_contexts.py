@@ -24,7 +24,7 @@ import msgspec
 
 from podwright.errors import InvalidRequest, NotFound
 
-_HIDDEN = "(hidden)"
+_KEY_PLACEHOLDER = "(hidden)"
 _PRIVATE = 0o600
 _OTHERS = 0o077
 
@@ -62,46 +62,50 @@ class Contexts(
     def named(self, name: str) -> Context:
         """Return the context of this name. Raises NotFound."""
         if name not in self.contexts:
-            known = ", ".join(sorted(self.contexts))
+            known_names = ", ".join(sorted(self.contexts))
             raise NotFound(
                 f"there is no context {name!r}",
-                would_work=f"podwright config get-contexts lists them: {known}"
-                if known
+                would_work=f"podwright config get-contexts lists them: {known_names}"
+                if known_names
                 else "podwright config set-context NAME --api-host HOST makes one",
             )
         return self.contexts[name]
 
-    def using(self, name: str) -> Contexts:
+    def using(self, context_name: str) -> Contexts:
         """Return the contexts with this one as the current one. Raises NotFound."""
-        self.named(name)
-        return msgspec.structs.replace(self, current_context=name)
+        self.named(context_name)
+        return msgspec.structs.replace(self, current_context=context_name)
 
-    def without(self, name: str) -> Contexts:
+    def without(self, context_name: str) -> Contexts:
         """Return the contexts without this one. Raises NotFound."""
-        self.named(name)
-        rest = {other: context for other, context in self.contexts.items() if other != name}
-        current = "" if self.current_context == name else self.current_context
-        return msgspec.structs.replace(self, contexts=rest, current_context=current)
+        self.named(context_name)
+        remaining = {
+            other_name: context
+            for other_name, context in self.contexts.items()
+            if other_name != context_name
+        }
+        current_name = "" if self.current_context == context_name else self.current_context
+        return msgspec.structs.replace(self, contexts=remaining, current_context=current_name)
 
-    def setting(self, name: str, fields: Mapping[str, str]) -> Contexts:
+    def setting(self, context_name: str, changes: Mapping[str, str]) -> Contexts:
         """Return the contexts with these fields of one of them changed; it is made if need be.
 
         A host takes the place of a socket, and a socket that of a host.
         """
-        given = dict(fields)
-        for option, other in (("api_host", "socket"), ("socket", "api_host")):
-            if given.get(option):
-                given.setdefault(other, "")
-        context = msgspec.structs.replace(self.contexts.get(name, Context()), **given)
-        return msgspec.structs.replace(self, contexts={**self.contexts, name: context})
+        new_fields = dict(changes)
+        for field, opposite_field in (("api_host", "socket"), ("socket", "api_host")):
+            if new_fields.get(field):
+                new_fields.setdefault(opposite_field, "")
+        context = msgspec.structs.replace(self.contexts.get(context_name, Context()), **new_fields)
+        return msgspec.structs.replace(self, contexts={**self.contexts, context_name: context})
 
     def without_keys(self) -> Contexts:
         """Return the contexts with `(hidden)` in place of each access key."""
         contexts = {
-            name: msgspec.structs.replace(context, api_access_key=_HIDDEN)
+            context_name: msgspec.structs.replace(context, api_access_key=_KEY_PLACEHOLDER)
             if context.api_access_key
             else context
-            for name, context in self.contexts.items()
+            for context_name, context in self.contexts.items()
         }
         return msgspec.structs.replace(self, contexts=contexts)
 
@@ -114,7 +118,7 @@ def read_contexts(path: str) -> Contexts:
     """
     try:
         with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            file_mode = os.fstat(file.fileno()).st_mode
             content = file.read()
     except FileNotFoundError:
         return Contexts()
@@ -126,12 +130,14 @@ def read_contexts(path: str) -> Contexts:
         raise InvalidRequest(
             f"{path}: {error}", would_work="podwright config schema prints what may stand there"
         ) from None
-    if mode & _OTHERS and any(context.api_access_key for context in contexts.contexts.values()):
+    if file_mode & _OTHERS and any(
+        context.api_access_key for context in contexts.contexts.values()
+    ):
         raise InvalidRequest(
             f"{path} holds an access key, and others can read it", would_work=f"chmod 600 {path}"
         )
-    for name, context in contexts.contexts.items():
-        _check(name, context)
+    for context_name, context in contexts.contexts.items():
+        _check(context_name, context)
     if contexts.current_context and contexts.current_context not in contexts.contexts:
         raise InvalidRequest(
             f"{path}: the current context {contexts.current_context!r} is not among the contexts",
@@ -140,15 +146,15 @@ def read_contexts(path: str) -> Contexts:
     return contexts
 
 
-def _check(name: str, context: Context) -> None:
+def _check(context_name: str, context: Context) -> None:
     if bool(context.api_host) == bool(context.socket):
         raise InvalidRequest(
-            f"context {name!r} needs either api-host or socket",
-            would_work=f"podwright config set-context {name} --api-host HOST",
+            f"context {context_name!r} needs either api-host or socket",
+            would_work=f"podwright config set-context {context_name} --api-host HOST",
         )
     if bool(context.api_user_id) != bool(context.api_access_key):
         raise InvalidRequest(
-            f"context {name!r}: a user id and an access key belong together",
+            f"context {context_name!r}: a user id and an access key belong together",
             would_work="set both, or neither",
         )
 
@@ -157,21 +163,21 @@ def write_contexts(path: str, contexts: Contexts) -> None:
     """Replace the file in one step, readable for its owner only. Raises InvalidRequest."""
     import tempfile
 
-    for name, context in contexts.contexts.items():
-        _check(name, context)
+    for context_name, context in contexts.contexts.items():
+        _check(context_name, context)
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        number, temporary = tempfile.mkstemp(dir=folder, prefix=".config-")
+        descriptor, temporary_path = tempfile.mkstemp(dir=folder, prefix=".config-")
         try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(contexts_as_toml(contexts))
                 os.fchmod(file.fileno(), _PRIVATE)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            os.replace(temporary_path, path)
         except BaseException:
-            os.unlink(temporary)
+            os.unlink(temporary_path)
             raise
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {(error.strerror or '').lower()}") from None
@@ -181,13 +187,13 @@ def contexts_as_toml(contexts: Contexts) -> str:
     """Return the file's text. Its values are strings, which TOML writes as JSON does."""
     import json
 
-    tree: dict[str, Any] = msgspec.to_builtins(contexts)
+    document: dict[str, Any] = msgspec.to_builtins(contexts)
     lines = []
     if contexts.current_context:
         lines.append(f"current-context = {json.dumps(contexts.current_context)}")
-    for name, context in sorted(tree.get("contexts", {}).items()):
-        lines += ["", f"[contexts.{json.dumps(name)}]"]
-        lines += [f"{key} = {json.dumps(value)}" for key, value in context.items()]
+    for context_name, context in sorted(document.get("contexts", {}).items()):
+        lines += ["", f"[contexts.{json.dumps(context_name)}]"]
+        lines += [f"{field} = {json.dumps(field_value)}" for field, field_value in context.items()]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 

@@ -39,13 +39,13 @@ class FailoverTransport:
     def __init__(
         self,
         openers: Sequence[Opener],
-        where: str,
+        addresses: str,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._openers = openers
-        self._all = where
+        self._all = addresses
         self._clock, self._sleep = clock, sleep
         self._at = 0
         self._current: Transport | None = None
@@ -69,15 +69,15 @@ class FailoverTransport:
         Raises Unavailable where no server becomes active, and TimedOut.
         """
         deadline = self._clock() + timeout
-        request = _with_id(request)
+        request = _with_request_id(request)
         failures: list[PodwrightError] = []
-        until = 0.0
+        give_up_at = 0.0
         repeated = False
         while True:
-            sent = False
+            request_sent = False
             try:
                 transport = self._connected(deadline)
-                sent = True
+                request_sent = True
                 reply = transport.call(method, request, max(deadline - self._clock(), 0.001))
                 if isinstance(reply, ServerInfo) and reply.standby:
                     raise _stands_by(transport.where, reply.active)
@@ -85,27 +85,27 @@ class FailoverTransport:
                 return reply
             except Unavailable as error:
                 failures.append(error)
-                lost = sent and "standby" not in error.data
+                reply_lost = request_sent and "standby" not in error.data
             except TimedOut as error:
-                if sent:
+                if request_sent:
                     self._next()  # it hangs: the next call goes to another server
                     raise
                 failures.append(error)
-                lost = False
+                reply_lost = False
             except Fenced:
                 if repeated and method.name == "Release":
                     return Empty()  # the first attempt was carried out, and its answer was lost
                 raise
-            if lost and not _repeatable(method, request, transport):
+            if reply_lost and not _repeatable(method, request, transport):
                 self._next()
                 raise failures[-1]
-            repeated = repeated or lost
+            repeated = repeated or reply_lost
             self._next()
             now = self._clock()
-            if not until:
-                until = min(deadline, now + PATIENCE)
+            if not give_up_at:
+                give_up_at = min(deadline, now + PATIENCE)
             if len(failures) % len(self._openers) == 0:
-                if now >= until or not self._worth_waiting(failures):
+                if now >= give_up_at or not self._worth_waiting(failures):
                     raise self._nobody(failures)
                 self._sleep(_PAUSE)
 
@@ -121,8 +121,8 @@ class FailoverTransport:
 
     def _connected(self, deadline: float) -> Transport:
         if self._current is None:
-            left = max(deadline - self._clock(), 0.001)
-            self._current = self._openers[self._at](min(left, _CONNECT))
+            remaining = max(deadline - self._clock(), 0.001)
+            self._current = self._openers[self._at](min(remaining, _CONNECT))
         return self._current
 
     def _next(self) -> None:
@@ -140,8 +140,8 @@ class FailoverTransport:
         )
 
     def _nobody(self, failures: Sequence[PodwrightError]) -> Unavailable:
-        last = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
-        reasons = "; ".join(str(error) for error in last)
+        last_problems = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
+        reasons = "; ".join(str(error) for error in last_problems)
         return unreachable(self._all, f"none of them answers as the active server ({reasons})")
 
 
@@ -152,7 +152,7 @@ def _repeatable(method: Method, request: Value, transport: Transport) -> bool:
     return getattr(transport, "remembers", True) and method.repeatable(request)
 
 
-def _with_id(request: Value) -> Value:
+def _with_request_id(request: Value) -> Value:
     """Return the request with an id of its own, if it can carry one."""
     if isinstance(request, WaitRequest) and request.id:
         return request  # it asks about the waiter of that id
@@ -161,7 +161,8 @@ def _with_id(request: Value) -> Value:
     return request
 
 
-def _stands_by(where: str, active: str) -> Unavailable:
+def _stands_by(server_address: str, active_address: str) -> Unavailable:
     return Unavailable(
-        f"the server at {where} stands by for {active or 'another one'}", standby=True
+        f"the server at {server_address} stands by for {active_address or 'another one'}",
+        standby=True,
     )

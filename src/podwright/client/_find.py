@@ -26,9 +26,9 @@ from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport, Opener
 from podwright.client._local_servers import (
     DEFAULT_HOST,
-    LOOPBACK,
+    LOOPBACK_HOSTS,
     SYSTEM_CONFIG,
-    SYSTEM_MARKS,
+    SYSTEM_SERVER_FILES,
     mark_of_system,
     private_folder,
 )
@@ -41,7 +41,7 @@ from podwright.wire import DEFAULT_PORT, SYSTEM_SOCKET, ServerInfo, user_socket
 
 #: Seconds within which a server must answer the probe.
 PROBE_TIMEOUT = 5.0
-_NOBODY_THERE = (errno.ENOENT, errno.ECONNREFUSED)
+_NO_SERVER_ERRNOS = (errno.ENOENT, errno.ECONNREFUSED)
 
 
 class FoundServer(NamedTuple):
@@ -70,14 +70,14 @@ class LocalServers(NamedTuple):
     config: str = SYSTEM_CONFIG
     default: Address = Address(DEFAULT_HOST, DEFAULT_PORT)
     start: Callable[[str, Mapping[str, str], Callable[[], bool]], bool] = start_server
-    marks: tuple[str, ...] = SYSTEM_MARKS
+    marks: tuple[str, ...] = SYSTEM_SERVER_FILES
 
     @classmethod
-    def running(cls, otherwise: BaseException) -> LocalServers:
-        """Return this machine's places, where no server is started: `otherwise` is raised."""
+    def running(cls, error: BaseException) -> LocalServers:
+        """Return this machine's places, where no server is started: `error` is raised."""
 
         def start(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
-            raise otherwise
+            raise error
 
         return cls(start=start)
 
@@ -87,7 +87,7 @@ def find_server(
     environ: Mapping[str, str],
     *,
     timeout: float = TIMEOUT,
-    places: LocalServers | None = None,
+    local_servers: LocalServers | None = None,
 ) -> FoundServer:
     """Find the server to talk to, in the order above. Start one if need be.
 
@@ -95,42 +95,42 @@ def find_server(
     Unavailable for a server that should run and does not, TimedOut for one that hangs,
     InvalidRequest for a malformed address.
     """
-    at = places or LocalServers()
-    search = _Search(timeout, user_socket(environ), at)
-    if named := named_server(options, environ, at.config):
-        return search.named(named)
+    locations = local_servers or LocalServers()
+    search = _Search(timeout, user_socket(environ), locations)
+    if target := named_server(options, environ, locations.config):
+        return search.named(target)
     if server := search.system():
         return server
-    if mark := mark_of_system(at.marks):
-        return search.default() or search.away(mark)
+    if system_mark := mark_of_system(locations.marks):
+        return search.default() or search.away(system_mark)
     return search.users("user") or search.default() or search.started(environ)
 
 
 class _Search:
-    def __init__(self, timeout: float, user: str, places: LocalServers) -> None:
+    def __init__(self, timeout: float, user_path: str, local_servers: LocalServers) -> None:
         self.timeout = timeout
         self.probe = min(PROBE_TIMEOUT, timeout)
-        self.user = user
-        self.folder = os.path.dirname(user)
-        self.places = places
+        self.user = user_path
+        self.folder = os.path.dirname(user_path)
+        self.places = local_servers
         self.credentials = NOBODY
 
-    def named(self, named: NamedServer) -> FoundServer:
-        self.credentials = named.credentials
-        paths = [path for path in named.socket.split(",") if path]
-        openers: list[Opener] = [partial(self._open_socket, path) for path in paths]
-        openers += [partial(self._open_tcp, address) for address in named.addresses]
+    def named(self, target: NamedServer) -> FoundServer:
+        self.credentials = target.credentials
+        socket_paths = [path for path in target.socket.split(",") if path]
+        openers: list[Opener] = [partial(self._open_socket, path) for path in socket_paths]
+        openers += [partial(self._open_tcp, address) for address in target.addresses]
         if len(openers) > 1:
-            where = ",".join([*paths, *map(str, named.addresses)])
-            client = Client(FailoverTransport(openers, where), timeout=self.timeout)
+            addresses = ",".join([*socket_paths, *map(str, target.addresses)])
+            client = Client(FailoverTransport(openers, addresses), timeout=self.timeout)
             try:
                 return FoundServer(client, client.get_server_info(timeout=PATIENCE), "named")
             except BaseException:
                 client.close()
                 raise
-        if paths:
-            return self._ask(paths[0], "named")
-        (address,) = named.addresses
+        if socket_paths:
+            return self._ask(socket_paths[0], "named")
+        (address,) = target.addresses
         return self._local(address) or self._tcp(address, "named")
 
     def _open_socket(self, path: str, timeout: float) -> Transport:
@@ -139,7 +139,7 @@ class _Search:
     def _open_tcp(self, address: Address, timeout: float) -> Transport:
         if local := self._local(address):
             return local.client.transport
-        return connect_tcp(address, timeout, self.credentials, several=True)[0]
+        return connect_tcp(address, timeout, self.credentials, failover=True)[0]
 
     def system(self) -> FoundServer | None:
         """Find the system's server.
@@ -147,12 +147,12 @@ class _Search:
         Its socket without a server behind it means that the server is down.
         """
         try:
-            present = stat.S_ISSOCK(os.stat(self.places.system).st_mode)
+            is_socket = stat.S_ISSOCK(os.stat(self.places.system).st_mode)
         except OSError:
             return None
-        return self._ask(self.places.system, "system") if present else None
+        return self._ask(self.places.system, "system") if is_socket else None
 
-    def users(self, how: str) -> FoundServer | None:
+    def users(self, found_by: str) -> FoundServer | None:
         """Find this user's own server.
 
         Its socket without a server behind it was left by one that died.
@@ -160,9 +160,9 @@ class _Search:
         if not private_folder(self.folder):
             return None
         try:
-            return self._ask(self.user, how)
+            return self._ask(self.user, found_by)
         except Unavailable as error:
-            if error.data.get("errno") in _NOBODY_THERE:
+            if error.data.get("errno") in _NO_SERVER_ERRNOS:
                 return None
             raise
 
@@ -171,14 +171,14 @@ class _Search:
             return None
         return self._tcp(self.places.default, "default")
 
-    def away(self, mark: str) -> NoReturn:
+    def away(self, mark_path: str) -> NoReturn:
         raise Unavailable(
-            f"this machine's server does not run: there is {mark}, and nobody answers at "
+            f"this machine's server does not run: there is {mark_path}, and nobody answers at "
             f"{self.places.system}",
             would_work="start it (systemctl start vipu-server), or wait until it is back; another "
             "one has to be named: --api-host, or PODWRIGHT_SOCKET, as of one of your own. If this "
-            f"machine is to have no server of its own, move {mark} away",
-            mark=mark,
+            f"machine is to have no server of its own, move {mark_path} away",
+            mark=mark_path,
         )
 
     def started(self, environ: Mapping[str, str]) -> FoundServer:
@@ -187,24 +187,24 @@ class _Search:
 
         def ready() -> bool:
             try:
-                if answer := self.users("user"):
-                    servers.append(answer)
+                if server := self.users("user"):
+                    servers.append(server)
             except TimedOut:
                 pass  # the machine is busy: the server runs, and will answer
             return bool(servers)
 
-        ours = self.places.start(self.folder, environ, ready)
-        return servers[0]._replace(how="started") if ours else servers[0]
+        started_here = self.places.start(self.folder, environ, ready)
+        return servers[0]._replace(how="started") if started_here else servers[0]
 
     def _local(self, address: Address) -> FoundServer | None:
         """Reach a named server on this machine by its socket, where the kernel says who calls."""
-        if address.host not in LOOPBACK or self.credentials.key or self.credentials.certs:
+        if address.host not in LOOPBACK_HOSTS or self.credentials.key or self.credentials.certs:
             return None
-        for path in (self.places.system, self.user):
+        for socket_path in (self.places.system, self.user):
             try:
-                if path == self.user and not private_folder(self.folder):
+                if socket_path == self.user and not private_folder(self.folder):
                     continue
-                server = self._ask(path, "named")
+                server = self._ask(socket_path, "named")
             except PodwrightError:
                 continue
             if server.info.port == address.port:
@@ -212,14 +212,14 @@ class _Search:
             server.client.close()
         return None
 
-    def _ask(self, path: str, how: str) -> FoundServer:
-        client = Client(UnixTransport(path), timeout=self.timeout)
+    def _ask(self, socket_path: str, found_by: str) -> FoundServer:
+        client = Client(UnixTransport(socket_path), timeout=self.timeout)
         try:
-            return FoundServer(client, client.get_server_info(timeout=self.probe), how)
+            return FoundServer(client, client.get_server_info(timeout=self.probe), found_by)
         except BaseException:
             client.close()
             raise
 
-    def _tcp(self, address: Address, how: str) -> FoundServer:
-        transport, info = connect_tcp(address, self.probe, self.credentials)
-        return FoundServer(Client(transport, timeout=self.timeout), info, how)
+    def _tcp(self, address: Address, found_by: str) -> FoundServer:
+        transport, server_info = connect_tcp(address, self.probe, self.credentials)
+        return FoundServer(Client(transport, timeout=self.timeout), server_info, found_by)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from podwright.client._addresses import NOBODY, Address, Credentials, unreachable
-from podwright.client._local_servers import LOOPBACK
+from podwright.client._local_servers import LOOPBACK_HOSTS
 from podwright.errors import (
     InvalidRequest,
     PodwrightError,
@@ -50,7 +50,7 @@ _OPTIONS = (
 #: for its answer. A host that lost its power sends nothing. Where another server may take over,
 #: that must be detected within the five seconds of a takeover.
 _KEEPALIVE = (20.0, 20.0)
-_KEEPALIVE_OF_SEVERAL = (1.0, 2.0)
+_KEEPALIVE_FAILOVER = (1.0, 2.0)
 
 
 class Unsupported(InvalidRequest):
@@ -58,19 +58,19 @@ class Unsupported(InvalidRequest):
 
 
 def _check_private(address: Address, credentials: Credentials) -> None:
-    if not credentials.certs and address.host not in LOOPBACK:
+    if not credentials.certs and address.host not in LOOPBACK_HOSTS:
         raise InvalidRequest(
             f"the access key would travel to {address} for all to read",
             would_work="name the folder of TLS certificates with --tls-certs",
         )
 
 
-def _munge(where: str) -> Vouches:
+def _munge(socket_option: str) -> Vouches:
     """Return MUNGE on this machine. Raises Unauthenticated where it does not answer."""
     from podwright.hosts import Munge, MungeError
 
     try:
-        munge = Munge(where if "/" in where else "")
+        munge = Munge(socket_option if "/" in socket_option else "")
         munge.encode(b"")
     except MungeError as error:
         raise Unauthenticated(
@@ -81,7 +81,7 @@ def _munge(where: str) -> Vouches:
     return munge
 
 
-def _vouched(munge: Vouches, payload: bytes) -> str:
+def _munge_credential(munge: Vouches, payload: bytes) -> str:
     from podwright.hosts import MungeError
 
     try:
@@ -103,13 +103,13 @@ class GrpcChannel:
         token: str | None = None,
         credentials: Credentials = NOBODY,
         *,
-        several: bool = False,
-        pause: Callable[[float], None] = time.sleep,
+        failover: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.where, self._host = str(address), address.host
-        self._pause = pause
+        self._pause = sleep
         self._reconnect = partial(
-            GrpcChannel, address, token, credentials, several=several, pause=pause
+            GrpcChannel, address, token, credentials, failover=failover, sleep=sleep
         )
         self._metadata: tuple[tuple[str, str], ...] = ()
         self._munge_option = "no" if token or credentials.key else credentials.munge
@@ -121,70 +121,74 @@ class GrpcChannel:
         elif credentials.key:
             _check_private(address, credentials)
             self._metadata = ((USER_KEY, credentials.user), (ACCESS_KEY, credentials.key))
-        interval, patience = _KEEPALIVE_OF_SEVERAL if several else _KEEPALIVE
-        options = (
+        ping_interval, ping_timeout = _KEEPALIVE_FAILOVER if failover else _KEEPALIVE
+        channel_options = (
             *_OPTIONS,
-            ("grpc.keepalive_time_ms", round(interval * 1000)),
-            ("grpc.keepalive_timeout_ms", round(patience * 1000)),
+            ("grpc.keepalive_time_ms", round(ping_interval * 1000)),
+            ("grpc.keepalive_timeout_ms", round(ping_timeout * 1000)),
         )
         if credentials.certs:
-            tls = grpc.ssl_channel_credentials(*read_certificates(credentials.certs))
-            self._channel = grpc.secure_channel(str(address), tls, options=options)
+            tls_credentials = grpc.ssl_channel_credentials(*read_certificates(credentials.certs))
+            self._channel = grpc.secure_channel(
+                str(address), tls_credentials, options=channel_options
+            )
         else:
-            self._channel = grpc.insecure_channel(str(address), options=options)
+            self._channel = grpc.insecure_channel(str(address), options=channel_options)
 
     def call(
         self,
         path: str,
         request: Any,
         timeout: float,
-        encoded: Callable[[Any], bytes],
-        decoded: Callable[[bytes], Any],
+        encoder: Callable[[Any], bytes],
+        decoder: Callable[[bytes], Any],
     ) -> Any:
         """Make one call. Raises the server's refusal, Unsupported, Unavailable or TimedOut.
 
         A server that refuses a call as busy has not begun it. The call is made again after the time
         that the server named, as long as the timeout allows.
         """
-        body = encoded(request)
-        deadline, left = time.monotonic() + timeout, timeout
+        request_body = encoder(request)
+        deadline, remaining = time.monotonic() + timeout, timeout
         while True:
             try:
-                return self._proven(path, body, left, decoded)
-            except ServerBusy as busy:
+                return self._call_with_munge(path, request_body, remaining, decoder)
+            except ServerBusy as busy_error:
                 # The random factor spreads clients that were refused together, so that they do not
                 # return together.
-                pause = busy.retry_after_s * random.uniform(1.0, 1.5)
-                if time.monotonic() + pause >= deadline:
+                pause_seconds = busy_error.retry_after_s * random.uniform(1.0, 1.5)
+                if time.monotonic() + pause_seconds >= deadline:
                     raise
-                self._pause(pause)
-                left = round(deadline - time.monotonic(), 3)
+                self._pause(pause_seconds)
+                remaining = round(deadline - time.monotonic(), 3)
 
-    def _proven(
-        self, path: str, body: bytes, timeout: float, decoded: Callable[[bytes], Any]
+    def _call_with_munge(
+        self, rpc_path: str, request_body: bytes, timeout: float, decoder: Callable[[bytes], Any]
     ) -> Any:
         """Make a call, with a MUNGE credential if the server asks for one."""
         try:
-            return self._once(path, body, timeout, decoded)
-        except Unauthenticated as refusal:
-            if self._munge_option or self._munge or not refusal.data.get("munge"):
+            return self._once(rpc_path, request_body, timeout, decoder)
+        except Unauthenticated as error:
+            if self._munge_option or self._munge or not error.data.get("munge"):
                 raise
             try:
                 self._munge = _munge("")
             except Unauthenticated:
-                raise refusal from None  # the server's refusal says what else works
-        return self._once(path, body, timeout, decoded)
+                raise error from None  # the server's refusal says what else works
+        return self._once(rpc_path, request_body, timeout, decoder)
 
-    def _once(self, path: str, body: bytes, timeout: float, decoded: Callable[[bytes], Any]) -> Any:
-        call = self._channel.unary_unary(path, response_deserializer=decoded)
+    def _once(
+        self, rpc_path: str, request_body: bytes, timeout: float, decoder: Callable[[bytes], Any]
+    ) -> Any:
+        rpc = self._channel.unary_unary(rpc_path, response_deserializer=decoder)
         metadata = self._metadata
         if self._munge is not None:
-            proof = _vouched(self._munge, munge_payload(path, body))
-            metadata = (("authorization", f"MUNGE {proof}"),)
+            credential = _munge_credential(self._munge, munge_payload(rpc_path, request_body))
+            metadata = (("authorization", f"MUNGE {credential}"),)
         try:
-            return call(body, timeout=timeout, metadata=metadata)
+            return rpc(request_body, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
-            raise self._refusal(error, path, timeout) from None
+            raise self._refusal(error, rpc_path, timeout) from None
 
     def another(self) -> GrpcChannel:
         """Return a channel to the same server, with the same credentials."""
@@ -194,41 +198,44 @@ class GrpcChannel:
         """Close the connection for good."""
         self._channel.close()
 
-    def _refusal(self, error: grpc.RpcError, path: str, timeout: float) -> PodwrightError:
-        trailing = dict(error.trailing_metadata() or ())
-        if (refusal := trailing.get(ERROR_KEY)) is not None:
-            return error_from_json(json.loads(refusal))
-        code, details = error.code().name, " ".join((error.details() or "").split())
-        name = path.rpartition("/")[2]
-        if code == "UNIMPLEMENTED":
+    def _refusal(self, error: grpc.RpcError, rpc_path: str, timeout: float) -> PodwrightError:
+        trailing_metadata = dict(error.trailing_metadata() or ())
+        if (refusal_json := trailing_metadata.get(ERROR_KEY)) is not None:
+            return error_from_json(json.loads(refusal_json))
+        status_code, details = error.code().name, " ".join((error.details() or "").split())
+        call_name = rpc_path.rpartition("/")[2]
+        if status_code == "UNIMPLEMENTED":
             return Unsupported(
-                f"the server at {self.where} does not know the call {name}",
+                f"the server at {self.where} does not know the call {call_name}",
                 would_work="it is older than this command, or not Podwright's",
             )
-        if code == "UNAVAILABLE" and _WRONG_NAME.search(details):
+        if status_code == "UNAVAILABLE" and _WRONG_NAME.search(details):
             return Unavailable(
                 f"the certificate of the server at {self.where} is for other names than "
                 f"{self._host}",
                 would_work="use a name that it has, or let an administrator add this one: "
                 f"vipu-server --tls-renew --name {self._host}, with the others",
             )
-        if code in ("UNAVAILABLE", "CANCELLED"):  # a server that shuts down cancels its calls
+        if status_code in (
+            "UNAVAILABLE",
+            "CANCELLED",
+        ):  # a server that shuts down cancels its calls
             return unreachable(self.where, details or "the connection ended")
-        if code == "DEADLINE_EXCEEDED":
+        if status_code == "DEADLINE_EXCEEDED":
             return TimedOut(
                 f"the server at {self.where} gave no answer within {timeout:g} s",
-                operation=name,
+                operation=call_name,
                 would_work="A longer --timeout waits for it; what was asked may still be under way",
             )
-        if code == "UNKNOWN" and not details:
+        if status_code == "UNKNOWN" and not details:
             return Unavailable(f"what answers at {self.where} is not a V-IPU server")
-        return error_from_code(code, details)
+        return error_from_code(status_code, details)
 
 
 class GrpcTransport:
     """Calls podwright.v1 at a TCP address. token: from `Client.issue_token`, or none.
 
-    several: the server is one of those that may take over from one another.
+    failover: the server is one of those that may take over from one another.
     """
 
     def __init__(
@@ -238,10 +245,10 @@ class GrpcTransport:
         token: str | None = None,
         credentials: Credentials = NOBODY,
         *,
-        several: bool = False,
+        failover: bool = False,
     ) -> None:
-        self._reconnect = partial(GrpcTransport, host, port, token, credentials, several=several)
-        self.channel = GrpcChannel(Address(host, port), token, credentials, several=several)
+        self._reconnect = partial(GrpcTransport, host, port, token, credentials, failover=failover)
+        self.channel = GrpcChannel(Address(host, port), token, credentials, failover=failover)
         self.where = self.channel.where
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
@@ -251,7 +258,7 @@ class GrpcTransport:
             request,
             timeout,
             encode,
-            lambda data: decode(method.reply, data),
+            lambda reply_bytes: decode(method.reply, reply_bytes),
         )
         assert isinstance(reply, Value)
         return reply

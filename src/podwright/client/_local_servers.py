@@ -10,7 +10,7 @@ from podwright.endpoints import system_path
 from podwright.errors import Denied
 
 #: Files that a system's server has on its machine, whether it runs or not: unit, settings, store.
-SYSTEM_MARKS = (
+SYSTEM_SERVER_FILES = (
     system_path("/etc/systemd/system/vipu-server.service"),
     system_path("/usr/local/lib/systemd/system/vipu-server.service"),
     system_path("/usr/lib/systemd/system/vipu-server.service"),
@@ -21,16 +21,16 @@ SYSTEM_MARKS = (
 )
 SYSTEM_CONFIG = system_path("/etc/vipu/vipu-cli.hcl")  # V-IPU's own path for it
 DEFAULT_HOST = "localhost"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
-def mark_of_system(marks: Iterable[str]) -> str:
+def mark_of_system(mark_paths: Iterable[str]) -> str:
     """Return the first of these paths that exists, or empty.
 
     A path that this user may not look at counts as existing; then the name of its folder is
     returned.
     """
-    for path in marks:
+    for path in mark_paths:
         try:
             os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -47,7 +47,7 @@ def private_folder(folder: str, *, create: bool = False) -> bool:
     Others can create folders in /tmp, so the owner is checked. create: make the folder if it is
     missing. Raises Denied for a folder of another user, for a link, and where it cannot be made.
     """
-    own = "set XDG_RUNTIME_DIR to a folder of your own"
+    suggestion = "set XDG_RUNTIME_DIR to a folder of your own"
     if create:
         try:
             os.mkdir(folder, mode=0o700)
@@ -55,24 +55,26 @@ def private_folder(folder: str, *, create: bool = False) -> bool:
             pass
         except OSError as error:
             reason = (error.strerror or "").lower()
-            raise Denied(f"cannot make the folder {folder}: {reason}", would_work=own) from None
+            raise Denied(
+                f"cannot make the folder {folder}: {reason}", would_work=suggestion
+            ) from None
     try:
-        status = os.lstat(folder)
+        folder_status = os.lstat(folder)
     except OSError:
         return False
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+    if not stat.S_ISDIR(folder_status.st_mode) or folder_status.st_uid != os.getuid():
         raise Denied(
             f"{folder} is not a folder of this user, so a server in it is not to be trusted",
-            would_work=f"remove it, or {own}",
+            would_work=f"remove it, or {suggestion}",
         )
-    if status.st_mode & 0o077:
+    if folder_status.st_mode & 0o077:
         os.chmod(folder, 0o700)
     return True
 
 
 def contexts_path(environ: Mapping[str, str]) -> str:
     """Return the path of the contexts file, whether or not it exists."""
-    home = environ.get("XDG_CONFIG_HOME") or os.path.join(
+    config_home = environ.get("XDG_CONFIG_HOME") or os.path.join(
         environ.get("HOME") or os.path.expanduser("~"), ".config"
     )
-    return os.path.join(home, "podwright", "config.toml")
+    return os.path.join(config_home, "podwright", "config.toml")

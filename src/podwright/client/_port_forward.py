@@ -29,18 +29,18 @@ _MOST = 256  #: the most connections at once
 class PortForwarder:
     """A forwarding port. addresses: of the server, tried in this order. certs: as for Credentials.
 
-    report: called with a line for each connection that was refused or failed. Raises
+    report_failure: called with a line for each connection that was refused or failed. Raises
     wire.InvalidRequest for certificates that cannot be read.
     """
 
     def __init__(
-        self, addresses: Sequence[Address], certs: str, report: Callable[[str], None]
+        self, addresses: Sequence[Address], certs: str, report_failure: Callable[[str], None]
     ) -> None:
         read_certificates(certs)  # it raises an error that says what is missing
-        folder = Path(certs)
-        self._addresses, self._report = addresses, report
-        self._tls = ssl.create_default_context(cafile=folder / "ca.pem")
-        self._tls.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+        certs_folder = Path(certs)
+        self._addresses, self._report = addresses, report_failure
+        self._tls = ssl.create_default_context(cafile=certs_folder / "ca.pem")
+        self._tls.load_cert_chain(certs_folder / "cert.pem", certs_folder / "key.pem")
         self._tls.set_alpn_protocols(["h2"])
         self._server: asyncio.Server | None = None
         self._visits: set[asyncio.Task[None]] = set()
@@ -54,45 +54,49 @@ class PortForwarder:
         """Close the port and its connections."""
         if self._server is not None:
             self._server.close()
-        for visit in self._visits:
-            visit.cancel()
+        for task in self._visits:
+            task.cancel()
         await asyncio.gather(*self._visits, return_exceptions=True)
 
-    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _visit(
+        self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._visits.add(task)
-        far: asyncio.StreamWriter | None = None
+        server_writer: asyncio.StreamWriter | None = None
         try:
-            owner = tcp_owner(writer.get_extra_info("socket"))
-            if owner != os.geteuid():
-                if owner is not None:
+            owner_uid = tcp_owner(client_writer.get_extra_info("socket"))
+            if owner_uid != os.geteuid():
+                if owner_uid is not None:
                     self._report(
-                        f"a program of user {owner} tried this port; it was not let through"
+                        f"a program of user {owner_uid} tried this port; it was not let through"
                     )
                 return
             if len(self._visits) > _MOST:
                 self._report(f"more than {_MOST} connections at once")
                 return
-            far_reader, far = await self._connect()
-            await asyncio.gather(_pass(reader, far), _pass(far_reader, writer))
+            server_reader, server_writer = await self._connect()
+            await asyncio.gather(
+                _pass(client_reader, server_writer), _pass(server_reader, client_writer)
+            )
         except (OSError, asyncio.CancelledError) as error:
-            if far is None and isinstance(error, OSError):
+            if server_writer is None and isinstance(error, OSError):
                 self._report(f"the server cannot be reached: {error}")
         finally:
             self._visits.discard(task)
-            for end in (writer, far):
-                if end is not None:
-                    end.transport.abort()
+            for stream in (client_writer, server_writer):
+                if stream is not None:
+                    stream.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        *addresses, last = self._addresses
+        *addresses, last_address = self._addresses
         for host, port in addresses:
             try:
                 return await self._connect_to(host, port)
             except OSError:  # try the next address
                 continue
-        return await self._connect_to(*last)
+        return await self._connect_to(*last_address)
 
     async def _connect_to(
         self, host: str, port: int
@@ -102,8 +106,8 @@ class PortForwarder:
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
+    while chunk := await reader.read(65536):
+        writer.write(chunk)
         await writer.drain()
     writer.close()  # HTTP/2 has no half-open connections
 
@@ -114,15 +118,17 @@ async def run_through(
     """Run a command that finds the server by the forwarder's port. Returns its exit code, or 128+N
     after signal N. Raises InvalidRequest for a command that cannot be run.
     """
-    place = str(await forwarder.start())
+    port = str(await forwarder.start())
     # These settings of our own would bypass the port, or speak TLS to it.
-    ours = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")
-    variables = {name: text for name, text in environ.items() if name not in ours}
+    removed_variables = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")
+    variables = {
+        variable: value for variable, value in environ.items() if variable not in removed_variables
+    }
     for prefix in ("VIPU_CLI_API", "IPUOF_VIPU_API"):
-        variables |= {f"{prefix}_HOST": "127.0.0.1", f"{prefix}_PORT": place}
+        variables |= {f"{prefix}_HOST": "127.0.0.1", f"{prefix}_PORT": port}
     try:
         try:
-            child = await asyncio.create_subprocess_exec(*command, env=variables)
+            process = await asyncio.create_subprocess_exec(*command, env=variables)
         except OSError as error:
             raise InvalidRequest(
                 f"cannot run {command[0]}: {(error.strerror or str(error)).lower()}"
@@ -130,13 +136,13 @@ async def run_through(
         loop = asyncio.get_running_loop()
         # The terminal sends Ctrl-C to the command too. This process ends as the command does.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
-        loop.add_signal_handler(signal.SIGTERM, _end, child)
-        code = await child.wait()
+        loop.add_signal_handler(signal.SIGTERM, _end, process)
+        exit_code = await process.wait()
     finally:
         await forwarder.stop()
-    return code if code >= 0 else 128 - code
+    return exit_code if exit_code >= 0 else 128 - exit_code
 
 
-def _end(child: asyncio.subprocess.Process) -> None:
+def _end(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
-        child.terminate()
+        process.terminate()

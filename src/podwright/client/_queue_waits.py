@@ -34,11 +34,11 @@ from podwright.wire import (
 _T = TypeVar("_T")
 
 #: Seconds for which one call waits for its answer. The server drops a waiter that is silent for 30.
-QUESTION = 20.0
+POLL_SECONDS = 20.0
 #: How many times, a second apart, the server may fail to answer before the client gives up.
 _OUTAGE = 25
 #: Seconds in which the server must answer a client that was interrupted.
-RECOVERY = 5.0
+RECOVERY_SECONDS = 5.0
 #: The beginning of the line that reports the end of the waiting.
 OUR_TURN = "it is our turn"
 
@@ -50,68 +50,70 @@ def _nothing() -> None:
 def wait_in_line(
     client: Client,
     request: WaitRequest,
-    report: Callable[[str], None],
+    report_line: Callable[[str], None],
     *,
-    between: Callable[[], None] = _nothing,
-    question: float = QUESTION,
+    after_call: Callable[[], None] = _nothing,
+    poll_seconds: float = POLL_SECONDS,
 ) -> WaitReply:
     """Wait in the queue. Return what the server gives, once it is this request's turn.
 
-    Whatever ends the wait, the request leaves the queue. report: called with a line for each
-    change. between: called after each call to the server; it may raise. question: seconds that one
-    call may take.
+    Whatever ends the wait, the request leaves the queue. report_line: called with a line for each
+    change. after_call: called after each call to the server; it may raise. poll_seconds: seconds
+    that one call may take.
     """
-    inner = request.acquire or request.create
-    request_id = (inner.request_id if inner else "") or os.urandom(16).hex()
+    inner_request = request.acquire or request.create
+    request_id = (inner_request.request_id if inner_request else "") or os.urandom(16).hex()
     request = replace(request, request_id=request_id, acknowledges=True)
     last_report = ""
     reply: WaitReply | None = None
     try:
-        reply = _persisting(lambda: client.wait(request), between, report, first=True)
-        waiter = reply.waiter.id
+        reply = _retry_outage(
+            lambda: client.wait(request), after_call, report_line, first_call=True
+        )
+        waiter_id = reply.waiter.id
         while reply.partition is None or (request.acquire is not None and reply.lease is None):
-            line = _standing(reply.waiter)
-            if line != last_report:
-                report(line)
-                last_report = line
-            between()
-            query = WaitRequest(id=waiter, timeout=question)
-            reply = _persisting(lambda: client.wait(query), between, report)  # noqa: B023
-        given = reply
-        _persisting(lambda: _acknowledge(client, given), between, report)
+            status_line = _standing(reply.waiter)
+            if status_line != last_report:
+                report_line(status_line)
+                last_report = status_line
+            after_call()
+            status_request = WaitRequest(id=waiter_id, timeout=poll_seconds)
+            reply = _retry_outage(lambda: client.wait(status_request), after_call, report_line)  # noqa: B023
+        granted_reply = reply
+        _retry_outage(lambda: _acknowledge(client, granted_reply), after_call, report_line)
     except NotFound:
         raise  # the queue has dropped us
     except BaseException as error:
-        refused = reply is None and isinstance(error, PodwrightError)
-        if not refused:
+        join_refused = reply is None and isinstance(error, PodwrightError)
+        if not join_refused:
             with contextlib.suppress(PodwrightError):
-                report(f"{withdraw(client, request, reply)} has left the queue")
+                report_line(f"{withdraw(client, request, reply)} has left the queue")
         raise
     return reply
 
 
-def withdraw(client: Client, request: WaitRequest, reply: WaitReply | None = None) -> str:
+def withdraw(client: Client, request: WaitRequest, last_reply: WaitReply | None = None) -> str:
     """Leave the queue, and give back what was given. Return the waiter's id.
 
-    reply: the last answer. None: it is not known whether the server has the request, which then
-    must have the id of the first call. Raises NotFound if the queue has dropped the waiter.
+    last_reply: the last answer. None: it is not known whether the server has the request, which
+    then must have the id of the first call. Raises NotFound if the queue has dropped the waiter.
     """
-    client = Client(client.transport, timeout=RECOVERY)
-    if reply is None:
+    client = Client(client.transport, timeout=RECOVERY_SECONDS)
+    if last_reply is None:
         if request.acquire is not None:
-            request = replace(request, acquire=_unchanging(request.acquire))
-        reply = client.wait(request)
-    if reply.waiter.state == "STARTING":  # it is known soon what it is given
-        reply = client.wait(WaitRequest(id=reply.waiter.id, timeout=QUESTION))
-    client.leave(reply.waiter.id)  # gives back what was not acknowledged
+            request = replace(request, acquire=_without_changes(request.acquire))
+        last_reply = client.wait(request)
+    if last_reply.waiter.state == "STARTING":  # it is known soon what it is given
+        last_reply = client.wait(WaitRequest(id=last_reply.waiter.id, timeout=POLL_SECONDS))
+    client.leave(last_reply.waiter.id)  # gives back what was not acknowledged
     with contextlib.suppress(NotFound, Fenced):
-        if reply.lease is not None:
-            client.release(reply.lease.id, reply.lease.epoch)
-        elif reply.partition is not None and reply.created:
-            partition = client.get_partition(reply.partition.name)
-            if partition.created_at == reply.partition.created_at:
+        if last_reply.lease is not None:
+            client.release(last_reply.lease.id, last_reply.lease.epoch)
+        elif last_reply.partition is not None and last_reply.created:
+            partition = client.get_partition(last_reply.partition.name)
+            if partition.created_at == last_reply.partition.created_at:
                 client.remove_partition(partition.name)
-    return reply.waiter.id
+    return last_reply.waiter.id
 
 
 def acquire_now(client: Client, request: AcquireRequest) -> AcquireReply:
@@ -129,12 +131,12 @@ def acquire_now(client: Client, request: AcquireRequest) -> AcquireReply:
 
 def take_back(client: Client, request: AcquireRequest) -> None:
     """Release what an interrupted Acquire may have given. request: with the id of that call."""
-    client = Client(client.transport, timeout=RECOVERY)
-    reply = client.acquire(_unchanging(request))
+    client = Client(client.transport, timeout=RECOVERY_SECONDS)
+    reply = client.acquire(_without_changes(request))
     client.release(reply.lease.id, reply.lease.epoch)
 
 
-def _unchanging(request: AcquireRequest) -> AcquireRequest:
+def _without_changes(request: AcquireRequest) -> AcquireRequest:
     """Return a request that changes nothing where the server does not have it yet."""
     return replace(request, create=False, update=False, reset=False)
 
@@ -142,71 +144,74 @@ def _unchanging(request: AcquireRequest) -> AcquireRequest:
 def acquire_in_line(
     client: Client,
     request: AcquireRequest,
-    report: Callable[[str], None],
+    report_line: Callable[[str], None],
     *,
-    between: Callable[[], None] = _nothing,
-    question: float = QUESTION,
+    after_call: Callable[[], None] = _nothing,
+    poll_seconds: float = POLL_SECONDS,
 ) -> AcquireReply:
     """Wait in the queue as `wait_in_line` does. Return the lease."""
-    wanted = WaitRequest(acquire=request)
-    reply = wait_in_line(client, wanted, report, between=between, question=question)
+    wait_request = WaitRequest(acquire=request)
+    reply = wait_in_line(
+        client, wait_request, report_line, after_call=after_call, poll_seconds=poll_seconds
+    )
     assert reply.lease is not None
     assert reply.partition is not None
     return AcquireReply(lease=reply.lease, partition=reply.partition, created=reply.created)
 
 
-def _persisting(
+def _retry_outage(
     call: Callable[[], _T],
-    between: Callable[[], None],
-    report: Callable[[str], None],
+    after_call: Callable[[], None],
+    report_line: Callable[[str], None],
     *,
-    first: bool = False,
+    first_call: bool = False,
 ) -> _T:
     """Return what a repeatable call answers.
 
     Repeat it while a server restarts or another takes over.
 
-    first: no server was reached before, so a server that does not run is an error at once.
+    first_call: no server was reached before, so a server that does not run is an error at once.
     """
     for attempt in range(_OUTAGE):
         try:
             return call()
         except Unavailable as error:
-            if first and not attempt and error.data.get("errno"):
+            if first_call and not attempt and error.data.get("errno"):
                 raise
             if not attempt:
-                report("the server does not answer; asking again under the same id")
+                report_line("the server does not answer; asking again under the same id")
             time.sleep(1.0)
-            between()
+            after_call()
     return call()
 
 
-def _acknowledge(client: Client, given: WaitReply) -> None:
+def _acknowledge(client: Client, granted_reply: WaitReply) -> None:
     """Tell the server that the client has received what it gave.
 
     Raises NotFound or Fenced where the server has taken it back.
     """
-    if given.lease is not None:
-        client.renew(given.lease.id, given.lease.epoch)
+    if granted_reply.lease is not None:
+        client.renew(granted_reply.lease.id, granted_reply.lease.epoch)
         return
-    assert given.partition is not None
-    made = client.get_partition(given.partition.name)
+    assert granted_reply.partition is not None
+    partition = client.get_partition(granted_reply.partition.name)
     if (
-        made.created_at != given.partition.created_at
-        or made.operation_state is OperationState.REMOVING
+        partition.created_at != granted_reply.partition.created_at
+        or partition.operation_state is OperationState.REMOVING
     ):
         raise NotFound(
-            f"partition {made.name} was made, and was taken back, since nobody claimed it in time",
-            operation=f"create partition {made.name}",
+            f"partition {partition.name} was made, and was taken back, since nobody claimed it in "
+            "time",
+            operation=f"create partition {partition.name}",
             would_work="ask anew",
         )
 
 
-def _standing(info: WaiterInfo) -> str:
-    if info.state != "WAITING":
-        return f"{OUR_TURN} ({info.id}): the partition is being made"
-    text = f"place {info.place} in the queue ({info.id}), for {info.needs}"
-    return f"{text}; about {span(info.estimate)} more" if info.estimate else text
+def _standing(waiter: WaiterInfo) -> str:
+    if waiter.state != "WAITING":
+        return f"{OUR_TURN} ({waiter.id}): the partition is being made"
+    status = f"place {waiter.place} in the queue ({waiter.id}), for {waiter.needs}"
+    return f"{status}; about {span(waiter.estimate)} more" if waiter.estimate else status
 
 
 def span(seconds: float) -> str:

@@ -22,11 +22,11 @@ def listens(address: Address, timeout: float) -> bool:
 
 
 def connect_tcp(
-    address: Address, timeout: float, credentials: Credentials = NOBODY, *, several: bool = False
+    address: Address, timeout: float, credentials: Credentials = NOBODY, *, failover: bool = False
 ) -> tuple[Transport, ServerInfo]:
     """Return a transport for the server at this address, and its description of itself.
 
-    several: the server is one of those that may take over from one another. A server that does not
+    failover: the server is one of those that may take over from one another. A server that does not
     know podwright.v1 is called in the vendor's protocol. Raises Unavailable where no server
     answers, and TimedOut where it does not describe itself in time.
     """
@@ -38,20 +38,22 @@ def connect_tcp(
     from podwright.client._grpc_transport import GrpcTransport, Unsupported
     from podwright.client._virm_transport import VirmTransport
 
-    ours = GrpcTransport(address.host, address.port, credentials=credentials, several=several)
-    transport: Transport = ours
+    grpc_transport = GrpcTransport(
+        address.host, address.port, credentials=credentials, failover=failover
+    )
+    transport: Transport = grpc_transport
     method = METHODS["GetServerInfo"]
     try:
         try:
-            info = ours.call(method, ServerInfoRequest(), timeout)
+            server_info = grpc_transport.call(method, ServerInfoRequest(), timeout)
         except Unsupported:
-            transport = VirmTransport(ours.channel)
-            info = transport.call(method, ServerInfoRequest(), timeout)
+            transport = VirmTransport(grpc_transport.channel)
+            server_info = transport.call(method, ServerInfoRequest(), timeout)
     except BaseException:
-        ours.close()
+        grpc_transport.close()
         raise
-    assert isinstance(info, ServerInfo)
-    return transport, info
+    assert isinstance(server_info, ServerInfo)
+    return transport, server_info
 
 
 def _knock(address: Address, timeout: float) -> None:

@@ -32,9 +32,9 @@ class FakeTransport:
     every call so far, in order.
     """
 
-    def __init__(self, handler: Callable[[str, Value], Value], where: str = "fake:0") -> None:
+    def __init__(self, handler: Callable[[str, Value], Value], address: str = "fake:0") -> None:
         self._handler = handler
-        self.where = where
+        self.where = address
         self.calls: list[tuple[str, Value]] = []
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:

@@ -16,12 +16,12 @@ from podwright.errors import PodwrightError, TimedOut, Unavailable, error_from_j
 from podwright.wire import ErrorBody, Method, Value, prepared
 
 MAX_HEAD = 64 * 1024
-MAX_BODY = 256 * 1024 * 1024
+MAX_BODY_BYTES = 256 * 1024 * 1024
 #: Calls that change something and may still be sent twice: the second finds the work done.
 _REPEATABLE = frozenset({"Renew"})
 
 
-class _Gone(Exception):
+class _ConnectionLost(Exception):
     """The connection ended. sent: the request may have been carried out."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
@@ -35,8 +35,8 @@ class UnixTransport:
     Raises Unavailable where no server answers, and TimedOut where the answer takes too long.
     """
 
-    def __init__(self, path: str) -> None:
-        self.where = path
+    def __init__(self, socket_path: str) -> None:
+        self.where = socket_path
         self._socket: socket.socket | None = None
         self._buffer = bytearray()
 
@@ -48,26 +48,26 @@ class UnixTransport:
         repeated.
         """
         deadline = time.monotonic() + timeout
-        body = msgspec.json.encode(request)
-        message = (
+        request_body = msgspec.json.encode(request)
+        http_request = (
             f"POST /podwright.v1/{method.name} HTTP/1.1\r\nHost: podwright\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        ).encode() + body
+            f"Content-Type: application/json\r\nContent-Length: {len(request_body)}\r\n\r\n"
+        ).encode() + request_body
         reused = self._socket is not None
         try:
             try:
-                return self._exchange(method, message, deadline)
-            except _Gone as gone:
+                return self._exchange(method, http_request, deadline)
+            except _ConnectionLost as lost:
                 repeatable = not method.changes or method.name in _REPEATABLE
-                if not reused or (gone.sent and not repeatable):
+                if not reused or (lost.sent and not repeatable):
                     raise
-                return self._exchange(method, message, deadline)
-        except _Gone as gone:
-            may_be = gone.sent and method.changes
+                return self._exchange(method, http_request, deadline)
+        except _ConnectionLost as lost:
+            maybe_done = lost.sent and method.changes
             raise Unavailable(
-                f"the server at {self.where} ended the connection ({gone})",
+                f"the server at {self.where} ended the connection ({lost})",
                 would_work="whether it did what was asked is not known; look before asking again"
-                if may_be
+                if maybe_done
                 else "try again when it runs",
             ) from None
         except TimeoutError:
@@ -91,23 +91,23 @@ class UnixTransport:
         self._socket = None
         self._buffer.clear()
 
-    def _exchange(self, method: Method, message: bytes, deadline: float) -> Value:
+    def _exchange(self, method: Method, http_request: bytes, deadline: float) -> Value:
         connection = self._connected(deadline)
         try:
             connection.settimeout(_left(deadline))
             try:
-                connection.sendall(message)
+                connection.sendall(http_request)
             except TimeoutError:
                 raise
             except OSError as error:  # an incomplete request is not carried out
-                raise _Gone(_reason(error), sent=False) from None
-            status, keep, body = self._answer(deadline)
+                raise _ConnectionLost(_reason(error), sent=False) from None
+            http_status, keep_open, reply_body = self._answer(deadline)
         except BaseException:  # a late answer must not be read as the next call's
             self.close()
             raise
-        if not keep:
+        if not keep_open:
             self.close()
-        return self._understood(method, status, body)
+        return self._understood(method, http_status, reply_body)
 
     def _connected(self, deadline: float) -> socket.socket:
         if self._socket is not None and not _is_closed(self._socket):
@@ -117,48 +117,54 @@ class UnixTransport:
         return self._socket
 
     def _answer(self, deadline: float) -> tuple[int, bool, bytes]:
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+        while (head_end := self._buffer.find(b"\r\n\r\n")) < 0:
             if len(self._buffer) > MAX_HEAD:
                 raise self._strange("an answer without an end of its head")
             self._receive(deadline)
-        lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
-        version, _, rest = lines[0].partition(" ")
+        head_lines = bytes(self._buffer[:head_end]).decode("latin-1").split("\r\n")
+        http_version, _, status_text = head_lines[0].partition(" ")
         headers = {
-            name.strip().lower(): value.strip()
-            for name, _, value in (line.partition(":") for line in lines[1:])
+            header_name.strip().lower(): header_value.strip()
+            for header_name, _, header_value in (
+                header_line.partition(":") for header_line in head_lines[1:]
+            )
         }
-        length = headers.get("content-length", "")
-        if not version.startswith("HTTP/1.") or not rest[:3].isdecimal() or not length.isdecimal():
-            raise self._strange(f"{lines[0][:60]!r}")
-        if int(length) > MAX_BODY:
-            raise self._strange(f"an answer of {length} bytes")
-        length_of_answer = end + 4 + int(length)
-        while len(self._buffer) < length_of_answer:
+        body_length = headers.get("content-length", "")
+        if (
+            not http_version.startswith("HTTP/1.")
+            or not status_text[:3].isdecimal()
+            or not body_length.isdecimal()
+        ):
+            raise self._strange(f"{head_lines[0][:60]!r}")
+        if int(body_length) > MAX_BODY_BYTES:
+            raise self._strange(f"an answer of {body_length} bytes")
+        answer_length = head_end + 4 + int(body_length)
+        while len(self._buffer) < answer_length:
             self._receive(deadline)
-        body = bytes(self._buffer[end + 4 : length_of_answer])
-        del self._buffer[:length_of_answer]
-        return int(rest[:3]), headers.get("connection", "").lower() != "close", body
+        answer_body = bytes(self._buffer[head_end + 4 : answer_length])
+        del self._buffer[:answer_length]
+        return int(status_text[:3]), headers.get("connection", "").lower() != "close", answer_body
 
     def _receive(self, deadline: float) -> None:
         assert self._socket is not None
         self._socket.settimeout(_left(deadline))
         try:
-            data = self._socket.recv(1 << 16)
+            chunk = self._socket.recv(1 << 16)
         except TimeoutError:
             raise
         except OSError as error:
-            raise _Gone(_reason(error), sent=True) from None
-        if not data:
-            raise _Gone("without an answer", sent=True)
-        self._buffer += data
+            raise _ConnectionLost(_reason(error), sent=True) from None
+        if not chunk:
+            raise _ConnectionLost("without an answer", sent=True)
+        self._buffer += chunk
 
-    def _understood(self, method: Method, status: int, body: bytes) -> Value:
+    def _understood(self, method: Method, http_status: int, reply_body: bytes) -> Value:
         try:
-            if status == 200:
-                return msgspec.json.decode(body, type=prepared(method.reply))
-            refusal = msgspec.to_builtins(msgspec.json.decode(body, type=prepared(ErrorBody)))
+            if http_status == 200:
+                return msgspec.json.decode(reply_body, type=prepared(method.reply))
+            refusal = msgspec.to_builtins(msgspec.json.decode(reply_body, type=prepared(ErrorBody)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise self._strange(f"status {status} and what is not a reply ({error})") from None
+            raise self._strange(f"status {http_status} and what is not a reply ({error})") from None
         raise error_from_json(refusal)
 
     def _strange(self, detail: str) -> PodwrightError:
@@ -169,14 +175,14 @@ class UnixTransport:
         )
 
 
-def connect(path: str, timeout: float) -> socket.socket:
+def connect(socket_path: str, timeout: float) -> socket.socket:
     """Connect to a Unix socket. Raises Unavailable, or TimeoutError."""
     deadline = time.monotonic() + timeout
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(_left(deadline))
-            connection.connect(path)
+            connection.connect(socket_path)
             return connection
         except BlockingIOError:  # Linux: the socket's accept queue is full
             connection.close()
@@ -187,7 +193,7 @@ def connect(path: str, timeout: float) -> socket.socket:
         except OSError as error:
             connection.close()
             raise Unavailable(
-                f"no server answers at {path} ({_reason(error)})",
+                f"no server answers at {socket_path} ({_reason(error)})",
                 would_work="start it, or name another with --api-host or PODWRIGHT_SOCKET",
                 errno=error.errno or 0,
             ) from None
@@ -197,10 +203,10 @@ def connect(path: str, timeout: float) -> socket.socket:
 
 
 def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError
-    return left
+    return remaining
 
 
 def _is_closed(connection: socket.socket) -> bool:

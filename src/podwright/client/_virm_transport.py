@@ -43,9 +43,9 @@ class VirmTransport:
     #: The protocol has no ids for requests, so a call that changes something is never repeated.
     remembers = False
 
-    def __init__(self, channel: GrpcChannel, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, channel: GrpcChannel, sleep: Callable[[float], None] = time.sleep) -> None:
         self._channel = channel
-        self._pause = pause
+        self._pause = sleep
         self.where = channel.where
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
@@ -65,10 +65,10 @@ class _Call:
     """One call of Podwright's, and its deadline."""
 
     def __init__(
-        self, channel: GrpcChannel, pause: Callable[[float], None], deadline: float
+        self, channel: GrpcChannel, sleep: Callable[[float], None], deadline: float
     ) -> None:
         self._channel = channel
-        self._pause = pause
+        self._pause = sleep
         self._deadline = deadline
 
     def do(self, method: Method, request: Value) -> Value:
@@ -96,20 +96,24 @@ class _Call:
             would_work="partitions can be created, listed, reset and removed, and ipu-attrs listed",
         )
 
-    def _ask(self, name: str, request: Any = None) -> Any:
-        call = virm.VIRM_METHODS[name]
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise self._late(name)
-        message = call.request() if request is None else request
+    def _ask(self, method_name: str, request: Any = None) -> Any:
+        virm_method = virm.VIRM_METHODS[method_name]
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise self._late(method_name)
+        message = virm_method.request() if request is None else request
         return self._channel.call(
-            call.path, message, left, call.request.SerializeToString, call.reply.FromString
+            virm_method.path,
+            message,
+            remaining,
+            virm_method.request.SerializeToString,
+            virm_method.reply.FromString,
         )
 
-    def _late(self, name: str) -> TimedOut:
+    def _late(self, operation: str) -> TimedOut:
         return TimedOut(
             f"the controller at {self._channel.where} is not done yet",
-            operation=name,
+            operation=operation,
             would_work="it goes on by itself; `vipu list partitions` shows how far it is",
         )
 
@@ -121,36 +125,41 @@ class _Call:
     def _partitions(self, request: ListRequest) -> list[PartitionInfo]:
         message = virm.pb.ListPartitionsRequest(allocation_id=request.allocation)
         partitions = [
-            virm.partition_info(m) for m in self._ask("ListPartitions", message).partitions
+            virm.partition_info(partition_message)
+            for partition_message in self._ask("ListPartitions", message).partitions
         ]
-        return [p for p in partitions if request.cluster in ("", p.cluster)]
+        return [partition for partition in partitions if request.cluster in ("", partition.cluster)]
 
     def _devices(self) -> list[DeviceInfo]:
         return [
             DeviceInfo(
                 cluster="",
                 state="UNKNOWN",
-                device=DeviceRef(domain=0, offset=0, machine=entry.agent, index=index),
-                attributes=dict(entry.ipus[index].attributes),
+                device=DeviceRef(domain=0, offset=0, machine=agent_entry.agent, index=ipu_index),
+                attributes=dict(agent_entry.ipus[ipu_index].attributes),
             )
-            for entry in self._ask("ListIPUAttributes").entries
-            for index in sorted(entry.ipus)
+            for agent_entry in self._ask("ListIPUAttributes").entries
+            for ipu_index in sorted(agent_entry.ipus)
         ]
 
-    def _status(self, name: str) -> Any:
-        message = virm.pb.GetPartitionStatusRequest(partition_id=name)
+    def _status(self, partition_name: str) -> Any:
+        message = virm.pb.GetPartitionStatusRequest(partition_id=partition_name)
         return self._ask("GetPartitionStatus", message).status
 
-    def _partition(self, name: str) -> PartitionInfo:
-        everything = self._partitions(ListRequest())
-        partition = next((p for p in everything if p.name == name), None)
+    def _partition(self, partition_name: str) -> PartitionInfo:
+        all_partitions = self._partitions(ListRequest())
+        partition = next(
+            (candidate for candidate in all_partitions if candidate.name == partition_name), None
+        )
         if partition is None:
-            names = ", ".join(p.name for p in everything) or "none"
-            raise NotFound(f"there is no partition {name!r}", would_work=f"there are: {names}")
-        partition = virm.with_status(partition, self._status(name))
+            known_names = ", ".join(candidate.name for candidate in all_partitions) or "none"
+            raise NotFound(
+                f"there is no partition {partition_name!r}", would_work=f"there are: {known_names}"
+            )
+        partition = virm.with_status(partition, self._status(partition_name))
         if partition.ready_state is not ReadyState.ACTIVE:
             return partition
-        message = virm.pb.GetPartitionIpuofConfigRequest(partition_id=name)
+        message = virm.pb.GetPartitionIpuofConfigRequest(partition_id=partition_name)
         return _with_addresses(partition, self._ask("GetPartitionIpuofConfig", message).config)
 
     def _reset(self, request: ResetRequest) -> None:
@@ -165,59 +174,65 @@ class _Call:
         if request.wait:
             self._until(lambda: self._missing_partition(request.name), "RemovePartition")
 
-    def _missing_partition(self, name: str) -> bool:
+    def _missing_partition(self, partition_name: str) -> bool:
         try:
-            return bool(self._status(name).ready_state == virm.pb.PS_REMOVED)
+            return bool(self._status(partition_name).ready_state == virm.pb.PS_REMOVED)
         except NotFound:
             return True
 
-    def _settled(self, name: str, wait: bool) -> PartitionInfo:
+    def _settled(self, partition_name: str, wait: bool) -> PartitionInfo:
         def settled() -> bool:
-            status = self._status(name)
-            done = virm.pb.POS_IDLE, virm.pb.POS_FAILED
-            return status.operation_state in done and status.ready_state != virm.pb.PS_PENDING
+            status = self._status(partition_name)
+            final_states = virm.pb.POS_IDLE, virm.pb.POS_FAILED
+            return (
+                status.operation_state in final_states and status.ready_state != virm.pb.PS_PENDING
+            )
 
         if wait:
-            self._until(settled, name)
-        return self._partition(name)
+            self._until(settled, partition_name)
+        return self._partition(partition_name)
 
-    def _until(self, done: Callable[[], bool], state: str) -> None:
-        """Poll until `done` is true.
+    def _until(self, is_done: Callable[[], bool], operation: str) -> None:
+        """Poll until `is_done` is true.
 
         If the deadline cuts a poll short, the error says what is not done yet, since then the
         partition is late and not the controller's answer.
         """
-        pause = _FIRST_PAUSE
+        pause_seconds = _FIRST_PAUSE
         while True:
             try:
-                if done():
+                if is_done():
                     return
             except TimedOut:
-                raise self._late(state) from None
-            if time.monotonic() + pause > self._deadline:
-                raise self._late(state)
-            self._pause(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+                raise self._late(operation) from None
+            if time.monotonic() + pause_seconds > self._deadline:
+                raise self._late(operation)
+            self._pause(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE)
 
 
-def _with_addresses(info: PartitionInfo, config: Any) -> PartitionInfo:
+def _with_addresses(partition: PartitionInfo, ipuof_config: Any) -> PartitionInfo:
     """Return a partition with its devices' addresses, from its IPUoF configuration."""
-    places = [device for gcd in info.gcds for device in gcd]
+    known_devices = [device for gcd in partition.gcds for device in gcd]
     gcds = []
-    for gcd in config.gcd_configs:
+    for gcd in ipuof_config.gcd_configs:
         gcds.append(
             [
                 DeviceRef(
-                    domain=places[d.routing_id].domain if d.routing_id < len(places) else 0,
-                    offset=places[d.routing_id].offset if d.routing_id < len(places) else 0,
-                    index=d.device_id,
-                    ip=d.ip,
-                    server_port=d.server_port,
-                    rdma_port=d.rdma_port,
-                    arch_id=d.ipu_arch_id,
-                    chip_id=d.chip_id,
+                    domain=known_devices[device_config.routing_id].domain
+                    if device_config.routing_id < len(known_devices)
+                    else 0,
+                    offset=known_devices[device_config.routing_id].offset
+                    if device_config.routing_id < len(known_devices)
+                    else 0,
+                    index=device_config.device_id,
+                    ip=device_config.ip,
+                    server_port=device_config.server_port,
+                    rdma_port=device_config.rdma_port,
+                    arch_id=device_config.ipu_arch_id,
+                    chip_id=device_config.chip_id,
                 )
-                for d in gcd.devices
+                for device_config in gcd.devices
             ]
         )
-    return msgspec.structs.replace(info, gcds=gcds) if gcds else info
+    return msgspec.structs.replace(partition, gcds=gcds) if gcds else partition

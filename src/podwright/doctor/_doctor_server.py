@@ -22,7 +22,7 @@ def ask_server(
         Unavailable("there is no server", would_work="Name it: --vipu-server-host NAME")
     )
     try:
-        server = find_server(options, environ, timeout=20.0, places=local_servers)
+        server = find_server(options, environ, timeout=20.0, local_servers=local_servers)
     except PodwrightError as error:
         return [DoctorFinding("server", "answers", PROBLEM, error.problem, error.would_work)]
     try:

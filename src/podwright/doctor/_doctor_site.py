@@ -34,7 +34,9 @@ def site_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
 def _server(environ: Mapping[str, str]) -> list[DoctorFinding]:
     local_servers = LocalServers.running(_NothingStarted())
     try:
-        server = find_server(ServerOptions(), environ, timeout=_PATIENCE, places=local_servers)
+        server = find_server(
+            ServerOptions(), environ, timeout=_PATIENCE, local_servers=local_servers
+        )
     except _NothingStarted:
         finding_text = "none runs; the first command that needs one starts one for you"
         return [DoctorFinding("server", "answers", OK, finding_text)]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from podwright.gpu.efficiency import read_samples
-from podwright.gpu.efficiency._sampler import _ranks, gpus_of_job
+from podwright.gpu.efficiency._sampler import _step_ranks, gpus_of_job
 from podwright.hosts.gpus import Gpu
 from podwright.testing._nvml_standin import VARIABLE
 
@@ -99,5 +99,5 @@ def test_which_gpus_are_the_jobs() -> None:
 
 def test_the_ranks_of_a_node() -> None:
     environ = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "8", "SLURM_NODEID": "2"}
-    assert _ranks({**environ, "SLURM_STEP_TASKS_PER_NODE": "4(x2),3"}, "0") == ["0", 8, 3]
-    assert _ranks({}, "batch") == ["", 0, 0]
+    assert _step_ranks({**environ, "SLURM_STEP_TASKS_PER_NODE": "4(x2),3"}, "0") == ["0", 8, 3]
+    assert _step_ranks({}, "batch") == ["", 0, 0]

@@ -56,7 +56,7 @@ def _server(environ: Mapping[str, str]) -> dict[str, str] | None:
 
     places = LocalServers.running(Unavailable("no server is started to ask for its version"))
     try:
-        server = find_server(ServerOptions(), environ, timeout=5.0, places=places)
+        server = find_server(ServerOptions(), environ, timeout=5.0, local_servers=places)
     except PodwrightError:
         return None
     with server.client:

@@ -59,7 +59,7 @@ def _client(environ: Mapping[str, str]) -> Client:
     from podwright.client import LocalServers, ServerOptions, find_server
 
     places = LocalServers.running(_TooLong())
-    return find_server(ServerOptions(), environ, timeout=LIMIT, places=places).client
+    return find_server(ServerOptions(), environ, timeout=LIMIT, local_servers=places).client
 
 
 _OF_SERVER: dict[str, Callable[[Client], list[str]]] = {

@@ -112,7 +112,7 @@ def _find(
     from podwright.client import TIMEOUT, find_server
 
     with waiting("looking for a server"):
-        return find_server(options, os.environ, timeout=timeout or TIMEOUT, places=places)
+        return find_server(options, os.environ, timeout=timeout or TIMEOUT, local_servers=places)
 
 
 def announce(info: ServerInfo) -> None:

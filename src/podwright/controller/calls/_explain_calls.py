@@ -65,7 +65,7 @@ def _explain_placement(
         raise
     except PodwrightError as error:
         return explaining.of_error(action, error)
-    partitions.untake(state, claim)
+    partitions.undo_claim(state, claim)
     start_text = f"it would start at once, in allocation {claim.placement.allocation}"
     return Explanation(asked=action, starts_now=True, lines=[start_text])
 
@@ -118,5 +118,5 @@ def _explain_named_object(services: Services, caller: Caller, object_name: str) 
                 "lines": [*sentences, *explanation.lines],
             }
         )
-    partitions.untake(state, claim)
+    partitions.undo_claim(state, claim)
     return Explanation(asked=f"waiter {object_name}: {waiter_info.asked}", lines=sentences)

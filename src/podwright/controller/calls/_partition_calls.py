@@ -109,7 +109,9 @@ def _made_before(
     """The reply for a partition that was created or reset under the same id before."""
 
     async def answer(earlier_request: Remembered) -> PartitionInfo:
-        return services.info(await repeats.made_before(services.state, earlier_request, wait=wait))
+        return services.info(
+            await repeats.created_before(services.state, earlier_request, wait=wait)
+        )
 
     return answer
 

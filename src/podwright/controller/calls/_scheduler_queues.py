@@ -13,7 +13,7 @@ import msgspec
 from podwright.controller.calls import _views as views
 from podwright.controller.calls._call_services import Services
 from podwright.controller.calls._list_pages import ListPage, bad_page_token
-from podwright.controller.partitions._partitions import MAX_DURATION
+from podwright.controller.partitions._partitions import MAX_DURATION_SECONDS
 from podwright.controller.queue._guest_queue import FirstJob, Need
 from podwright.controller.requests._exclusive_allocations import restrict_to_open
 from podwright.controller.requests._reserve import guest_key
@@ -101,7 +101,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     end_times = {
         partition_name: now + seconds
         for partition_name, seconds in seconds_by_partition.items()
-        if 0 < seconds < MAX_DURATION
+        if 0 < seconds < MAX_DURATION_SECONDS
     }
     first_jobs = [
         FirstJob(

@@ -17,7 +17,7 @@ from podwright.controller.hardware import _fences as fences
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._gcd_division import Division, divide
 from podwright.controller.partitions import _partitions as partitions
-from podwright.controller.partitions._lease_expiry import MAX_NAME, check_hosts, over
+from podwright.controller.partitions._lease_expiry import MAX_NAME_LENGTH, check_hosts, over
 from podwright.controller.partitions._replace import Successor, replace
 from podwright.controller.requests._exclusive_allocations import may_lend, open_spec
 from podwright.controller.requests._partition_fit import differences
@@ -40,7 +40,7 @@ from podwright.errors import Held, InvalidRequest, WrongState
 from podwright.wire import AcquireRequest, OperationState, PartitionSpec, ReadyState
 
 MAX_TTL = 3600.0  #: seconds
-MAX_HOLDER = 200  #: characters
+MAX_HOLDER_LENGTH = 200  #: characters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,55 +107,60 @@ async def acquire(
     claim: devices for a new partition, if they are claimed already.
     """
     try:
-        wanted = _prepare(state, caller, request)
-        name = wanted.name
-        if not name or state.find(caller, name) is None:
-            if not wanted.may_create:
-                raise _missing(wanted)
-            ours, claim = claim, None
-            return await _create(wanted, name or _new_name(state), ours)
+        acquisition = _prepare(state, caller, request)
+        partition_name = acquisition.name
+        if not partition_name or state.find(caller, partition_name) is None:
+            if not acquisition.may_create:
+                raise _missing(acquisition)
+            own_claim, claim = claim, None
+            return await _create(
+                acquisition, partition_name or _new_partition_name(state), own_claim
+            )
     finally:
         partitions.give_back(state, claim)  # a partition was there all the same
-    while (entry := state.find(caller, name)) is not None:
-        await entry.lock.acquire()
+    while (partition_entry := state.find(caller, partition_name)) is not None:
+        await partition_entry.lock.acquire()
         try:
-            if not entry.removed and state.find(caller, name) is entry:
-                return await _hold(wanted, entry)
+            if (
+                not partition_entry.removed
+                and state.find(caller, partition_name) is partition_entry
+            ):
+                return await _hold(acquisition, partition_entry)
         finally:
-            entry.lock.release()
-    if not wanted.may_create:
-        raise _missing(wanted)
-    return await _create(wanted, name)
+            partition_entry.lock.release()
+    if not acquisition.may_create:
+        raise _missing(acquisition)
+    return await _create(acquisition, partition_name)
 
 
 def _prepare(state: ControllerState, caller: Caller, request: AcquireRequest) -> Acquisition:
     """The request, checked. Raises as `acquire` does."""
     spec = request.spec
     action = "acquire " + described(spec, state.inventory.noun)
-    parent = _check(state, caller, request, action)
+    parent_lease = _check(state, caller, request, action)
     if spec.name:
         check_name(spec.name)
-    if parent is not None:
-        spec = _within(parent, spec, action)
-    named = in_name_of(caller, request.owner, request.owner_uid, "", action)
-    if named is not caller and (request.create or request.update):
+    if parent_lease is not None:
+        spec = _within(parent_lease, spec, action)
+    lease_owner = in_name_of(caller, request.owner, request.owner_uid, "", action)
+    if lease_owner is not caller and (request.create or request.update):
         raise InvalidRequest(
             "a lease in somebody's name is on a partition that is there",
             operation=action,
             would_work="create the partition in his name, or leave out create and update",
         )
-    draft = LeaseRecord(
+    lease_draft = LeaseRecord(
         id="",
         partition="",
         epoch=0,
-        owner=named.name,
+        owner=lease_owner.name,
         first=0,
         count=0,
         ttl=request.ttl,
         holder=request.holder,
         parent=request.parent,
-        creator="" if named is caller else caller.name,
-        owner_uid=-1 if named.uid is None else named.uid,
+        creator="" if lease_owner is caller else caller.name,
+        owner_uid=-1 if lease_owner.uid is None else lease_owner.uid,
         hosts=tuple(request.hosts),
         run=request.run,
     )
@@ -163,138 +168,178 @@ def _prepare(state: ControllerState, caller: Caller, request: AcquireRequest) ->
         state=state,
         caller=caller,
         request=request,
-        name=spec.name or _only_one(state, caller, spec, action),
+        name=spec.name or _only_partition(state, caller, spec, action),
         spec=spec,
-        draft=draft,
+        draft=lease_draft,
         action=action,
     )
 
 
-async def _create(wanted: Acquisition, name: str, claim: DeviceClaim | None = None) -> Acquired:
-    state, request = wanted.state, wanted.request
-    spec = renamed(wanted.spec, name)
+async def _create(
+    acquisition: Acquisition, partition_name: str, claim: DeviceClaim | None = None
+) -> Acquired:
+    state, request = acquisition.state, acquisition.request
+    spec = renamed(acquisition.spec, partition_name)
     if claim is None:
-        spec = open_spec(state, wanted.caller, spec)
-    entry = await partitions.begin_create(
+        spec = open_spec(state, acquisition.caller, spec)
+    partition_entry = await partitions.begin_create(
         state,
-        wanted.caller,
-        CheckedSpec(spec, wanted.action, launch_hosts=request.hosts),
-        lease_for=wanted.draft,
+        acquisition.caller,
+        CheckedSpec(spec, acquisition.action, launch_hosts=request.hosts),
+        lease_for=acquisition.draft,
         transient=not request.keep,
         claim=claim,
         duration=request.duration,
     )
     try:
-        (lease,) = entry.leases.values()
-        faults = await steps.finish_create(state, entry)
+        (lease,) = partition_entry.leases.values()
+        faults = await steps.finish_create(state, partition_entry)
         if faults:
-            record = entry.known
-            await steps.remove(state, entry, force=True)
+            partition_record = partition_entry.known
+            await steps.remove(state, partition_entry, force=True)
             raise failed(
-                record,
-                record.errors,
-                wanted.action,
+                partition_record,
+                partition_record.errors,
+                acquisition.action,
                 "try again; the machine is left out until it answers",
             )
-        return Acquired(entry, entry.known, lease, created=True)
+        return Acquired(partition_entry, partition_entry.known, lease, created=True)
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
 
 
-async def _hold(wanted: Acquisition, entry: PartitionEntry) -> Acquired:
+async def _hold(acquisition: Acquisition, partition_entry: PartitionEntry) -> Acquired:
     """Take a lease on an existing partition whose lock is held."""
-    state, request, action = wanted.state, wanted.request, wanted.action
-    record = entry.known
-    wanted.check_parent()  # it may have ended while others had the lock
-    if _must_go(wanted, entry):
-        checked = CheckedSpec(
-            open_spec(state, wanted.caller, renamed(wanted.spec, entry.name)),
+    state, request, action = acquisition.state, acquisition.request, acquisition.action
+    partition_record = partition_entry.known
+    acquisition.check_parent()  # it may have ended while others had the lock
+    if _must_replace(acquisition, partition_entry):
+        checked_spec = CheckedSpec(
+            open_spec(state, acquisition.caller, renamed(acquisition.spec, partition_entry.name)),
             action,
             launch_hosts=request.hosts,
         )
-        successor = Successor(wanted.caller, checked, wanted.draft, transient=not request.keep)
-        lease = await replace(state, entry, successor)
-        return Acquired(entry, entry.known, lease, created=True)
-    if record.operation not in (OperationState.IDLE, OperationState.FAILED):
+        successor = Successor(
+            acquisition.caller, checked_spec, acquisition.draft, transient=not request.keep
+        )
+        lease = await replace(state, partition_entry, successor)
+        return Acquired(partition_entry, partition_entry.known, lease, created=True)
+    if partition_record.operation not in (OperationState.IDLE, OperationState.FAILED):
         raise WrongState(  # only a fault of ours leaves a step unfinished with its lock free
-            f"partition {record.name} is {record.operation.value}", operation=action
+            f"partition {partition_record.name} is {partition_record.operation.value}",
+            operation=action,
         )
     try:
-        share = _share(wanted, entry)
+        lease_share = _share(acquisition, partition_entry)
     except Held:
-        late = [x for x in entry.leases.values() if x.late and x.record.parent == request.parent]
-        if not late:
+        late_leases = [
+            held_lease
+            for held_lease in partition_entry.leases.values()
+            if held_lease.late and held_lease.record.parent == request.parent
+        ]
+        if not late_leases:
             raise
-        for lease in late:
+        for lease in late_leases:
             reason = f"{lease.record.id} was not renewed, and its job wants the devices"
-            state.record_event("LeaseEnd", entry.name, lease.record.owner, reason)
-        await fences.end(state, entry, late, keep=True)
-        record = entry.known
-        share = _share(wanted, entry)
+            state.record_event("LeaseEnd", partition_entry.name, lease.record.owner, reason)
+        await fences.end(state, partition_entry, late_leases, keep=True)
+        partition_record = partition_entry.known
+        lease_share = _share(acquisition, partition_entry)
     epoch = state.epochs.next()
     lease_record = msgspec.structs.replace(
-        wanted.draft,
+        acquisition.draft,
         id=f"l{epoch:x}",
-        partition=record.name,
+        partition=partition_record.name,
         epoch=epoch,
-        first=share.first,
-        count=share.size,
+        first=lease_share.first,
+        count=lease_share.size,
     )
-    mask = mask_of(share.first, share.size)
-    reset = request.reset
-    if reset is None:
-        reset = not record.reconfigurable or bool(record.dirty_mask & mask)
-    if reset or record.ready is ReadyState.ERROR:
+    device_mask = mask_of(lease_share.first, lease_share.size)
+    reset_needed = request.reset
+    if reset_needed is None:
+        reset_needed = not partition_record.reconfigurable or bool(
+            partition_record.dirty_mask & device_mask
+        )
+    if reset_needed or partition_record.ready is ReadyState.ERROR:
         faults = await steps.reset(
-            state, entry, mask=mask, lease=lease_record, division=share.division
+            state,
+            partition_entry,
+            mask=device_mask,
+            lease=lease_record,
+            division=lease_share.division,
         )
     else:
-        faults = await steps.take_without_reset(state, entry, lease_record, share.division)
-    lease = entry.leases[lease_record.id]
+        faults = await steps.take_without_reset(
+            state, partition_entry, lease_record, lease_share.division
+        )
+    lease = partition_entry.leases[lease_record.id]
     if faults:
-        await steps.end_leases(state, entry, [lease])
+        await steps.end_leases(state, partition_entry, [lease])
         raise failed(
-            record,
+            partition_record,
             [fault.reason for fault in faults],
             action,
-            f"reset partition {record.name} once its machines answer, or use another",
+            f"reset partition {partition_record.name} once its machines answer, or use another",
         )
-    return Acquired(entry, entry.known, lease, created=False)
+    return Acquired(partition_entry, partition_entry.known, lease, created=False)
 
 
-def _must_go(wanted: Acquisition, entry: PartitionEntry) -> bool:
+def _must_replace(acquisition: Acquisition, partition_entry: PartitionEntry) -> bool:
     """Whether a partition does not fit and may be replaced. Raises if it may not."""
-    request, action, record = wanted.request, wanted.action, entry.known
+    request, action, partition_record = (
+        acquisition.request,
+        acquisition.action,
+        partition_entry.known,
+    )
     # Who holds a lease may use what it covers: `_check` saw whose it is.
-    if not request.parent and not (wanted.draft.creator and may_lend(wanted.caller, entry)):
-        check_change(wanted.caller, record.owner, action)
-    mismatches = differences(record, wanted.spec, request.hosts)
+    if not request.parent and not (
+        acquisition.draft.creator and may_lend(acquisition.caller, partition_entry)
+    ):
+        check_change(acquisition.caller, partition_record.owner, action)
+    mismatches = differences(partition_record, acquisition.spec, request.hosts)
     if mismatches and (request.parent or not request.update):
-        within = bool(request.parent or record.job or entry.leases)
-        raise does_not_fit(record, mismatches, action, inside_job=within)
+        is_inside = bool(request.parent or partition_record.job or partition_entry.leases)
+        raise does_not_fit(partition_record, mismatches, action, inside_job=is_inside)
     if mismatches:
-        check_job(wanted.caller, record.job, action)
-        if entry.leases:
-            raise held_by_others(record, list(entry.leases.values()), action, _LATER)
-        if entry.fences:
-            raise fences.refusal(wanted.state, entry, action)
+        check_job(acquisition.caller, partition_record.job, action)
+        if partition_entry.leases:
+            raise held_by_others(
+                partition_record, list(partition_entry.leases.values()), action, _LATER
+            )
+        if partition_entry.fences:
+            raise fences.refusal(acquisition.state, partition_entry, action)
     return bool(mismatches)
 
 
-def _share(wanted: Acquisition, entry: PartitionEntry) -> LeaseShare:
+def _share(acquisition: Acquisition, partition_entry: PartitionEntry) -> LeaseShare:
     """Which devices of a fitting partition the lease gets. Raises Held or InvalidRequest."""
-    state, record, parent = wanted.state, entry.known, wanted.request.parent
-    above = ancestors(parent, state.leases)
-    other_leases = [x for x in entry.leases.values() if x.record.id not in above]
-    if record.ready is ReadyState.ERROR and entry.leases:
-        raise held_by_others(record, list(entry.leases.values()), wanted.action, _LATER)
-    if record.ready is ReadyState.ERROR and entry.fences:
-        raise fences.refusal(state, entry, wanted.action)
+    state, partition_record, parent = (
+        acquisition.state,
+        partition_entry.known,
+        acquisition.request.parent,
+    )
+    ancestor_ids = ancestors(parent, state.leases)
+    other_leases = [
+        lease for lease in partition_entry.leases.values() if lease.record.id not in ancestor_ids
+    ]
+    if partition_record.ready is ReadyState.ERROR and partition_entry.leases:
+        raise held_by_others(
+            partition_record, list(partition_entry.leases.values()), acquisition.action, _LATER
+        )
+    if partition_record.ready is ReadyState.ERROR and partition_entry.fences:
+        raise fences.refusal(state, partition_entry, acquisition.action)
     division = Division()
-    if entry.cluster is not None:
-        division = divide(record, wanted.spec, entry.cluster.layout.family, wanted.action)
-    first, count = _choose(wanted, entry, state.leases.get(parent), other_leases)
-    return LeaseShare(division, first, count)
+    if partition_entry.cluster is not None:
+        division = divide(
+            partition_record,
+            acquisition.spec,
+            partition_entry.cluster.layout.family,
+            acquisition.action,
+        )
+    first_device, device_count = _choose(
+        acquisition, partition_entry, state.leases.get(parent), other_leases
+    )
+    return LeaseShare(division, first_device, device_count)
 
 
 def would_acquire(state: ControllerState, caller: Caller, request: AcquireRequest) -> WouldAcquire:
@@ -302,25 +347,27 @@ def would_acquire(state: ControllerState, caller: Caller, request: AcquireReques
 
     Raises what `acquire` would raise, but for devices that are not free.
     """
-    wanted = _prepare(state, caller, request)
-    name, action = wanted.name, wanted.action
-    entry = state.find(caller, name) if name else None
-    if entry is None or entry.record is None:
-        if not wanted.may_create:
-            raise _missing(wanted)
-        outcome = f"a partition would be created{name and f', {name}'}"
-        return WouldAcquire(wanted.spec, action, outcome)
-    if _must_go(wanted, entry):
-        outcome = f"partition {name} does not fit, and would be replaced if devices allow"
+    acquisition = _prepare(state, caller, request)
+    partition_name, action = acquisition.name, acquisition.action
+    partition_entry = state.find(caller, partition_name) if partition_name else None
+    if partition_entry is None or partition_entry.record is None:
+        if not acquisition.may_create:
+            raise _missing(acquisition)
+        outcome = f"a partition would be created{partition_name and f', {partition_name}'}"
+        return WouldAcquire(acquisition.spec, action, outcome)
+    if _must_replace(acquisition, partition_entry):
+        outcome = f"partition {partition_name} does not fit, and would be replaced if devices allow"
         return WouldAcquire(None, action, outcome)
-    share = _share(wanted, entry)
-    part = (
+    lease_share = _share(acquisition, partition_entry)
+    device_range = (
         ""
-        if share.size == entry.known.size
-        else (f" {share.first} to {share.first + share.size - 1}")
+        if lease_share.size == partition_entry.known.size
+        else (f" {lease_share.first} to {lease_share.first + lease_share.size - 1}")
     )
     return WouldAcquire(
-        None, action, f"partition {name} fits, and its devices{part} are free to be used"
+        None,
+        action,
+        f"partition {partition_name} fits, and its devices{device_range} are free to be used",
     )
 
 
@@ -328,34 +375,46 @@ _LATER = "try again when it is released, or name another partition"
 
 
 def _choose(
-    wanted: Acquisition,
-    entry: PartitionEntry,
-    parent: HeldLease | None,
+    acquisition: Acquisition,
+    partition_entry: PartitionEntry,
+    parent_lease: HeldLease | None,
     other_leases: list[HeldLease],
 ) -> tuple[int, int]:
     """The first device that a lease gets, and how many. Raises Held or InvalidRequest."""
-    state, spec, action, record = wanted.state, wanted.spec, wanted.action, entry.known
-    first, count = (parent.record.first, parent.record.count) if parent else (0, record.size)
-    leased = fenced = 0
-    for other in other_leases:
-        leased |= other.record.mask
-    for fence in entry.fences.values():
-        fenced |= fence.lease.mask
-    size = spec.size or len(spec.devices) or count
-    if not record.reconfigurable:
-        size = count
-    if size > count:
+    state, spec, action, partition_record = (
+        acquisition.state,
+        acquisition.spec,
+        acquisition.action,
+        partition_entry.known,
+    )
+    range_start, range_size = (
+        (parent_lease.record.first, parent_lease.record.count)
+        if parent_lease
+        else (0, partition_record.size)
+    )
+    leased_mask = fenced_mask = 0
+    for other_lease in other_leases:
+        leased_mask |= other_lease.record.mask
+    for fence in partition_entry.fences.values():
+        fenced_mask |= fence.lease.mask
+    wanted_size = spec.size or len(spec.devices) or range_size
+    if not partition_record.reconfigurable:
+        wanted_size = range_size
+    if wanted_size > range_size:
         raise InvalidRequest(
-            f"the parent lease holds {count} devices, not {size}",
+            f"the parent lease holds {range_size} devices, not {wanted_size}",
             operation=action,
-            would_work=f"ask for {count} or fewer",
+            would_work=f"ask for {range_size} or fewer",
         )
-    subset_start = free_subset(first, count, size, leased | fenced)
-    if subset_start is None and free_subset(first, count, size, leased) is not None:
-        raise fences.refusal(state, entry, action)
+    subset_start = free_subset(range_start, range_size, wanted_size, leased_mask | fenced_mask)
+    if (
+        subset_start is None
+        and free_subset(range_start, range_size, wanted_size, leased_mask) is not None
+    ):
+        raise fences.refusal(state, partition_entry, action)
     if subset_start is None:
-        raise held_by_others(record, other_leases, action, _LATER)
-    return subset_start, size
+        raise held_by_others(partition_record, other_leases, action, _LATER)
+    return subset_start, wanted_size
 
 
 def _check(
@@ -366,7 +425,7 @@ def _check(
         check_creator(caller, action)
     partitions.check_duration(request.duration, action)
     check_hosts(request.hosts, action)
-    if len(request.run) > MAX_NAME or not request.run.isprintable():
+    if len(request.run) > MAX_NAME_LENGTH or not request.run.isprintable():
         raise InvalidRequest("the launch's mark is too long or not printable", operation=action)
     if not (math.isfinite(request.ttl) and 0 < request.ttl <= MAX_TTL):
         raise InvalidRequest(
@@ -374,11 +433,11 @@ def _check(
             operation=action,
             would_work=f"use a ttl above 0 and at most {MAX_TTL:g} s",
         )
-    if len(request.holder) > MAX_HOLDER or not request.holder.isprintable():
+    if len(request.holder) > MAX_HOLDER_LENGTH or not request.holder.isprintable():
         raise InvalidRequest(
             "the holder's name is too long or not printable",
             operation=action,
-            would_work=f"use at most {MAX_HOLDER} printable characters",
+            would_work=f"use at most {MAX_HOLDER_LENGTH} printable characters",
         )
     return _parent(state, caller, request, action)
 
@@ -396,55 +455,61 @@ def _parent(
     return parent
 
 
-def _within(parent: HeldLease, spec: PartitionSpec, action: str) -> PartitionSpec:
-    partition = parent.record.partition
-    if spec.name not in ("", partition):
+def _within(parent_lease: HeldLease, spec: PartitionSpec, action: str) -> PartitionSpec:
+    partition_name = parent_lease.record.partition
+    if spec.name not in ("", partition_name):
         raise InvalidRequest(
-            f"the parent lease {parent.record.id} is on partition {partition}",
+            f"the parent lease {parent_lease.record.id} is on partition {partition_name}",
             operation=action,
-            would_work=f"name partition {partition}, or none",
+            would_work=f"name partition {partition_name}, or none",
         )
-    return renamed(spec, partition)
+    return renamed(spec, partition_name)
 
 
-def _only_one(state: ControllerState, caller: Caller, spec: PartitionSpec, action: str) -> str:
+def _only_partition(
+    state: ControllerState, caller: Caller, spec: PartitionSpec, action: str
+) -> str:
     """The one partition that the caller may use, or nothing where there is none.
 
     Those that came with somebody's lease go with it, and are nobody else's to find.
     """
-    names = sorted(
-        record.name
-        for record in state.partitions.records()
-        if may_change(caller, record.owner)
-        and not record.transient
-        and record.operation is not OperationState.REMOVING
-        and (not spec.cluster or record.cluster == spec.cluster)
-        and (not spec.allocation or record.allocation == spec.allocation)
+    partition_names = sorted(
+        partition_record.name
+        for partition_record in state.partitions.records()
+        if may_change(caller, partition_record.owner)
+        and not partition_record.transient
+        and partition_record.operation is not OperationState.REMOVING
+        and (not spec.cluster or partition_record.cluster == spec.cluster)
+        and (not spec.allocation or partition_record.allocation == spec.allocation)
     )
-    if len(names) > 1:
+    if len(partition_names) > 1:
         raise InvalidRequest(
-            f"there are several partitions: {', '.join(names[:10])}"
-            + (f" and {len(names) - 10} more" if names[10:] else ""),
+            f"there are several partitions: {', '.join(partition_names[:10])}"
+            + (f" and {len(partition_names) - 10} more" if partition_names[10:] else ""),
             operation=action,
             would_work="name the one to use",
-            partitions=names,
+            partitions=partition_names,
         )
-    return names[0] if names else ""
+    return partition_names[0] if partition_names else ""
 
 
-def _new_name(state: ControllerState) -> str:
-    number = 1
-    while f"run-{number}" in state.partitions:
-        number += 1
-    return f"run-{number}"
+def _new_partition_name(state: ControllerState) -> str:
+    suffix = 1
+    while f"run-{suffix}" in state.partitions:
+        suffix += 1
+    return f"run-{suffix}"
 
 
-def _missing(wanted: Acquisition) -> Exception:
-    state, name = wanted.state, wanted.name
-    allow = "let it be created with --update-partition=yes"
-    usable = sorted(
-        r.name for r in state.partitions.records() if may_change(wanted.caller, r.owner)
+def _missing(acquisition: Acquisition) -> Exception:
+    state, partition_name = acquisition.state, acquisition.name
+    suggestion = "let it be created with --update-partition=yes"
+    usable_names = sorted(
+        record.name
+        for record in state.partitions.records()
+        if may_change(acquisition.caller, record.owner)
     )
-    if usable:
-        allow = f"use {' or '.join(usable[:5])}, or {allow}"
-    return state.missing(name or "to use", wanted.action, wanted.caller, would_work=allow)
+    if usable_names:
+        suggestion = f"use {' or '.join(usable_names[:5])}, or {suggestion}"
+    return state.missing(
+        partition_name or "to use", acquisition.action, acquisition.caller, would_work=suggestion
+    )

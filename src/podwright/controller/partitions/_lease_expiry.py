@@ -17,19 +17,20 @@ from podwright.errors import Denied, Fenced, InvalidRequest
 from podwright.wire import LeaseInfo, LeaseRequest
 
 MAX_HOSTS = 4096  #: of one lease
-MOST_LOST = 86400.0  #: seconds that a launch may say it loses by a move
-MAX_NAME = 255  #: characters of a host's name, and of a launch's mark
+MAX_MOVE_SECONDS = 86400.0  #: seconds that a launch may say it loses by a move
+MAX_NAME_LENGTH = 255  #: characters of a host's name, and of a launch's mark
 
 
 def check_hosts(hosts: Sequence[str], action: str) -> None:
     """Raise InvalidRequest for malformed names of hosts."""
     if len(hosts) > MAX_HOSTS or any(
-        not 0 < len(host) <= MAX_NAME or not host.isprintable() for host in hosts
+        not 0 < len(host) <= MAX_NAME_LENGTH or not host.isprintable() for host in hosts
     ):
         raise InvalidRequest(
             "these are not names of hosts",
             operation=action,
-            would_work=f"use at most {MAX_HOSTS} names of at most {MAX_NAME} printable characters",
+            would_work=f"use at most {MAX_HOSTS} names of at most {MAX_NAME_LENGTH} printable "
+            "characters",
         )
 
 
@@ -39,11 +40,12 @@ async def renew(state: ControllerState, caller: Caller, request: LeaseRequest) -
     Costs no commit, unless it says something new: after a restart each lease has a full ttl again.
     """
     lease = own(state, caller, request.id, request.epoch, "renew")
-    if not 0 <= request.move_seconds <= MOST_LOST:
+    if not 0 <= request.move_seconds <= MAX_MOVE_SECONDS:
         raise InvalidRequest(
             f"no move costs {request.move_seconds:g} s",
             operation=f"renew lease {request.id[:80]}",
-            would_work=f"say what it costs, up to {MOST_LOST:g} s, or 0 where it cannot be moved",
+            would_work=f"say what it costs, up to {MAX_MOVE_SECONDS:g} s, or 0 where it cannot be "
+            "moved",
         )
     lease.expires, lease.move_seconds = state.now() + lease.record.ttl, request.move_seconds
     if lease.late:
@@ -51,14 +53,14 @@ async def renew(state: ControllerState, caller: Caller, request: LeaseRequest) -
         state.leases.watch(lease)
     if request.hosts and tuple(request.hosts) != lease.record.hosts:
         check_hosts(request.hosts, f"renew lease {request.id[:80]}")
-        changed = msgspec.structs.replace(lease.record, hosts=tuple(request.hosts))
-        await state.journal.commit([put_lease(changed)])
-        lease.record = changed
-    record = state.partitions[lease.record.partition].known
-    info = lease_info_of(lease, record.size, state.now())
+        changed_record = msgspec.structs.replace(lease.record, hosts=tuple(request.hosts))
+        await state.journal.commit([put_lease(changed_record)])
+        lease.record = changed_record
+    partition_record = state.partitions[lease.record.partition].known
+    lease_info = lease_info_of(lease, partition_record.size, state.now())
     if state.journal.full is not None:  # whoever ended now could not move
-        info = msgspec.structs.replace(info, move="", move_within=0.0)
-    return info
+        lease_info = msgspec.structs.replace(lease_info, move="", move_within=0.0)
+    return lease_info
 
 
 async def release(state: ControllerState, caller: Caller, request: LeaseRequest) -> None:
@@ -74,86 +76,93 @@ async def release(state: ControllerState, caller: Caller, request: LeaseRequest)
             operation=action,
             would_work="leave out force: what is not confirmed is fenced, or waited for",
         )
-    entry = state.find_fenced(caller, request.id)
-    if entry is None:
-        entry = state.partitions[
+    partition_entry = state.find_fenced(caller, request.id)
+    if partition_entry is None:
+        partition_entry = state.partitions[
             own(state, caller, request.id, request.epoch, "release").record.partition
         ]
-    await entry.lock.acquire()
+    await partition_entry.lock.acquire()
     try:
-        if request.id in entry.fences:
-            await _say_more(state, caller, entry, request, action)
+        if request.id in partition_entry.fences:
+            await _update_fence(state, caller, partition_entry, request, action)
             return
         lease = own(state, caller, request.id, request.epoch, "release")
-        leases = descendants(lease.record.id, entry.leases.values())
-        if request.force or (request.confirmed and _all_gone(lease, request.hosts)):
-            await steps.end_leases(state, entry, leases)
+        leases = descendants(lease.record.id, partition_entry.leases.values())
+        if request.force or (request.confirmed and _all_hosts_ended(lease, request.hosts)):
+            await steps.end_leases(state, partition_entry, leases)
         else:
             released_hosts = request.hosts if request.confirmed else ()
-            await fences.end(state, entry, leases, released_hosts=released_hosts)
+            await fences.end(state, partition_entry, leases, released_hosts=released_hosts)
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
 
 
-def _all_gone(lease: HeldLease, hosts: Sequence[str]) -> bool:
+def _all_hosts_ended(lease: HeldLease, ended_hosts: Sequence[str]) -> bool:
     """Whether these are all the hosts of a lease; if none is named, all are meant."""
-    known = lease.record.hosts
-    return not hosts or (bool(known) and set(known) <= set(hosts))
+    lease_hosts = lease.record.hosts
+    return not ended_hosts or (bool(lease_hosts) and set(lease_hosts) <= set(ended_hosts))
 
 
-async def _say_more(
+async def _update_fence(
     state: ControllerState,
     caller: Caller,
-    entry: PartitionEntry,
+    partition_entry: PartitionEntry,
     request: LeaseRequest,
     action: str,
 ) -> None:
-    fence = entry.fences[request.id]
+    fence = partition_entry.fences[request.id]
     if fence.lease.epoch != request.epoch:
         raise over(request.id[:80], action)
     check_change(caller, fence.lease.owner, action, fence.lease.creator)
     if request.force:
-        await fences.force(state, caller, entry, [fence])
-        await fences.settle(state, entry)
+        await fences.force(state, caller, partition_entry, [fence])
+        await fences.settle(state, partition_entry)
     elif request.confirmed:
-        await fences.confirm(state, entry, request.id, request.hosts)
+        await fences.confirm(state, partition_entry, request.id, request.hosts)
 
 
 async def expire(state: ControllerState, lease: HeldLease) -> None:
     """End a lease that has expired, unless it was renewed meanwhile."""
-    entry = state.partitions.get(lease.record.partition)
-    if entry is None:
+    partition_entry = state.partitions.get(lease.record.partition)
+    if partition_entry is None:
         return
-    await entry.lock.acquire()
+    await partition_entry.lock.acquire()
     try:
         if lease.ending:
             return
         if lease.expires > state.now():
             state.leases.watch(lease)
             return
-        if _goes_on(state, entry, lease):
+        if _scheduler_decides(state, partition_entry, lease):
             lease.late = True
             return
         state.record_event(
-            "LeaseEnd", entry.name, lease.record.owner, f"{lease.record.id} was not renewed"
+            "LeaseEnd",
+            partition_entry.name,
+            lease.record.owner,
+            f"{lease.record.id} was not renewed",
         )
-        await fences.end(state, entry, descendants(lease.record.id, entry.leases.values()))
+        await fences.end(
+            state, partition_entry, descendants(lease.record.id, partition_entry.leases.values())
+        )
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
 
 
-def _goes_on(state: ControllerState, entry: PartitionEntry, lease: HeldLease) -> bool:
+def _scheduler_decides(
+    state: ControllerState, partition_entry: PartitionEntry, lease: HeldLease
+) -> bool:
     """Whether a job's lease, or its partition, decides, which the job's scheduler keeps."""
-    parent = state.leases.get(lease.record.parent)
-    return bool(entry.known.job) or (parent is not None and not parent.ending)
+    parent_lease = state.leases.get(lease.record.parent)
+    return bool(partition_entry.known.job) or (parent_lease is not None and not parent_lease.ending)
 
 
-def own(state: ControllerState, caller: Caller, name: str, epoch: int, verb: str) -> HeldLease:
+def own(state: ControllerState, caller: Caller, lease_id: str, epoch: int, verb: str) -> HeldLease:
     """A live lease of the caller's, by id and epoch. Raises Fenced or Denied."""
-    action = f"{verb} lease {name[:80]}"
-    lease = state.find_lease(caller, name)
+    action = f"{verb} lease {lease_id[:80]}"
+    lease = state.find_lease(caller, lease_id)
     if lease is None or lease.ending or lease.record.epoch != epoch:
-        raise over(name[:80], action)
+        raise over(lease_id[:80], action)
     check_change(caller, lease.record.owner, action, lease.record.creator)
     if lease.record.creator and caller.role is Role.USER:
         raise Denied(
@@ -164,11 +173,11 @@ def own(state: ControllerState, caller: Caller, name: str, epoch: int, verb: str
     return lease
 
 
-def over(lease: str, action: str) -> Fenced:
+def over(lease_id: str, action: str) -> Fenced:
     """The error for a lease that is not live."""
     return Fenced(
         "the lease is over: it was released, ran out, or was ended by force",
         operation=action,
         would_work="acquire a new one",
-        lease=lease,
+        lease=lease_id,
     )

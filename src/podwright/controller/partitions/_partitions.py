@@ -38,12 +38,12 @@ from podwright.errors import (
 from podwright.placement import Placement, Refusal
 from podwright.wire import ResetRequest, Routing
 
-MAX_DURATION = 366 * 86400.0  #: seconds
+MAX_DURATION_SECONDS = 366 * 86400.0  #: seconds
 
 
 def place(
     state: ControllerState,
-    spec: CheckedSpec,
+    checked_spec: CheckedSpec,
     *,
     owner: str,
     guest: str = "",
@@ -59,26 +59,37 @@ def place(
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
     with reservations_lent_to(state, guest):
-        claim = try_place(state, spec, owner=owner, duration=duration, instead_of=instead_of)
+        claim = try_place(
+            state, checked_spec, owner=owner, duration=duration, instead_of=instead_of
+        )
     if claim is not None:
         return claim
-    wanted = spec.spec
-    quotas.check(state, owner, wanted.allocation, spec.size, spec.action, instead_of=instead_of)
-    refused: PodwrightError | None = None
-    for cluster in state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action):
-        refusal = cluster.index.plan(spec.at(cluster.layout))
+    partition_spec = checked_spec.spec
+    quotas.check(
+        state,
+        owner,
+        partition_spec.allocation,
+        checked_spec.size,
+        checked_spec.action,
+        instead_of=instead_of,
+    )
+    first_error: PodwrightError | None = None
+    for cluster in state.inventory.candidates(
+        partition_spec.cluster, partition_spec.allocation, checked_spec.action
+    ):
+        refusal = cluster.index.plan(checked_spec.at(cluster.layout))
         assert isinstance(refusal, Refusal)
-        obstacles = partial(in_the_way, state, cluster, wanted, refusal, owner)
-        error = no_placement_error(refusal, cluster, wanted, spec.action, obstacles)
-        if refused is None or isinstance(error, NoCapacity):
-            refused = error
-    assert refused is not None
-    raise refused
+        obstacles = partial(in_the_way, state, cluster, partition_spec, refusal, owner)
+        error = no_placement_error(refusal, cluster, partition_spec, checked_spec.action, obstacles)
+        if first_error is None or isinstance(error, NoCapacity):
+            first_error = error
+    assert first_error is not None
+    raise first_error
 
 
 def try_place(
     state: ControllerState,
-    spec: CheckedSpec,
+    checked_spec: CheckedSpec,
     *,
     owner: str,
     duration: float = 0.0,
@@ -88,58 +99,72 @@ def try_place(
 
     Raises NoCapacity for a quota, InvalidRequest, NotFound.
     """
-    wanted = spec.spec
-    clusters = state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action)
-    if wanted.devices and not wanted.cluster and len(clusters) > 1:
+    partition_spec = checked_spec.spec
+    clusters = state.inventory.candidates(
+        partition_spec.cluster, partition_spec.allocation, checked_spec.action
+    )
+    if partition_spec.devices and not partition_spec.cluster and len(clusters) > 1:
         raise InvalidRequest(
             "devices are named, but not their cluster",
-            operation=spec.action,
-            would_work=f"name one of the clusters {', '.join(s.layout.name for s in clusters)}",
+            operation=checked_spec.action,
+            would_work="name one of the clusters "
+            f"{', '.join(candidate.layout.name for candidate in clusters)}",
         )
     for cluster in clusters:
-        request = spec.at(cluster.layout)
-        hosts = _hosts(state, spec, cluster, owner)
-        placement = cluster.index.find(request)
+        placement_request = checked_spec.at(cluster.layout)
+        pool_hosts = _hosts(state, checked_spec, cluster, owner)
+        placement = cluster.index.find(placement_request)
         if placement is not None:
             if cluster.closed:
-                guard(cluster, wanted, placement)
-            routing = spec.routing(cluster.layout, placement.blocks)
+                guard(cluster, partition_spec, placement)
+            routing = checked_spec.routing(cluster.layout, placement.blocks)
             cluster.index.take(placement)
         elif duration and state.reservations:
-            placement = backfill_reserved(state, cluster, owner, request, state.now() + duration)
-            if placement is not None:
-                routing = spec.routing(cluster.layout, placement.blocks)
-        if placement is not None:
-            claim = _admitted(
-                state, cluster, placement, routing, owner, spec.action, instead_of=instead_of
+            placement = backfill_reserved(
+                state, cluster, owner, placement_request, state.now() + duration
             )
-            return claim._replace(hosts=hosts)
+            if placement is not None:
+                routing = checked_spec.routing(cluster.layout, placement.blocks)
+        if placement is not None:
+            claim = _admit_claim(
+                state,
+                cluster,
+                placement,
+                routing,
+                owner,
+                checked_spec.action,
+                instead_of=instead_of,
+            )
+            return claim._replace(hosts=pool_hosts)
     return None
 
 
 def _hosts(
-    state: ControllerState, spec: CheckedSpec, cluster: IndexedCluster, owner: str
+    state: ControllerState, checked_spec: CheckedSpec, cluster: IndexedCluster, owner: str
 ) -> tuple[str, ...]:
     """The hosts of a pool's devices, by the fabric's names; none for other clusters.
 
     Raises InvalidRequest for a host that the fabric does not know, and WrongState for one that has
     devices of another user: nothing on a host keeps the devices of a pool apart.
     """
-    hosts = spec.hosts(cluster.layout)
+    hosts = checked_spec.hosts(cluster.layout)
     if not hosts:
         return ()
-    hosts = known_hosts(hosts, state.hardware.pool_hosts, cluster.layout.name, spec.action)
-    for record in state.partitions.records():
-        if record.owner != owner and (both := set(record.hosts).intersection(hosts)):
+    hosts = known_hosts(hosts, state.hardware.pool_hosts, cluster.layout.name, checked_spec.action)
+    for partition_record in state.partitions.records():
+        if partition_record.owner != owner and (
+            shared_hosts := set(partition_record.hosts).intersection(hosts)
+        ):
             raise WrongState(
-                f"host {min(both)} has devices of another user, and nothing keeps them apart there",
-                operation=spec.action,
+                f"host {min(shared_hosts)} has devices of another user, and nothing keeps them "
+                "apart there",
+                operation=checked_spec.action,
                 would_work="choose another host, or wait until it has none",
             )
     return hosts
 
 
-def _admitted(
+def _admit_claim(
     state: ControllerState,
     cluster: IndexedCluster,
     placement: Placement,
@@ -154,7 +179,7 @@ def _admitted(
     Whatever takes devices for a partition ends here. Raises NoCapacity; then they are free again.
     """
     try:
-        admitted = quotas.admit(
+        admission = quotas.admit(
             state, owner, placement.allocation, placement.size, action, instead_of=instead_of
         )
     except NoCapacity:
@@ -162,27 +187,27 @@ def _admitted(
         for reservation in state.reservations.values():
             reservation.reserve_free_blocks()
         raise
-    return DeviceClaim(cluster, placement, admitted, routing)
+    return DeviceClaim(cluster, placement, admission, routing)
 
 
 def make_record(
     state: ControllerState,
     caller: Caller,
-    checked: CheckedSpec,
+    checked_spec: CheckedSpec,
     claim: DeviceClaim,
     *,
     transient: bool = False,
-    owner: PartitionRecord | None = None,
+    owner_record: PartitionRecord | None = None,
     creator: str = "",
     job: str = "",
     guest: str = "",
     duration: float = 0.0,
 ) -> PartitionRecord:
-    """The record of a partition that is CREATING. owner: keep the owner of this one.
+    """The record of a partition that is CREATING. owner_record: keep the owner of this one.
 
     creator: who asked in the caller's name, for which job and as which scheduler.
     """
-    spec = checked.spec
+    spec = checked_spec.spec
     cluster, placement = claim.cluster, claim.placement
     return PartitionRecord(
         name=spec.name,
@@ -194,13 +219,17 @@ def make_record(
         num_ilds=len({block.domain for block in placement.blocks}),
         routing=claim.routing,
         gw_routing=spec.gw_routing,
-        sync_type=checked.sync_type,
+        sync_type=checked_spec.sync_type,
         blocks=placement.blocks,
         gcds=placement.gcds,
         ready=CREATING[0],
         operation=CREATING[1],
-        owner=owner.owner if owner else caller.name,
-        owner_uid=owner.owner_uid if owner else -1 if caller.uid is None else caller.uid,
+        owner=owner_record.owner if owner_record else caller.name,
+        owner_uid=owner_record.owner_uid
+        if owner_record
+        else -1
+        if caller.uid is None
+        else caller.uid,
         creator=creator or caller.name,
         job=job,
         epoch=state.epochs.next(),
@@ -223,7 +252,7 @@ def make_record(
 async def begin_create(
     state: ControllerState,
     caller: Caller,
-    checked: CheckedSpec,
+    checked_spec: CheckedSpec,
     *,
     lease_for: LeaseRecord | None = None,
     transient: bool = False,
@@ -241,20 +270,22 @@ async def begin_create(
     for which it is needed; 0: unknown.
     """
     try:
-        _check_create(state, caller, checked, duration)
-        claim = claim or place(state, checked, owner=caller.name, guest=guest, duration=duration)
+        _check_create(state, caller, checked_spec, duration)
+        claim = claim or place(
+            state, checked_spec, owner=caller.name, guest=guest, duration=duration
+        )
     except BaseException:
         give_back(state, claim)
         raise
-    name = checked.spec.name
-    entry = PartitionEntry(name, claim.cluster, makers=(caller.name, creator))
-    state.partitions.add(entry)
+    partition_name = checked_spec.spec.name
+    partition_entry = PartitionEntry(partition_name, claim.cluster, makers=(caller.name, creator))
+    state.partitions.add(partition_entry)
     try:
-        await entry.lock.acquire()  # nobody else knows it yet: this does not wait
-        record = make_record(
+        await partition_entry.lock.acquire()  # nobody else knows it yet: this does not wait
+        partition_record = make_record(
             state,
             caller,
-            checked,
+            checked_spec,
             claim,
             transient=transient,
             creator=creator,
@@ -262,45 +293,45 @@ async def begin_create(
             guest=guest,
             duration=duration,
         )
-        lease = whole_lease(lease_for, record) if lease_for else None
-        await steps.begin_create(state, entry, record, lease)
+        lease = whole_lease(lease_for, partition_record) if lease_for else None
+        await steps.begin_create(state, partition_entry, partition_record, lease)
     except BaseException:
-        state.drop_entry(entry)
-        entry.lock.release()
+        state.drop_entry(partition_entry)
+        partition_entry.lock.release()
         give_back(state, claim)
         raise
     state.admitted.discard(claim.admitted)  # its record counts now
-    return entry
+    return partition_entry
 
 
 def _check_create(
-    state: ControllerState, caller: Caller, checked: CheckedSpec, duration: float
+    state: ControllerState, caller: Caller, checked_spec: CheckedSpec, duration: float
 ) -> None:
     """Raise for a creation that is refused however many devices are free."""
-    name, action = checked.spec.name, checked.action
-    check_name(name)
+    partition_name, action = checked_spec.spec.name, checked_spec.action
+    check_name(partition_name)
     check_creator(caller, action)
     check_duration(duration, action)
-    if name in state.partitions:
+    if partition_name in state.partitions:
         raise AlreadyExists(
-            f"there is a partition {name} already",
+            f"there is a partition {partition_name} already",
             operation=action,
             would_work="choose another name, or remove it first",
-            partition=name,
+            partition=partition_name,
         )
 
 
 def check_duration(duration: float, action: str) -> None:
     """Raise InvalidRequest for a duration that is not possible."""
-    if not 0 <= duration <= MAX_DURATION:
+    if not 0 <= duration <= MAX_DURATION_SECONDS:
         raise InvalidRequest(
             f"nothing can be needed for {duration:g} s",
             operation=action,
-            would_work=f"say how long, up to {MAX_DURATION:g} s, or leave it out",
+            would_work=f"say how long, up to {MAX_DURATION_SECONDS:g} s, or leave it out",
         )
 
 
-def untake(state: ControllerState, claim: DeviceClaim) -> None:
+def undo_claim(state: ControllerState, claim: DeviceClaim) -> None:
     """Undo a claim that nobody has noticed: no waiter is told that devices are free."""
     state.admitted.discard(claim.admitted)
     claim.cluster.index.release(claim.placement)
@@ -316,24 +347,24 @@ def give_back(state: ControllerState, claim: DeviceClaim | None) -> None:
         state.freed(claim.cluster, claim.placement.blocks, "")
 
 
-def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
+def whole_lease(lease_draft: LeaseRecord, partition_record: PartitionRecord) -> LeaseRecord:
     """The draft as a lease on all of a partition, with the partition's epoch."""
     return msgspec.structs.replace(
-        draft,
-        id=f"l{record.epoch:x}",
-        partition=record.name,
-        epoch=record.epoch,
+        lease_draft,
+        id=f"l{partition_record.epoch:x}",
+        partition=partition_record.name,
+        epoch=partition_record.epoch,
         first=0,
-        count=record.size,
+        count=partition_record.size,
     )
 
 
-async def finish_create(state: ControllerState, entry: PartitionEntry) -> None:
+async def finish_create(state: ControllerState, partition_entry: PartitionEntry) -> None:
     """Configure the hardware of a new partition and release its lock."""
     try:
-        await steps.finish_create(state, entry)
+        await steps.finish_create(state, partition_entry)
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
 
 
 async def begin_reset(
@@ -341,83 +372,91 @@ async def begin_reset(
 ) -> PartitionEntry:
     """Check that a reset is allowed; the partition's lock is held on return."""
     action = f"reset partition {request.name}"
-    entry = await state.lock(request.name, action, caller)
+    partition_entry = await state.lock(request.name, action, caller)
     try:
-        _check(state, caller, entry, action, request.force)
+        _check(state, caller, partition_entry, action, request.force)
     except BaseException:
-        entry.lock.release()
+        partition_entry.lock.release()
         raise
-    return entry
+    return partition_entry
 
 
 async def finish_reset(
-    state: ControllerState, caller: Caller, entry: PartitionEntry, *, relocatable: bool
+    state: ControllerState, caller: Caller, partition_entry: PartitionEntry, *, relocatable: bool
 ) -> None:
     """Reset a partition, ending leases on it, and let go of its lock. Raises Held for fences.
 
     relocatable: from now on (V-IPU 1.18 protocol: false keeps what creation said).
     """
     try:
-        keep = bool(entry.leases)
-        await fences.end_all_leases(state, caller, entry, f"reset partition {entry.name}")
-        await steps.reset(state, entry, keep=keep, relocatable=relocatable)
+        keep_partition = bool(partition_entry.leases)
+        await fences.end_all_leases(
+            state, caller, partition_entry, f"reset partition {partition_entry.name}"
+        )
+        await steps.reset(state, partition_entry, keep=keep_partition, relocatable=relocatable)
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
 
 
 async def begin_remove(
-    state: ControllerState, caller: Caller, name: str, *, force: bool, job: str = ""
+    state: ControllerState, caller: Caller, partition_name: str, *, force: bool, job: str = ""
 ) -> PartitionEntry:
     """Check that a removal may be; the partition's lock is held on return. job: see
     RemoveRequest. Raises NotFound where it is another's, Denied, Held."""
-    action = f"remove partition {name}"
-    entry = await state.lock(name, action, caller)
+    action = f"remove partition {partition_name}"
+    partition_entry = await state.lock(partition_name, action, caller)
     try:
-        if job and entry.known.job != job:
-            raise NotFound(f"partition {name} is not for job {job}", operation=action)
-        _check(state, caller, entry, action, force)
-        check_job(caller, entry.known.job, action)
+        if job and partition_entry.known.job != job:
+            raise NotFound(f"partition {partition_name} is not for job {job}", operation=action)
+        _check(state, caller, partition_entry, action, force)
+        check_job(caller, partition_entry.known.job, action)
     except BaseException:
-        entry.lock.release()
+        partition_entry.lock.release()
         raise
-    return entry
+    return partition_entry
 
 
 async def finish_remove(
-    state: ControllerState, caller: Caller, entry: PartitionEntry, *, force: bool
+    state: ControllerState, caller: Caller, partition_entry: PartitionEntry, *, force: bool
 ) -> None:
     """Remove a partition and let go of its lock. Raises WrongState when machines do not answer,
     Held while what a lease left on it is not gone."""
-    record = entry.known
+    partition_record = partition_entry.known
     try:
-        await fences.end_all_leases(state, caller, entry, f"remove partition {entry.name}")
-        faults = await steps.remove(state, entry, force=force)
+        await fences.end_all_leases(
+            state, caller, partition_entry, f"remove partition {partition_entry.name}"
+        )
+        faults = await steps.remove(state, partition_entry, force=force)
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
     if faults and not force:
         raise failed(
-            record,
+            partition_record,
             [fault.reason for fault in faults],
-            f"remove partition {entry.name}",
+            f"remove partition {partition_entry.name}",
             "remove it by force, or repair the machine and try again",
         )
 
 
 def _check(
-    state: ControllerState, caller: Caller, entry: PartitionEntry, action: str, force: bool
+    state: ControllerState,
+    caller: Caller,
+    partition_entry: PartitionEntry,
+    action: str,
+    force: bool,
 ) -> None:
     """Who may reset or remove: owner and administrator; while it is held, only by force.
 
     A lease is held by a launch, not by a person: its own user, too, has to say `force`.
     """
-    record = entry.known
-    check_change(caller, record.owner, action, record.creator)
-    if entry.leases and not force:
+    partition_record = partition_entry.known
+    check_change(caller, partition_record.owner, action, partition_record.creator)
+    if partition_entry.leases and not force:
         raise held_by_others(
-            record,
-            list(entry.leases.values()),
+            partition_record,
+            list(partition_entry.leases.values()),
             action,
             "wait until it is released, or use force, which ends the lease",
         )
-    if entry.fences and not force:
-        raise fences.refusal(state, entry, action)
+    if partition_entry.fences and not force:
+        raise fences.refusal(state, partition_entry, action)

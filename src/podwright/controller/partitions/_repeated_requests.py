@@ -12,63 +12,76 @@ from podwright.errors import NotFound
 from podwright.wire import Empty, ReadyState
 
 
-async def made_before(state: ControllerState, known: Remembered, *, wait: bool) -> PartitionEntry:
+async def created_before(
+    state: ControllerState, remembered: Remembered, *, wait: bool
+) -> PartitionEntry:
     """The partition that was created or reset. Raises NotFound when it has gone since."""
-    entry = state.partitions.get(known.name)
-    if entry is not None and wait:
-        await _settled(entry)
-    if entry is None or entry.record is None or entry.record.created_at != known.created_at:
+    partition_entry = state.partitions.get(remembered.name)
+    if partition_entry is not None and wait:
+        await _settled(partition_entry)
+    if (
+        partition_entry is None
+        or partition_entry.record is None
+        or partition_entry.record.created_at != remembered.created_at
+    ):
         raise NotFound(
-            f"partition {known.name} was there, and has been removed since",
-            operation=f"{known.method} {known.name}",
+            f"partition {remembered.name} was there, and has been removed since",
+            operation=f"{remembered.method} {remembered.name}",
             would_work="ask anew if it is still needed",
-            partition=known.name,
+            partition=remembered.name,
         )
-    return entry
+    return partition_entry
 
 
-async def removed_before(state: ControllerState, known: Remembered, *, wait: bool) -> Empty | None:
+async def removed_before(
+    state: ControllerState, remembered: Remembered, *, wait: bool
+) -> Empty | None:
     """Nothing to say: it is gone. None when machines stood in the way, and it is still there."""
-    entry = state.partitions.get(known.name)
-    if entry is not None and wait:
-        await _settled(entry)
-    record = entry.record if entry is not None else None
-    if record is None or record.created_at != known.created_at:
+    partition_entry = state.partitions.get(remembered.name)
+    if partition_entry is not None and wait:
+        await _settled(partition_entry)
+    partition_record = partition_entry.record if partition_entry is not None else None
+    if partition_record is None or partition_record.created_at != remembered.created_at:
         return Empty()
-    return None if record.ready is ReadyState.ERROR else Empty()
+    return None if partition_record.ready is ReadyState.ERROR else Empty()
 
 
 async def acquired_before(
-    state: ControllerState, known: Remembered
+    state: ControllerState, remembered: Remembered
 ) -> tuple[PartitionEntry, HeldLease] | None:
     """The lease that was given, as nobody else may have its devices; None when it is over.
 
     Raises WrongState when the devices broke meanwhile; then the lease is over, too.
     """
-    lease = state.leases.get(known.lease)
-    entry = state.partitions.get(lease.record.partition) if lease is not None else None
-    if lease is None or entry is None:
+    lease = state.leases.get(remembered.lease)
+    partition_entry = state.partitions.get(lease.record.partition) if lease is not None else None
+    if lease is None or partition_entry is None:
         return None
-    await entry.lock.acquire()
+    await partition_entry.lock.acquire()
     try:
-        if lease.ending or entry.record is None:
+        if lease.ending or partition_entry.record is None:
             return None
-        if entry.record.ready is not ReadyState.ACTIVE:
-            record = entry.record
-            await steps.end_leases(state, entry, [lease])
-            raise failed(record, record.errors, "acquire", "try again, or use another partition")
-        if entry.record.epoch > lease.record.epoch:
+        if partition_entry.record.ready is not ReadyState.ACTIVE:
+            partition_record = partition_entry.record
+            await steps.end_leases(state, partition_entry, [lease])
+            raise failed(
+                partition_record,
+                partition_record.errors,
+                "acquire",
+                "try again, or use another partition",
+            )
+        if partition_entry.record.epoch > lease.record.epoch:
             # Machines may be ahead of the lease, as a step that was interrupted is done again
             # under a new epoch. Only who asks here can have heard of it: he gets a new one.
-            await steps.end_leases(state, entry, [lease])
+            await steps.end_leases(state, partition_entry, [lease])
             return None
         lease.expires = state.now() + lease.record.ttl
-        return entry, lease
+        return partition_entry, lease
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
 
 
-async def _settled(entry: PartitionEntry) -> None:
+async def _settled(partition_entry: PartitionEntry) -> None:
     """Wait for the step that the partition is in."""
-    await entry.lock.acquire()
-    entry.lock.release()
+    await partition_entry.lock.acquire()
+    partition_entry.lock.release()

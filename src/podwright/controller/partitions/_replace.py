@@ -36,34 +36,43 @@ class Successor:
     transient: bool
 
 
-async def replace(state: ControllerState, entry: PartitionEntry, new: Successor) -> HeldLease:
+async def replace(
+    state: ControllerState, partition_entry: PartitionEntry, successor: Successor
+) -> HeldLease:
     """The lease on the new partition. The entry's lock is held, and nobody has a lease on it.
 
     Raises as creation does; then the old partition stands as it did, unless its machines
     failed (then it is in ERROR) or those of the new one did (then it is removed).
     """
-    old, old_cluster = entry.known, entry.cluster
+    old_record, old_cluster = partition_entry.known, partition_entry.cluster
     if old_cluster is not None:
-        old_cluster.index.release(old.placement)
+        old_cluster.index.release(old_record.placement)
     try:
-        claim = place(state, new.checked, owner=old.owner, instead_of=old)
+        claim = place(state, successor.checked, owner=old_record.owner, instead_of=old_record)
     except BaseException:
         if old_cluster is not None:
-            old_cluster.index.take(old.placement)
+            old_cluster.index.take(old_record.placement)
         raise
     try:
-        return await _exchange(state, entry, new, claim)
+        return await _exchange(state, partition_entry, successor, claim)
     finally:
         state.admitted.discard(claim.admitted)
 
 
 async def _exchange(
-    state: ControllerState, entry: PartitionEntry, new: Successor, claim: DeviceClaim
+    state: ControllerState,
+    partition_entry: PartitionEntry,
+    successor: Successor,
+    claim: DeviceClaim,
 ) -> HeldLease:
-    old, old_cluster, action = entry.known, entry.cluster, new.checked.action
-    cluster, placement = claim.cluster, claim.placement
-    rest = _rest(old_cluster, old.blocks, cluster, placement.blocks)
-    leftovers = [Placement(old.allocation, (b,), (b,)) for b in rest]
+    old_record, old_cluster, action = (
+        partition_entry.known,
+        partition_entry.cluster,
+        successor.checked.action,
+    )
+    new_cluster, new_placement = claim.cluster, claim.placement
+    leftover_blocks = _rest(old_cluster, old_record.blocks, new_cluster, new_placement.blocks)
+    leftovers = [Placement(old_record.allocation, (block,), (block,)) for block in leftover_blocks]
     if old_cluster is not None:
         for leftover in leftovers:
             old_cluster.index.take(leftover)
@@ -74,71 +83,93 @@ async def _exchange(
                 old_cluster.index.release(leftover)
 
     def take_back() -> None:
-        entry.cluster = old_cluster
-        cluster.index.release(placement)
+        partition_entry.cluster = old_cluster
+        new_cluster.index.release(new_placement)
         let_go()
         if old_cluster is not None:
-            old_cluster.index.take(old.placement)
+            old_cluster.index.take(old_record.placement)
 
-    removing = move(old, REMOVING, epoch=state.epochs.next(), errors=())
+    removing_record = move(old_record, REMOVING, epoch=state.epochs.next(), errors=())
     with unless_written(take_back):
-        await state.journal.commit([put(removing)])
-    state.set(entry, removing)
-    faults = await steps.release_devices(state, entry)
+        await state.journal.commit([put(removing_record)])
+    state.set(partition_entry, removing_record)
+    faults = await steps.release_devices(state, partition_entry)
     if faults:
         take_back()
         state.admitted.discard(claim.admitted)
-        state.freed(cluster, placement.blocks, "")  # only now, or a waiter would get what is old's
-        await steps.break_down(state, entry, faults)
+        state.freed(
+            new_cluster, new_placement.blocks, ""
+        )  # only now, or a waiter would get what is old's
+        await steps.break_down(state, partition_entry, faults)
         raise failed(
-            old,
+            old_record,
             [fault.reason for fault in faults],
             action,
             "remove it by force, or repair the machine and try again",
         )
-    record = make_record(state, new.caller, new.checked, claim, transient=new.transient, owner=old)
-    entry.cluster = cluster
+    new_record = make_record(
+        state,
+        successor.caller,
+        successor.checked,
+        claim,
+        transient=successor.transient,
+        owner_record=old_record,
+    )
+    partition_entry.cluster = new_cluster
     with unless_written(take_back):
-        await steps.begin_create(state, entry, record, whole_lease(new.draft, record))
+        await steps.begin_create(
+            state, partition_entry, new_record, whole_lease(successor.draft, new_record)
+        )
     let_go()
-    state.freed(old_cluster, rest, "")
-    (lease,) = entry.leases.values()
-    faults = await steps.finish_create(state, entry)
+    state.freed(old_cluster, leftover_blocks, "")
+    (lease,) = partition_entry.leases.values()
+    faults = await steps.finish_create(state, partition_entry)
     if faults:
-        broken = entry.known
-        await steps.remove(state, entry, force=True)
+        failed_record = partition_entry.known
+        await steps.remove(state, partition_entry, force=True)
         raise failed(
-            broken, broken.errors, action, "try again; the machine is left out until it answers"
+            failed_record,
+            failed_record.errors,
+            action,
+            "try again; the machine is left out until it answers",
         )
     return lease
 
 
 def _rest(
     old_cluster: IndexedCluster | None,
-    old: Sequence[Block],
-    cluster: IndexedCluster,
-    new: Sequence[Block],
+    old_blocks: Sequence[Block],
+    new_cluster: IndexedCluster,
+    new_blocks: Sequence[Block],
 ) -> list[Block]:
-    """The blocks of `old` that `new` does not cover, cut by halves."""
-    if old_cluster is not cluster:
-        return list(old)
-    out: list[Block] = []
-    todo = list(old)
-    while todo:
-        block = todo.pop()
-        overlap = [b for b in new if _overlap(b, block)]
-        if not overlap:
-            out.append(block)
-        elif not any(_covers(b, block) for b in overlap):
-            half = block.size // 2
-            todo.append(Block(block.domain, block.offset, half))
-            todo.append(Block(block.domain, block.offset + half, block.size - half))
-    return out
+    """The blocks of `old_blocks` that `new_blocks` does not cover, cut by halves."""
+    if old_cluster is not new_cluster:
+        return list(old_blocks)
+    uncovered: list[Block] = []
+    unchecked = list(old_blocks)
+    while unchecked:
+        block = unchecked.pop()
+        overlapping = [new_block for new_block in new_blocks if _blocks_overlap(new_block, block)]
+        if not overlapping:
+            uncovered.append(block)
+        elif not any(_covers(new_block, block) for new_block in overlapping):
+            half_size = block.size // 2
+            unchecked.append(Block(block.domain, block.offset, half_size))
+            unchecked.append(Block(block.domain, block.offset + half_size, block.size - half_size))
+    return uncovered
 
 
-def _overlap(a: Block, b: Block) -> bool:
-    return a.domain == b.domain and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+def _blocks_overlap(block: Block, other_block: Block) -> bool:
+    return (
+        block.domain == other_block.domain
+        and block.offset < other_block.offset + other_block.size
+        and other_block.offset < block.offset + block.size
+    )
 
 
-def _covers(a: Block, b: Block) -> bool:
-    return a.domain == b.domain and a.offset <= b.offset and a.offset + a.size >= b.offset + b.size
+def _covers(outer: Block, inner: Block) -> bool:
+    return (
+        outer.domain == inner.domain
+        and outer.offset <= inner.offset
+        and outer.offset + outer.size >= inner.offset + inner.size
+    )

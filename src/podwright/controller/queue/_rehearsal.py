@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from podwright.controller.partitions._partitions import MAX_DURATION, make_record, try_place
+from podwright.controller.partitions._partitions import MAX_DURATION_SECONDS, make_record, try_place
 from podwright.controller.queue._guest_queue import REPLAN_S, FirstJob, Need
 from podwright.controller.queue._shares import Sharing
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
@@ -108,7 +108,7 @@ class PodRehearsal:
         unknown.
         """
         spec = PartitionSpec(name=name, size=size, cluster=self._pool[0])
-        create_request = CreateRequest(spec=spec, duration=min(duration_s, MAX_DURATION))
+        create_request = CreateRequest(spec=spec, duration=min(duration_s, MAX_DURATION_SECONDS))
         now = self._state.now()
         record = WaiterRecord(
             id=name, since=now, name=user_name, role=Role.USER, create=create_request

@@ -111,5 +111,5 @@ def _obstacle(state: ControllerState, waiter: Waiter) -> str:
         )
     except PodwrightError as error:
         return error.problem
-    partitions.untake(state, claim)
+    partitions.undo_claim(state, claim)
     return "its turn, which comes at once"

@@ -70,7 +70,7 @@ class AccountedJob(NamedTuple):
         return self.gpus * self.seconds / 3600
 
 
-def asker(environ: Mapping[str, str], seconds: float | None = None) -> Ask:
+def asker(environ: Mapping[str, str], timeout: float | None = None) -> Ask:
     """Return a function that runs Slurm's commands with a time limit. Times are seconds since
     1970.
     """
@@ -78,20 +78,20 @@ def asker(environ: Mapping[str, str], seconds: float | None = None) -> Ask:
 
     def ask(words: Sequence[str]) -> str | None:
         try:
-            done = subprocess.run(
-                words, env=environ, capture_output=True, text=True, check=False, timeout=seconds
+            process = subprocess.run(
+                words, env=environ, capture_output=True, text=True, check=False, timeout=timeout
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return done.stdout if done.returncode == 0 else None
+        return process.stdout if process.returncode == 0 else None
 
     return ask
 
 
-def sacct(ask: Ask, options: Sequence[str]) -> list[AccountedJob]:
+def sacct(run_slurm: Ask, options: Sequence[str]) -> list[AccountedJob]:
     """The jobs that match the options, each with the use of its steps. Raises Unavailable."""
-    output = ask([*accounting_command(*_COLUMNS), *options])
-    if output is None:
+    sacct_output = run_slurm([*accounting_command(*_COLUMNS), *options])
+    if sacct_output is None:
         raise Unavailable(
             "sacct does not answer",
             operation="read Slurm's accounting",
@@ -99,106 +99,113 @@ def sacct(ask: Ask, options: Sequence[str]) -> list[AccountedJob]:
             "slurm.conf, and a slurmdbd that runs; without it, a job that was sampled is reported "
             "in the folder of its slurm-JOB.gpus, or with --samples FOLDER",
         )
-    return read_jobs(output)
+    return read_jobs(sacct_output)
 
 
-def one_job(ask: Ask, job: str) -> AccountedJob:
+def one_job(run_slurm: Ask, job_id: str) -> AccountedJob:
     """One job by its number. Raises InvalidRequest and Unavailable."""
-    if not re.fullmatch(r"\d+(_\d+)?(\+\d+)?", job):
-        raise InvalidRequest(f"{job!r} is not a job number", would_work="4711, or 4711_3")
-    jobs = [entry for entry in sacct(ask, [f"--jobs={job}"]) if entry.id == job]
-    if not jobs:
+    if not re.fullmatch(r"\d+(_\d+)?(\+\d+)?", job_id):
+        raise InvalidRequest(f"{job_id!r} is not a job number", would_work="4711, or 4711_3")
+    matching_jobs = [
+        candidate for candidate in sacct(run_slurm, [f"--jobs={job_id}"]) if candidate.id == job_id
+    ]
+    if not matching_jobs:
         raise InvalidRequest(
-            f"Slurm's accounting has no job {job}", would_work="sacct lists those that it has"
+            f"Slurm's accounting has no job {job_id}", would_work="sacct lists those that it has"
         )
-    return jobs[-1]
+    return matching_jobs[-1]
 
 
-def read_jobs(text: str) -> list[AccountedJob]:
+def read_jobs(sacct_output: str) -> list[AccountedJob]:
     """Read jobs from the output of sacct, which prints one line for each job and the lines of its
     steps below."""
     jobs: list[AccountedJob] = []
-    for words in read_accounting(text, *_COLUMNS):
-        if "." not in words["job"]:
-            jobs.append(_job(words))
-        elif jobs and words["job"].startswith(jobs[-1].id + "."):
-            jobs[-1] = _with_step(jobs[-1], words)
+    for columns in read_accounting(sacct_output, *_COLUMNS):
+        if "." not in columns["job"]:
+            jobs.append(_job(columns))
+        elif jobs and columns["job"].startswith(jobs[-1].id + "."):
+            jobs[-1] = _add_step(jobs[-1], columns)
     return jobs
 
 
-def _job(words: dict[str, str]) -> AccountedJob:
-    granted = _tres(words["granted"])
-    gpus = granted.get(
-        "gres/gpu", sum(n for key, n in granted.items() if key.startswith("gres/gpu:"))
+def _job(columns: dict[str, str]) -> AccountedJob:
+    granted_tres = _tres(columns["granted"])
+    gpu_count = granted_tres.get(
+        "gres/gpu",
+        sum(
+            amount for resource, amount in granted_tres.items() if resource.startswith("gres/gpu:")
+        ),
     )
     return AccountedJob(
-        id=words["job"],
-        name=words["name"],
-        user=words["user"],
-        partition=words["partition"],
-        state=words["state"].partition(" ")[0],
-        submit=_number(words["submitted"]),
-        start=_number(words["start"]),
-        end=_number(words["end"]),
-        seconds=_number(words["seconds"]),
-        limit=_number(words["limit_minutes"]) * 60,
-        nodes=_number(words["nodes"]),
-        node_list=words["node_list"],
-        cpus=int(granted.get("cpu", 0)),
-        memory=int(granted.get("mem", 0)),
-        gpus=int(gpus),
-        comment=words["comment"],
-        folder=words["folder"],
-        raw=words["raw_job"] or words["job"],
+        id=columns["job"],
+        name=columns["name"],
+        user=columns["user"],
+        partition=columns["partition"],
+        state=columns["state"].partition(" ")[0],
+        submit=_number(columns["submitted"]),
+        start=_number(columns["start"]),
+        end=_number(columns["end"]),
+        seconds=_number(columns["seconds"]),
+        limit=_number(columns["limit_minutes"]) * 60,
+        nodes=_number(columns["nodes"]),
+        node_list=columns["node_list"],
+        cpus=int(granted_tres.get("cpu", 0)),
+        memory=int(granted_tres.get("mem", 0)),
+        gpus=int(gpu_count),
+        comment=columns["comment"],
+        folder=columns["folder"],
+        raw=columns["raw_job"] or columns["job"],
     )
 
 
-def _with_step(job: AccountedJob, words: dict[str, str]) -> AccountedJob:
+def _add_step(job: AccountedJob, columns: dict[str, str]) -> AccountedJob:
     """Add a step to a job: times are summed; the largest memory counts, since most steps run in
     turn.
     """
-    total, peak = _tres(words["used"]), _tres(words["most_used"])
-    cpu = _duration(words["cpu_time"])
-    memory = int(total.get("mem", 0) or _size(words["peak_memory"]))
+    used_tres, peak_tres = _tres(columns["used"]), _tres(columns["most_used"])
+    cpu_seconds = _parse_duration(columns["cpu_time"])
+    memory_bytes = int(used_tres.get("mem", 0) or _size(columns["peak_memory"]))
 
     def larger(old: int | None, new: float | None) -> int | None:
         return old if new is None else max(old or 0, int(new))
 
-    known = bool(total)
+    has_usage = bool(used_tres)
     return job._replace(
-        cpu_seconds=(job.cpu_seconds or 0.0) + cpu if known else job.cpu_seconds,
-        used_memory=larger(job.used_memory, memory) if known else job.used_memory,
-        gpu_peak=larger(job.gpu_peak, peak.get("gres/gpuutil")),
-        gpu_memory=larger(job.gpu_memory, peak.get("gres/gpumem")),
-        tasks=max(job.tasks, _number(words["tasks"])),
+        cpu_seconds=(job.cpu_seconds or 0.0) + cpu_seconds if has_usage else job.cpu_seconds,
+        used_memory=larger(job.used_memory, memory_bytes) if has_usage else job.used_memory,
+        gpu_peak=larger(job.gpu_peak, peak_tres.get("gres/gpuutil")),
+        gpu_memory=larger(job.gpu_memory, peak_tres.get("gres/gpumem")),
+        tasks=max(job.tasks, _number(columns["tasks"])),
     )
 
 
-def _tres(text: str) -> dict[str, float]:
+def _tres(tres_text: str) -> dict[str, float]:
     """Read `cpu=4,mem=8G,gres/gpu=2`; sizes in bytes, times in seconds."""
     amounts = {}
-    for word in text.split(","):
-        key, equals, value = word.partition("=")
+    for assignment in tres_text.split(","):
+        resource, equals, amount_text = assignment.partition("=")
         if equals:
-            amounts[key] = _duration(value) if ":" in value else _size(value)
+            amounts[resource] = (
+                _parse_duration(amount_text) if ":" in amount_text else _size(amount_text)
+            )
     return amounts
 
 
-def _size(text: str) -> float:
-    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", text.strip())
+def _size(size_text: str) -> float:
+    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", size_text.strip())
     if not match:
         return 0.0
     return float(match[1]) * float(1024 ** " KMGTP".index(match[2] or " "))
 
 
-def _duration(text: str) -> float:
+def _parse_duration(duration_text: str) -> float:
     """Read `1-02:03:04`, `02:03.456`. Returns seconds."""
-    days, _, rest = text.rpartition("-")
+    days_text, _, clock_text = duration_text.rpartition("-")
     seconds = 0.0
-    for word in rest.split(":"):
-        seconds = seconds * 60 + (float(word) if re.fullmatch(r"[\d.]+", word) else 0.0)
-    return seconds + 86400 * _number(days)
+    for clock_part in clock_text.split(":"):
+        seconds = seconds * 60 + (float(clock_part) if re.fullmatch(r"[\d.]+", clock_part) else 0.0)
+    return seconds + 86400 * _number(days_text)
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+def _number(digits: str) -> int:
+    return int(digits) if digits.isdigit() else 0

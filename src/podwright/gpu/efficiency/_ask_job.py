@@ -16,27 +16,39 @@ from podwright.gpu.efficiency._samples import read_samples
 _PATIENCE = 120.0  # seconds for a command of Slurm's, and for a summary
 
 
-def job_report(ask: Ask, number: str, samples: str = "") -> Efficiency:
-    """Return the report of a job. samples: where they are; empty: beside its output.
+def job_report(run_slurm: Ask, job_id: str, samples_folder: str = "") -> Efficiency:
+    """Return the report of a job. samples_folder: where they are; empty: beside its output.
 
     A site without slurmdbd has no accounting, but a job may have sampled its GPUs itself. Raises
     Unavailable where there is neither.
     """
     try:
-        job = one_job(ask, number)
+        job = one_job(run_slurm, job_id)
     except Unavailable:
-        sampled = read_samples(Path(samples or f"slurm-{number}.gpus"))
-        if sampled is None or not sampled.uses:
+        job_samples = read_samples(Path(samples_folder or f"slurm-{job_id}.gpus"))
+        if job_samples is None or not job_samples.uses:
             raise
-        return report(job_of_samples(number, sampled), sampled)
-    return report(job, read_samples(Path(samples or Path(job.folder) / f"slurm-{job.raw}.gpus")))
+        return report(job_of_samples(job_id, job_samples), job_samples)
+    return report(
+        job, read_samples(Path(samples_folder or Path(job.folder) / f"slurm-{job.raw}.gpus"))
+    )
 
 
-def summarise_ended(folder: Path, places: Destinations) -> Iterator[str]:
+def summarise_ended(noted_folder: Path, destinations: Destinations) -> Iterator[str]:
     """Write the summaries of the jobs that are noted in a folder, and yield what went wrong."""
-    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "slurm", "efficiency", "--line"]
+    report_command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "podwright.cli.podwright",
+        "slurm",
+        "efficiency",
+        "--line",
+    ]
 
     def summarise(job: AccountedJob) -> str:
-        return as_user(job.user, [*own, job.id], "", _PATIENCE)
+        return as_user(job.user, [*report_command, job.id], "", _PATIENCE)
 
-    return iter(work(folder, asker(os.environ, _PATIENCE), places, summarise, append_as_user))
+    return iter(
+        work(noted_folder, asker(os.environ, _PATIENCE), destinations, summarise, append_as_user)
+    )

@@ -39,7 +39,7 @@ class Destinations(NamedTuple):
     output: bool
 
 
-def keep(ask: Ask, job: AccountedJob, text: str) -> None:
+def keep(run_slurm: Ask, job: AccountedJob, summary: str) -> None:
     """Write a summary into a job's AdminComment. Raises Unavailable."""
     if job.comment and not job.comment.startswith(MARK):
         raise Unavailable(
@@ -47,10 +47,13 @@ def keep(ask: Ask, job: AccountedJob, text: str) -> None:
             operation="write the summary into AdminComment",
             would_work="--line prints it",
         )
-    comment = f"AdminComment={MARK}{text}"
-    words = ["where", f"jobid={job.raw}", "set", comment]
-    running = ["scontrol", "update", f"JobId={job.raw}", comment]
-    if ask(running) is None and ask(["sacctmgr", "-i", "modify", "job", *words]) is None:
+    comment_setting = f"AdminComment={MARK}{summary}"
+    sacctmgr_arguments = ["where", f"jobid={job.raw}", "set", comment_setting]
+    scontrol_command = ["scontrol", "update", f"JobId={job.raw}", comment_setting]
+    if (
+        run_slurm(scontrol_command) is None
+        and run_slurm(["sacctmgr", "-i", "modify", "job", *sacctmgr_arguments]) is None
+    ):
         raise Unavailable(
             "neither scontrol nor sacctmgr wrote it",
             operation="write the summary into AdminComment",
@@ -59,11 +62,11 @@ def keep(ask: Ask, job: AccountedJob, text: str) -> None:
 
 
 def work(
-    folder: Path,
-    ask: Ask,
-    places: Destinations,
+    noted_folder: Path,
+    run_slurm: Ask,
+    destinations: Destinations,
     summarise: Summarise,
-    append: Append,
+    append_line: Append,
     *,
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.time,
@@ -73,34 +76,42 @@ def work(
     Returns at once where another instance is at work, because that one handles all jobs. Raises
     OSError.
     """
-    wrong: list[str] = []
+    problems: list[str] = []
     # A job may be noted while another instance is about to end. The outer loop then looks again.
-    while _noted(folder):
-        with _alone(folder) as acquired:
-            if not acquired:
-                return wrong
-            wait = 1.0
-            while noted := _noted(folder):
-                done = _round(noted, ask, places, summarise, append, now=now(), wrong=wrong)
-                wait = 1.0 if done else min(2 * wait, 30.0)
-                if _noted(folder):
-                    sleep(wait)
-    return wrong
+    while _noted(noted_folder):
+        with _alone(noted_folder) as lock_acquired:
+            if not lock_acquired:
+                return problems
+            pause_seconds = 1.0
+            while noted_paths := _noted(noted_folder):
+                finished_count = _round(
+                    noted_paths,
+                    run_slurm,
+                    destinations,
+                    summarise,
+                    append_line,
+                    now=now(),
+                    wrong=problems,
+                )
+                pause_seconds = 1.0 if finished_count else min(2 * pause_seconds, 30.0)
+                if _noted(noted_folder):
+                    sleep(pause_seconds)
+    return problems
 
 
-def _noted(folder: Path) -> list[Path]:
+def _noted(noted_folder: Path) -> list[Path]:
     try:
-        names = sorted(name for name in os.listdir(folder) if name.isdigit())
+        job_ids = sorted(file_name for file_name in os.listdir(noted_folder) if file_name.isdigit())
     except FileNotFoundError:
         return []
-    return [folder / name for name in names]
+    return [noted_folder / file_name for file_name in job_ids]
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[bool]:
-    with (folder / "lock").open("w") as file:
+def _alone(noted_folder: Path) -> Iterator[bool]:
+    with (noted_folder / "lock").open("w") as lock_file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:
@@ -108,101 +119,107 @@ def _alone(folder: Path) -> Iterator[bool]:
 
 
 def _round(
-    noted: Sequence[Path],
-    ask: Ask,
-    places: Destinations,
+    noted_paths: Sequence[Path],
+    run_slurm: Ask,
+    destinations: Destinations,
     summarise: Summarise,
-    append: Append,
+    append_line: Append,
     *,
     now: float,
     wrong: list[str],
 ) -> int:
     """Handle all noted jobs once. Returns the number of finished ones."""
     jobs: dict[str, AccountedJob] = {}
-    for start in range(0, len(noted), _AT_ONCE):
-        numbers = ",".join(path.name for path in noted[start : start + _AT_ONCE])
+    for batch_start in range(0, len(noted_paths), _AT_ONCE):
+        job_ids = ",".join(
+            noted_path.name for noted_path in noted_paths[batch_start : batch_start + _AT_ONCE]
+        )
         try:
-            jobs |= {job.raw: job for job in sacct(ask, [f"--jobs={numbers}"])}
+            jobs |= {job.raw: job for job in sacct(run_slurm, [f"--jobs={job_ids}"])}
         except Unavailable:
             continue
-    done = 0
-    for path in noted:
-        job = jobs.get(path.name)
+    finished_count = 0
+    for noted_path in noted_paths:
+        job = jobs.get(noted_path.name)
         will_rerun = job is not None and job.state in (
             "PENDING",
             "REQUEUED",
         )  # the job will end once more
         if job is not None and job.end and not will_rerun:
             try:
-                _write(job, ask, places, summarise, append)
+                _write(job, run_slurm, destinations, summarise, append_line)
             except (Unavailable, OSError, subprocess.SubprocessError) as error:
-                wrong.append(f"job {path.name}: {error}")
-        elif not will_rerun and _age(path, now) < _PATIENCE:
+                wrong.append(f"job {noted_path.name}: {error}")
+        elif not will_rerun and _noted_age(noted_path, now) < _PATIENCE:
             continue
         elif not will_rerun:
-            wrong.append(f"job {path.name}: sacct does not tell of its end")
-        path.unlink(missing_ok=True)
-        done += 1
-    return done
+            wrong.append(f"job {noted_path.name}: sacct does not tell of its end")
+        noted_path.unlink(missing_ok=True)
+        finished_count += 1
+    return finished_count
 
 
-def _age(path: Path, now: float) -> float:
+def _noted_age(noted_path: Path, now: float) -> float:
     try:
-        return now - path.stat().st_mtime
+        return now - noted_path.stat().st_mtime
     except FileNotFoundError:
         return _PATIENCE
 
 
 def _write(
-    job: AccountedJob, ask: Ask, places: Destinations, summarise: Summarise, append: Append
+    job: AccountedJob,
+    run_slurm: Ask,
+    destinations: Destinations,
+    summarise: Summarise,
+    append_line: Append,
 ) -> None:
     summary = summarise(job).strip()
-    text = "".join(letter for letter in summary if letter.isprintable())[:_LONGEST]
-    if not text:
+    summary_text = "".join(character for character in summary if character.isprintable())[:_LONGEST]
+    if not summary_text:
         return
-    if places.output and (path := _output(ask, job)):
-        append(job.user, path, f"{MARK}{text}\n")
-    if places.comment:
-        keep(ask, job, text)
+    if destinations.output and (output_path := _output(run_slurm, job)):
+        append_line(job.user, output_path, f"{MARK}{summary_text}\n")
+    if destinations.comment:
+        keep(run_slurm, job, summary_text)
 
 
-def _output(ask: Ask, job: AccountedJob) -> str:
+def _output(run_slurm: Ask, job: AccountedJob) -> str:
     """Return the file of a job's standard output; empty if slurmctld has forgotten it."""
-    output = ask(["scontrol", "--oneliner", "show", "job", job.raw]) or ""
-    path = next((entry.output for entry in read_jobs(output)), "")
+    scontrol_output = run_slurm(["scontrol", "--oneliner", "show", "job", job.raw]) or ""
+    path = next((slurm_job.output for slurm_job in read_jobs(scontrol_output)), "")
     return path if path.startswith("/") else ""
 
 
-def as_user(user: str, words: Sequence[str], text: str, seconds: float) -> str:
+def as_user(user: str, argv: Sequence[str], stdin_text: str, timeout: float) -> str:
     """Run a command with a user's rights and return its output. Without root it runs with our own
     rights. Raises OSError and subprocess.SubprocessError."""
-    rights: Any = _rights(user)
-    done = subprocess.run(
-        words,
-        input=text,
+    credentials: Any = _user_credentials(user)
+    process = subprocess.run(
+        argv,
+        input=stdin_text,
         capture_output=True,
         text=True,
         errors="replace",
         check=True,
-        timeout=seconds,
+        timeout=timeout,
         cwd="/",
         start_new_session=True,
-        **rights,
+        **credentials,
     )
-    return str(done.stdout)
+    return str(process.stdout)
 
 
-def _rights(user: str) -> dict[str, object]:
+def _user_credentials(user: str) -> dict[str, object]:
     if os.getuid():
         return {}
     import pwd
 
     try:
-        known = pwd.getpwnam(user)
+        account = pwd.getpwnam(user)
     except KeyError:
         raise OSError(f"there is no user {user} here") from None
-    groups = os.getgrouplist(user, known.pw_gid)
-    return {"user": known.pw_uid, "group": known.pw_gid, "extra_groups": groups}
+    group_ids = os.getgrouplist(user, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": group_ids}
 
 
 def append_as_user(user: str, path: str, line: str) -> None:

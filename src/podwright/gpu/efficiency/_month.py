@@ -36,40 +36,42 @@ class MonthRow(NamedTuple):
     starves: bool
 
 
-def month(jobs: Iterable[AccountedJob], by: str = "partition") -> list[MonthRow]:
+def month(jobs: Iterable[AccountedJob], group_by: str = "partition") -> list[MonthRow]:
     """One row per partition, or per user (by: `user`), most GPU hours first, and a last row for all
     jobs."""
-    known = [job for job in jobs if job.start or job.state == "PENDING"]
-    groups: dict[str, list[AccountedJob]] = {}
-    for job in known:
-        groups.setdefault(job.user if by == "user" else job.partition, []).append(job)
-    rows = [_row(name, members) for name, members in groups.items()]
+    counted_jobs = [job for job in jobs if job.start or job.state == "PENDING"]
+    jobs_by_group: dict[str, list[AccountedJob]] = {}
+    for job in counted_jobs:
+        jobs_by_group.setdefault(job.user if group_by == "user" else job.partition, []).append(job)
+    rows = [_row(group_name, group_jobs) for group_name, group_jobs in jobs_by_group.items()]
     rows.sort(key=lambda row: (-row.gpu_hours, row.name))
-    return [*rows, *([_row("all", known)] if len(rows) > 1 else [])]
+    return [*rows, *([_row("all", counted_jobs)] if len(rows) > 1 else [])]
 
 
-def _row(name: str, all_jobs: Sequence[AccountedJob]) -> MonthRow:
-    jobs = [job for job in all_jobs if job.start]
-    waits = sorted(job.waited for job in jobs)
-    runs = sorted(job.seconds for job in jobs)
-    median = _rank(waits, 0.5)
+def _row(group_name: str, all_jobs: Sequence[AccountedJob]) -> MonthRow:
+    started_jobs = [job for job in all_jobs if job.start]
+    wait_seconds = sorted(job.waited for job in started_jobs)
+    run_seconds = sorted(job.seconds for job in started_jobs)
+    median_wait = _rank(wait_seconds, 0.5)
     return MonthRow(
-        name=name,
-        jobs=len(jobs),
-        waiting=len(all_jobs) - len(jobs),
-        gpu_hours=sum(job.gpu_hours for job in jobs),
-        waited=median,
-        waited_95=_rank(waits, 0.95),
-        cores=_share((job.cpu_seconds, float(job.cpus * job.seconds)) for job in jobs),
+        name=group_name,
+        jobs=len(started_jobs),
+        waiting=len(all_jobs) - len(started_jobs),
+        gpu_hours=sum(job.gpu_hours for job in started_jobs),
+        waited=median_wait,
+        waited_95=_rank(wait_seconds, 0.95),
+        cores=_share((job.cpu_seconds, float(job.cpus * job.seconds)) for job in started_jobs),
         memory=_share(
             (job.used_memory and job.used_memory * job.seconds, float(job.memory * job.seconds))
-            for job in jobs
+            for job in started_jobs
         ),
         time=_share(
-            (float(job.seconds), float(job.limit)) for job in jobs if job.limit and job.end
+            (float(job.seconds), float(job.limit)) for job in started_jobs if job.limit and job.end
         ),
-        gpus=_share((_gpu_seconds(job), job.gpus * job.seconds * 1.0) for job in jobs if job.gpus),
-        starves=len(jobs) > 1 and median > _rank(runs, 0.5),
+        gpus=_share(
+            (_gpu_seconds(job), job.gpus * job.seconds * 1.0) for job in started_jobs if job.gpus
+        ),
+        starves=len(started_jobs) > 1 and median_wait > _rank(run_seconds, 0.5),
     )
 
 
@@ -78,26 +80,30 @@ def _gpu_seconds(job: AccountedJob) -> float | None:
     return None if match is None else int(match[1]) / 100 * job.gpus * job.seconds
 
 
-def _share(pairs: Iterable[tuple[float | None, float]]) -> float | None:
+def _share(usage_pairs: Iterable[tuple[float | None, float]]) -> float | None:
     """Return used over had, in per cent, over the jobs for which both are known."""
-    known = [(used, granted) for used, granted in pairs if used is not None and granted]
-    granted = sum(pair[1] for pair in known)
-    return 100 * sum(pair[0] for pair in known) / granted if granted else None
+    known_pairs = [(used, granted) for used, granted in usage_pairs if used is not None and granted]
+    granted = sum(pair[1] for pair in known_pairs)
+    return 100 * sum(pair[0] for pair in known_pairs) / granted if granted else None
 
 
-def _rank(values: Sequence[float], share: float) -> float:
+def _rank(sorted_values: Sequence[float], quantile: float) -> float:
     """Return the value at this share of the sorted values; 0 if there are none."""
-    return float(values[min(int(share * len(values)), len(values) - 1)]) if values else 0.0
+    return (
+        float(sorted_values[min(int(quantile * len(sorted_values)), len(sorted_values) - 1)])
+        if sorted_values
+        else 0.0
+    )
 
 
-def month_text(rows: Sequence[MonthRow], name: str) -> str:
-    """Return the table for people. name: the heading of the column that names a row."""
+def month_text(rows: Sequence[MonthRow], name_heading: str) -> str:
+    """Return the table for people. name_heading: the heading of the column that names a row."""
 
-    def share(value: float | None) -> str:
-        return "" if value is None else f"{value:.0f} %"
+    def share(percentage: float | None) -> str:
+        return "" if percentage is None else f"{percentage:.0f} %"
 
-    header = (name, "Jobs", "Waiting", "GPU hours", "Waited", "95 % below", "GPUs", "Cores")
-    lines = [
+    header = (name_heading, "Jobs", "Waiting", "GPU hours", "Waited", "95 % below", "GPUs", "Cores")
+    table_rows = [
         (
             row.name + (" *" if row.starves else ""),
             row.jobs,
@@ -109,8 +115,8 @@ def month_text(rows: Sequence[MonthRow], name: str) -> str:
         )
         for row in rows
     ]
-    text = table((*header, "Memory", "Time"), lines)
-    text += "\nGPUs, Cores, Memory, Time: the share that was used of what jobs had."
+    table_text = table((*header, "Memory", "Time"), table_rows)
+    table_text += "\nGPUs, Cores, Memory, Time: the share that was used of what jobs had."
     if any(row.starves for row in rows):
-        text += "\n* starves: half of its jobs waited for longer than half of them ran."
-    return text
+        table_text += "\n* starves: half of its jobs waited for longer than half of them ran."
+    return table_text

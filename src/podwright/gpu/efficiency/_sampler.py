@@ -26,99 +26,105 @@ _LONGEST = 512 << 20  # bytes of a file: a year of eight GPUs
 
 def folder_of(environ: Mapping[str, str]) -> Path:
     """The folder for samples of the job in which this process runs."""
-    folder = environ.get(FOLDER)
-    job = environ.get("SLURM_JOB_ID", "0")
-    return Path(folder) if folder else Path(os.getcwd()) / f"slurm-{job}.gpus"
+    samples_folder = environ.get(FOLDER)
+    job_id = environ.get("SLURM_JOB_ID", "0")
+    return Path(samples_folder) if samples_folder else Path(os.getcwd()) / f"slurm-{job_id}.gpus"
 
 
-def gpus_of_job(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+def gpus_of_job(node_gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[Gpu, ...]:
     """The GPUs of the job on this node: those that Slurm's variables number, else those that are
     visible."""
-    text = environ.get("SLURM_JOB_GPUS") or environ.get("SLURM_STEP_GPUS") or ""
-    numbers = {int(word) for word in text.split(",") if word.isdigit()}
-    seen = visible({}, gpus)
-    named = tuple(gpu for gpu in seen if gpu.index in numbers)
-    if numbers and len(named) == len(numbers):
-        return named
-    return visible(environ, gpus)
+    index_list = environ.get("SLURM_JOB_GPUS") or environ.get("SLURM_STEP_GPUS") or ""
+    gpu_indices = {int(index_text) for index_text in index_list.split(",") if index_text.isdigit()}
+    visible_gpus = visible({}, node_gpus)
+    job_gpus = tuple(gpu for gpu in visible_gpus if gpu.index in gpu_indices)
+    if gpu_indices and len(job_gpus) == len(gpu_indices):
+        return job_gpus
+    return visible(environ, node_gpus)
 
 
-def run(environ: Mapping[str, str], interval: float, below: int, until: int | None = None) -> int:
+def run(
+    environ: Mapping[str, str], interval: float, step_pid: int, until_pid: int | None = None
+) -> int:
     """Sample until the step ends, every `interval` seconds.
 
-    below: a process of the step. It is needed because a process that was detached from its parents
-    is no longer found below slurmstepd. until: a process whose end stops the sampler in place of
-    the step's end.
+    step_pid: a process of the step. It is needed because a process that was detached from its
+    parents is no longer found below slurmstepd. until_pid: a process whose end stops the sampler in
+    place of the step's end.
 
     Returns an exit code that nobody reads. A failure here never affects the job.
     """
     node = environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
     step = environ.get("SLURM_STEP_ID", "batch")
-    watched = _pidfd(until or _step_process(below))
+    watched_pidfd = _open_pidfd(until_pid or _step_process(step_pid))
     hardware = take_gpus(environ)
     gpus = gpus_of_job(hardware.gpus, environ)
-    number = _file(folder_of(environ), f"{node}-{step}-{os.getpid()}.jsonl") if gpus else None
-    if number is None or watched is None:
+    samples_fd = _file(folder_of(environ), f"{node}-{step}-{os.getpid()}.jsonl") if gpus else None
+    if samples_fd is None or watched_pidfd is None:
         return 0
     # A step lists its ranks even where the sampler of another step samples its GPUs.
-    head = [[gpu.index, gpu.uuid, gpu.name, gpu.memory >> 20] for gpu in gpus]
-    _write(number, {"node": node, "gpus": head, "ranks": _ranks(environ, step)})
-    own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    gpu_rows = [[gpu.index, gpu.uuid, gpu.name, gpu.memory >> 20] for gpu in gpus]
+    _write(samples_fd, {"node": node, "gpus": gpu_rows, "ranks": _step_ranks(environ, step)})
+    lock_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        own.bind(f"\0podwright-samples-{os.getuid()}-{environ.get('SLURM_JOB_ID')}-{node}")
+        lock_socket.bind(f"\0podwright-samples-{os.getuid()}-{environ.get('SLURM_JOB_ID')}-{node}")
     except OSError:
-        own.close()
+        lock_socket.close()
         return 0
-    ask = _asker(gpus, hardware.libraries)
-    due = time.monotonic()
+    sample_gpus = _asker(gpus, hardware.libraries)
+    next_sample = time.monotonic()
     while True:
-        _write(number, {"t": round(time.time(), 2), "every": interval, "gpus": ask()})
-        due += interval
-        ready, _, _ = select.select([watched], [], [], max(due - time.monotonic(), 0))
-        if ready or os.fstat(number).st_size > _LONGEST:
+        _write(samples_fd, {"t": round(time.time(), 2), "every": interval, "gpus": sample_gpus()})
+        next_sample += interval
+        ended_pidfds, _, _ = select.select(
+            [watched_pidfd], [], [], max(next_sample - time.monotonic(), 0)
+        )
+        if ended_pidfds or os.fstat(samples_fd).st_size > _LONGEST:
             return 0
 
 
-def _file(folder: Path, name: str) -> int | None:
+def _file(samples_folder: Path, file_name: str) -> int | None:
     """Open a file for appending; None if that is impossible."""
     try:
-        folder.mkdir(exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        return os.open(folder / name, flags, 0o644)
+        samples_folder.mkdir(exist_ok=True)
+        open_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        return os.open(samples_folder / file_name, open_flags, 0o644)
     except OSError:
         return None
 
 
 def _asker(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[[], list[Any]]:
     """Return a function that asks all GPUs: [index, load, MiB, [[step, rank], …]] of each."""
-    sources: list[tuple[Gpu, Library, int]] = []
-    by_vendor = {library.vendor: library for library in libraries}
+    gpu_sources: list[tuple[Gpu, Library, int]] = []
+    library_by_vendor = {library.vendor: library for library in libraries}
     library_gpus = {
-        vendor: list(by_vendor[vendor].gpus()) for vendor in {gpu.vendor for gpu in gpus}
+        vendor: list(library_by_vendor[vendor].gpus()) for vendor in {gpu.vendor for gpu in gpus}
     }
     for gpu in gpus:
-        order = [library_gpu.bus for library_gpu in library_gpus[gpu.vendor]]
-        sources.append((gpu, by_vendor[gpu.vendor], order.index(gpu.bus)))
-    ranks: dict[int, list[Any]] = {}
+        bus_ids = [library_gpu.bus for library_gpu in library_gpus[gpu.vendor]]
+        gpu_sources.append((gpu, library_by_vendor[gpu.vendor], bus_ids.index(gpu.bus)))
+    rank_by_pid: dict[int, list[Any]] = {}
 
     def ask() -> list[Any]:
-        out = []
-        alive: set[int] = set()
-        for gpu, library, index in sources:
+        gpu_samples = []
+        live_pids: set[int] = set()
+        for gpu, library, library_index in gpu_sources:
             try:
-                sample = library.sample(index)
-                pids = [holder.pid for holder in library.holders(index)]
+                sample = library.sample(library_index)
+                pids = [gpu_process.pid for gpu_process in library.holders(library_index)]
             except LibraryError:
                 continue
-            alive |= set(pids)
+            live_pids |= set(pids)
             for pid in pids:
-                if pid not in ranks:
-                    ranks[pid] = _rank(pid)
-            holders = [ranks[pid] for pid in pids if ranks[pid]]
-            out.append([gpu.index, sample.load or 0, (sample.memory or 0) >> 20, holders])
-        for pid in set(ranks) - alive:
-            del ranks[pid]
-        return out
+                if pid not in rank_by_pid:
+                    rank_by_pid[pid] = _rank(pid)
+            holder_ranks = [rank_by_pid[pid] for pid in pids if rank_by_pid[pid]]
+            gpu_samples.append(
+                [gpu.index, sample.load or 0, (sample.memory or 0) >> 20, holder_ranks]
+            )
+        for pid in set(rank_by_pid) - live_pids:
+            del rank_by_pid[pid]
+        return gpu_samples
 
     return ask
 
@@ -126,58 +132,60 @@ def _asker(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[[], li
 def _rank(pid: int) -> list[Any]:
     """Return [step, rank] of a process; empty if it is not the job's, or belongs to no step."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = dict(
-                pair.split(b"=", 1) for pair in file.read(1 << 17).split(b"\0") if b"=" in pair
+        with open(f"/proc/{pid}/environ", "rb") as environ_file:
+            variables = dict(
+                assignment.split(b"=", 1)
+                for assignment in environ_file.read(1 << 17).split(b"\0")
+                if b"=" in assignment
             )
     except OSError:
         return []
-    rank = pairs.get(b"SLURM_PROCID", b"")
-    step = pairs.get(b"SLURM_STEP_ID", b"batch").decode(errors="replace")
+    rank = variables.get(b"SLURM_PROCID", b"")
+    step = variables.get(b"SLURM_STEP_ID", b"batch").decode(errors="replace")
     return [step, int(rank)] if rank.isdigit() else []
 
 
-def _ranks(environ: Mapping[str, str], step: str) -> list[Any]:
+def _step_ranks(environ: Mapping[str, str], step: str) -> list[Any]:
     """Return [step, first rank, count] of this step on this node."""
     step_id = environ.get("SLURM_STEP_ID")
-    first = environ.get("SLURM_PROCID", "")
-    tasks = environ.get("SLURM_STEP_TASKS_PER_NODE", "")
-    node = environ.get("SLURM_NODEID", "0")
-    if not step_id or not first.isdigit() or not node.isdigit():
+    first_rank = environ.get("SLURM_PROCID", "")
+    tasks_per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    node_text = environ.get("SLURM_NODEID", "0")
+    if not step_id or not first_rank.isdigit() or not node_text.isdigit():
         return ["", 0, 0]
-    counts: list[int] = []
-    for word in tasks.split(","):  # 4(x2),3
-        count, _, times = word.rstrip(")").partition("(x")
-        counts += [int(count or 0)] * int(times or 1)
-    node_index = int(node)
-    return [step, int(first), counts[node_index] if node_index < len(counts) else 0]
+    task_counts: list[int] = []
+    for count_text in tasks_per_node.split(","):  # 4(x2),3
+        task_count, _, repeats = count_text.rstrip(")").partition("(x")
+        task_counts += [int(task_count or 0)] * int(repeats or 1)
+    node_index = int(node_text)
+    return [step, int(first_rank), task_counts[node_index] if node_index < len(task_counts) else 0]
 
 
-def _step_process(below: int) -> int | None:
+def _step_process(start_pid: int) -> int | None:
     """Return the slurmstepd above a process, the highest one; None outside a step."""
-    pid, highest = below, None
+    pid, slurmstepd_pid = start_pid, None
     while pid > 1:
         try:
-            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-                name, _, rest = file.read().partition("(")[2].rpartition(")")
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat_file:
+                process_name, _, stat_fields = stat_file.read().partition("(")[2].rpartition(")")
         except OSError:
             break
-        if name.startswith("slurmstepd"):
-            highest = pid
-        pid = int(rest.split()[1])
-    return highest
+        if process_name.startswith("slurmstepd"):
+            slurmstepd_pid = pid
+        pid = int(stat_fields.split()[1])
+    return slurmstepd_pid
 
 
-def _pidfd(pid: int | None) -> int | None:
+def _open_pidfd(pid: int | None) -> int | None:
     try:
         return None if pid is None else os.pidfd_open(pid)
     except OSError:
         return None
 
 
-def _write(number: int, value: Mapping[str, Any]) -> None:
+def _write(descriptor: int, json_object: Mapping[str, Any]) -> None:
     """Write one whole line in one call."""
-    os.write(number, json.dumps(value, separators=(",", ":")).encode() + b"\n")
+    os.write(descriptor, json.dumps(json_object, separators=(",", ":")).encode() + b"\n")
 
 
 def run_beside(environ: Mapping[str, str], interval: float, command: list[str]) -> NoReturn:
@@ -185,12 +193,12 @@ def run_beside(environ: Mapping[str, str], interval: float, command: list[str]) 
 
     Raises InvalidRequest for a command that cannot be run.
     """
-    own = os.getpid()
+    own_pid = os.getpid()
     if environ.get("SLURM_LOCALID", "0") == "0" and os.fork() == 0:
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os._exit(run(environ, interval, own, own))
+        null_fd = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null_fd, descriptor)
+        os._exit(run(environ, interval, own_pid, own_pid))
     try:
         os.execvp(command[0], command)
     except OSError as error:

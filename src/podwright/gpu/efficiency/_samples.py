@@ -65,83 +65,104 @@ class Sampled(NamedTuple):
 
 def read_samples(folder: Path) -> Sampled | None:
     """Read the samples of a job from a folder; None where there are none."""
-    heads: dict[tuple[str, int], tuple[str, str, int]] = {}
-    series: dict[tuple[str, int], dict[float, tuple[int, int]]] = defaultdict(dict)
-    holders: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
+    gpu_facts: dict[tuple[str, int], tuple[str, str, int]] = {}
+    samples_by_gpu: dict[tuple[str, int], dict[float, tuple[int, int]]] = defaultdict(dict)
+    holders_by_gpu: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
     ranks: set[tuple[str, int]] = set()
     interval = 0.0
-    for path in sorted(folder.glob("*.jsonl")):
-        node = ""
-        for line in _lines(path):
-            if "node" in line:
-                node = str(line["node"])
-                step, first, count = line.get("ranks", ("", 0, 0))
-                ranks |= {(str(step), int(first) + k) for k in range(int(count))}
-                for index, uuid, name, total in line["gpus"]:
-                    heads[node, index] = (uuid, name, total << 20)
+    for samples_path in sorted(folder.glob("*.jsonl")):
+        node_name = ""
+        for json_line in _lines(samples_path):
+            if "node" in json_line:
+                node_name = str(json_line["node"])
+                step, first_rank, rank_count = json_line.get("ranks", ("", 0, 0))
+                ranks |= {
+                    (str(step), int(first_rank) + offset) for offset in range(int(rank_count))
+                }
+                for gpu_index, uuid, gpu_name, total_mib in json_line["gpus"]:
+                    gpu_facts[node_name, gpu_index] = (uuid, gpu_name, total_mib << 20)
                 continue
-            interval = interval or float(line["every"])
-            for index, load, memory, gpu_holders in line["gpus"]:
-                series[node, index][float(line["t"])] = (load, memory << 20)
-                holders[node, index] |= {(str(step), int(rank)) for step, rank in gpu_holders}
-    if not series:
+            interval = interval or float(json_line["every"])
+            for gpu_index, load, used_mib, gpu_holders in json_line["gpus"]:
+                samples_by_gpu[node_name, gpu_index][float(json_line["t"])] = (load, used_mib << 20)
+                holders_by_gpu[node_name, gpu_index] |= {
+                    (str(step), int(rank)) for step, rank in gpu_holders
+                }
+    if not samples_by_gpu:
         return None
-    uses = tuple(
-        _use(key, heads.get(key, ("", "", 0)), series[key], bool(holders[key]))
-        for key in sorted(series)
+    gpu_uses = tuple(
+        _use(
+            gpu_key,
+            gpu_facts.get(gpu_key, ("", "", 0)),
+            samples_by_gpu[gpu_key],
+            bool(holders_by_gpu[gpu_key]),
+        )
+        for gpu_key in sorted(samples_by_gpu)
     )
-    times = [t for samples in series.values() for t in samples]
-    busy = [t for samples in series.values() for t, (load, _) in samples.items() if load >= IDLE]
+    sample_times = [
+        sample_time for gpu_samples in samples_by_gpu.values() for sample_time in gpu_samples
+    ]
+    busy_times = [
+        sample_time
+        for gpu_samples in samples_by_gpu.values()
+        for sample_time, (load, _) in gpu_samples.items()
+        if load >= IDLE
+    ]
     return Sampled(
-        uses, min(times), max(times), min(busy, default=None), _idle(ranks, holders), interval
+        gpu_uses,
+        min(sample_times),
+        max(sample_times),
+        min(busy_times, default=None),
+        _idle(ranks, holders_by_gpu),
+        interval,
     )
 
 
 def _lines(path: Path) -> Iterable[Mapping[str, Any]]:
     try:
-        text = path.read_text(errors="replace")
+        file_text = path.read_text(errors="replace")
     except OSError:
         return
-    for line in text.splitlines():
+    for line in file_text.splitlines():
         try:
-            row = json.loads(line)
+            json_line = json.loads(line)
         except ValueError:
             continue  # incomplete, because the sampler was killed
-        if isinstance(row, dict) and "gpus" in row:
-            yield row
+        if isinstance(json_line, dict) and "gpus" in json_line:
+            yield json_line
 
 
 def _use(
-    key: tuple[str, int],
-    head: tuple[str, str, int],
-    series: Mapping[float, tuple[int, int]],
+    gpu_key: tuple[str, int],
+    gpu_facts: tuple[str, str, int],
+    gpu_samples: Mapping[float, tuple[int, int]],
     held_by_process: bool,
 ) -> GpuUse:
-    points = sorted(series.items())
+    points = sorted(gpu_samples.items())
     loads = [load for _, (load, _) in points]
-    memory = [used for _, (_, used) in points]
-    count = len(points)
+    used_memory = [used_bytes for _, (_, used_bytes) in points]
+    sample_count = len(points)
     return GpuUse(
-        node=key[0],
-        number=key[1],
-        uuid=head[0],
-        name=head[1],
-        total=head[2],
-        samples=count,
-        load=sum(loads) / count,
+        node=gpu_key[0],
+        number=gpu_key[1],
+        uuid=gpu_facts[0],
+        name=gpu_facts[1],
+        total=gpu_facts[2],
+        samples=sample_count,
+        load=sum(loads) / sample_count,
         peak=max(loads),
-        memory=sum(memory) / count,
-        most=max(memory),
-        busy=sum(load >= IDLE for load in loads) / count,
+        memory=sum(used_memory) / sample_count,
+        most=max(used_memory),
+        busy=sum(load >= IDLE for load in loads) / sample_count,
         had_process=held_by_process,
-        series=tuple((t, load, used) for t, (load, used) in points),
+        series=tuple((sample_time, load, used_bytes) for sample_time, (load, used_bytes) in points),
     )
 
 
 def _idle(
-    ranks: set[tuple[str, int]], holders: Mapping[tuple[str, int], set[tuple[str, int]]]
+    ranks: set[tuple[str, int]], holders_by_gpu: Mapping[tuple[str, int], set[tuple[str, int]]]
 ) -> tuple[tuple[str, int], ...]:
     """Return the ranks without a GPU, in steps in which some rank had one."""
-    holding = {holder for gpu_holders in holders.values() for holder in gpu_holders}
-    steps = {step for step, _ in holding}
-    return tuple(sorted(rank for rank in ranks - holding if rank[0] in steps))
+    holding_ranks = {holder for gpu_holders in holders_by_gpu.values() for holder in gpu_holders}
+    active_steps = {step for step, _ in holding_ranks}
+    return tuple(sorted(rank for rank in ranks - holding_ranks if rank[0] in active_steps))

@@ -10,24 +10,28 @@ from podwright.slurm.site.changes import FileChanges
 from podwright.slurm.site.files import included, read
 from podwright.slurm.twin import SiteFiles
 
-_BESIDE = ("gres.conf", "topology.conf", "topology.yaml")
+_COMPANION_FILES = ("gres.conf", "topology.conf", "topology.yaml")
 
 
-def planned_files(conf: Path, plan: FileChanges) -> SiteFiles:
+def planned_files(slurm_conf: Path, file_changes: FileChanges) -> SiteFiles:
     """slurm.conf and the files beside it after the plan. Raises InvalidRequest for an existing file
     that cannot be read."""
-    names = [conf, *(conf.with_name(name) for name in _BESIDE)]
-    if conf.exists():
-        names += [path for path in included(conf) if path.is_relative_to(conf.parent)]
-    with TemporaryDirectory(prefix="podwright-") as folder:
-        for path in names:
-            text = plan.texts[path] if path in plan.texts else _read_if_present(path)
-            if text is None:
+    file_paths = [slurm_conf, *(slurm_conf.with_name(file_name) for file_name in _COMPANION_FILES)]
+    if slurm_conf.exists():
+        file_paths += [
+            path for path in included(slurm_conf) if path.is_relative_to(slurm_conf.parent)
+        ]
+    with TemporaryDirectory(prefix="podwright-") as copy_folder:
+        for path in file_paths:
+            file_text = (
+                file_changes.texts[path] if path in file_changes.texts else _read_if_present(path)
+            )
+            if file_text is None:
                 continue
-            place = Path(folder, path.relative_to(conf.parent))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(text.encode("utf-8", "surrogateescape"))
-        return read_site_files(Path(folder, conf.name))
+            copy_path = Path(copy_folder, path.relative_to(slurm_conf.parent))
+            copy_path.parent.mkdir(parents=True, exist_ok=True)
+            copy_path.write_bytes(file_text.encode("utf-8", "surrogateescape"))
+        return read_site_files(Path(copy_folder, slurm_conf.name))
 
 
 def _read_if_present(path: Path) -> str | None:

@@ -48,62 +48,87 @@ def prove(twin: ProvingTwin, inventory: SiteInventory, version: Version) -> Iter
     """
     nodes = read_nodes(twin.show(*SHOW_NODES[1:]))
     partitions = read_partitions(twin.show(*SHOW_PARTITIONS[1:]))
-    alone = {partition.name for partition in partitions if partition.whole_nodes}
-    names = list(dict.fromkeys(name for node in nodes for name in node.partitions))
-    for name in names:
-        partition_nodes = [n for n in nodes if name in n.partitions and n.name in inventory.nodes]
+    exclusive_partitions = {partition.name for partition in partitions if partition.whole_nodes}
+    partition_names = list(
+        dict.fromkeys(partition_name for node in nodes for partition_name in node.partitions)
+    )
+    for partition_name in partition_names:
+        partition_nodes = [
+            slurm_node
+            for slurm_node in nodes
+            if partition_name in slurm_node.partitions and slurm_node.name in inventory.nodes
+        ]
         partition_nodes = [node for node in partition_nodes if _gpus(node)]
         if partition_nodes:
-            yield _filled(twin, name, partition_nodes, alone=name in alone)
-    for name in ("", *(partition.name for partition in inventory.partitions)):
-        yield from _templates(twin, inventory, version, name)
+            yield _filled(
+                twin, partition_name, partition_nodes, alone=partition_name in exclusive_partitions
+            )
+    for partition_name in ("", *(partition.name for partition in inventory.partitions)):
+        yield from _templates(twin, inventory, version, partition_name)
 
 
 def _filled(twin: ProvingTwin, partition: str, nodes: list[SlurmNode], *, alone: bool) -> Promise:
-    text = f"one-GPU jobs fill {fold([n.name for n in nodes])} in partition {partition}"
-    jobs = len(nodes) if alone else sum(map(_gpus, nodes))
+    promise_text = (
+        f"one-GPU jobs fill {fold([slurm_node.name for slurm_node in nodes])} in partition "
+        f"{partition}"
+    )
+    job_count = len(nodes) if alone else sum(map(_gpus, nodes))
     options = (f"--partition={partition}", "--gres=gpu:1")
-    arrays = [
-        Submission("sbatch", (*options, f"--array=0-{min(_ARRAY, jobs - first_job) - 1}"))
-        for first_job in range(0, jobs, _ARRAY)
+    job_arrays = [
+        Submission("sbatch", (*options, f"--array=0-{min(_ARRAY, job_count - first_job) - 1}"))
+        for first_job in range(0, job_count, _ARRAY)
     ]
-    filled = twin.fill(arrays)
-    if filled.refused:
-        return Promise(text, f"Slurm: {_line(filled.refused[0])}")
-    running: Counter[str] = Counter()
-    busy: Counter[str] = Counter()
-    for job in filled.granted:
+    fill_result = twin.fill(job_arrays)
+    if fill_result.refused:
+        return Promise(promise_text, f"Slurm: {_line(fill_result.refused[0])}")
+    jobs_by_node: Counter[str] = Counter()
+    gpus_by_node: Counter[str] = Counter()
+    for job in fill_result.granted:
         for node in job.nodes:
-            running[node.name] += 1
-            busy[node.name] += len(node.gpus)
-    short = [n for n in nodes if (running[n.name] if alone else busy[n.name]) < _due(n, alone)]
-    if not short:
-        return Promise(text)
-    first = short[0]
+            jobs_by_node[node.name] += 1
+            gpus_by_node[node.name] += len(node.gpus)
+    short_nodes = [
+        slurm_node
+        for slurm_node in nodes
+        if (jobs_by_node[slurm_node.name] if alone else gpus_by_node[slurm_node.name])
+        < _due(slurm_node, alone)
+    ]
+    if not short_nodes:
+        return Promise(promise_text)
+    first_short = short_nodes[0]
     return Promise(
-        text,
-        f"{fold([node.name for node in short])}: {busy[first.name]} of {_gpus(first)} GPUs of "
-        f"{first.name} are in use{_refusal(filled, first)}",
+        promise_text,
+        f"{fold([node.name for node in short_nodes])}: {gpus_by_node[first_short.name]} of "
+        f"{_gpus(first_short)} GPUs of "
+        f"{first_short.name} are in use{_refusal(fill_result, first_short)}",
     )
 
 
-def _due(node: SlurmNode, alone: bool) -> int:
-    return 1 if alone else _gpus(node)
+def _due(node: SlurmNode, whole_nodes: bool) -> int:
+    return 1 if whole_nodes else _gpus(node)
 
 
-def _refusal(filled: FilledTwin, node: SlurmNode) -> str:
+def _refusal(fill_result: FilledTwin, node: SlurmNode) -> str:
     """Return what the jobs on the node take, and why the next one waits."""
-    on_node = [part for job in filled.granted for part in job.nodes if part.name == node.name]
-    parts = []
-    if on_node:
-        cpus, memory = sum(len(p.cpus) for p in on_node), sum(p.memory for p in on_node)
-        parts.append(
-            f" by {len(on_node)} jobs with {cpus} of {node.cpus} CPUs and {memory} of "
+    node_parts = [
+        job_part
+        for job in fill_result.granted
+        for job_part in job.nodes
+        if job_part.name == node.name
+    ]
+    phrases = []
+    if node_parts:
+        cpu_count, memory_mib = (
+            sum(len(node_part.cpus) for node_part in node_parts),
+            sum(node_part.memory for node_part in node_parts),
+        )
+        phrases.append(
+            f" by {len(node_parts)} jobs with {cpu_count} of {node.cpus} CPUs and {memory_mib} of "
             f"{node.memory_mib} MiB"
         )
-    if filled.waiting:
-        parts.append(f"; Slurm: the next job waits ({filled.waiting[0].reason})")
-    return "".join(parts)
+    if fill_result.waiting:
+        phrases.append(f"; Slurm: the next job waits ({fill_result.waiting[0].reason})")
+    return "".join(phrases)
 
 
 def _templates(
@@ -112,43 +137,45 @@ def _templates(
     """Yield each job script in the sizes that users take: as it is printed, and over all such
     nodes.
     """
-    tried: set[tuple[str, ...]] = set()
-    for name in all_templates():
+    tried_options: set[tuple[str, ...]] = set()
+    for template_name in all_templates():
         options = TemplateOptions(partition=partition)
         try:
-            fit = of_inventory(inventory, options, version)
+            site_fit = of_inventory(inventory, options, version)
         except InvalidRequest:
             return  # no GPU node of the inventory is in it
-        for count in dict.fromkeys((min(2, fit.nodes), 1, fit.nodes)):
-            script = render(name, fit, options._replace(nodes=count))
+        for node_count in dict.fromkeys((min(2, site_fit.nodes), 1, site_fit.nodes)):
+            script = render(template_name, site_fit, options._replace(nodes=node_count))
             submission, _ = twin_submission(read_script(script).request)
-            if submission.options in tried or not submission.options:
+            if submission.options in tried_options or not submission.options:
                 continue  # without options it is not a job itself, and submits others
-            tried.add(submission.options)
-            where = f" in partition {partition}" if partition else ""
-            text = f"template {name} on {_nodes_of(submission)}{where} starts"
-            answer = twin.ask(submission)
-            yield Promise(text, _problem(answer, submission))
+            tried_options.add(submission.options)
+            partition_text = f" in partition {partition}" if partition else ""
+            promise_text = (
+                f"template {template_name} on {_node_phrase(submission)}{partition_text} starts"
+            )
+            twin_answer = twin.ask(submission)
+            yield Promise(promise_text, _problem(twin_answer, submission))
 
 
-def _nodes_of(submission: Submission) -> str:
+def _node_phrase(submission: Submission) -> str:
     """Return the number of nodes that a submission requests, in words."""
-    given = (option for option in submission.options if option.startswith("--nodes="))
-    count = next(given, "--nodes=1").partition("=")[2]
-    return f"{count} node{'' if count == '1' else 's'}"
+    node_options = (option for option in submission.options if option.startswith("--nodes="))
+    count_text = next(node_options, "--nodes=1").partition("=")[2]
+    return f"{count_text} node{'' if count_text == '1' else 's'}"
 
 
-def _problem(answer: Granted | Waits | Refused, submission: Submission) -> str:
-    if isinstance(answer, Granted):
+def _problem(twin_answer: Granted | Waits | Refused, submission: Submission) -> str:
+    if isinstance(twin_answer, Granted):
         return ""
     options = " ".join(submission.options)
-    if isinstance(answer, Refused):
-        return f"Slurm: {_line(answer)} ({options})"
-    return f"Slurm: the job waits ({answer.reason}) on idle nodes ({options})"
+    if isinstance(twin_answer, Refused):
+        return f"Slurm: {_line(twin_answer)} ({options})"
+    return f"Slurm: the job waits ({twin_answer.reason}) on idle nodes ({options})"
 
 
-def _line(answer: Refused) -> str:
-    return re.sub(r"^\w+: (?:error: )?", "", answer.message)
+def _line(refusal: Refused) -> str:
+    return re.sub(r"^\w+: (?:error: )?", "", refusal.message)
 
 
 def _gpus(node: SlurmNode) -> int:

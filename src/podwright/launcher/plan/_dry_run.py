@@ -28,7 +28,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
         ServerOptions(host=plan.server_host, port=plan.server_port),
         environ,
         timeout=plan.server_timeout,
-        places=LocalServers.running(
+        local_servers=LocalServers.running(
             Unavailable(
                 "there is no server to ask",
                 would_work="A launch would start one for you, with a simulated pod; or name yours "

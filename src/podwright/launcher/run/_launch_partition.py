@@ -166,7 +166,11 @@ class LaunchPartition:
                     return Borrowed(client, *borrow(client, request), keep_partition=request.keep)
                 if plan.waits:
                     reply = acquire_in_line(
-                        client, request, report, between=while_waiting, question=_QUESTION_SECONDS
+                        client,
+                        request,
+                        report,
+                        after_call=while_waiting,
+                        poll_seconds=_QUESTION_SECONDS,
                     )
                     return Lease(client, reply)
                 return Lease(client, client.acquire(request))
