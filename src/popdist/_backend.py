@@ -84,9 +84,8 @@ def initializeBackend() -> None:
         _state.world = _join((replica_offset, local_replicas, total_replicas))
     else:
         MPI = _load()
-        world = MPI.COMM_WORLD.Split(
-            0, replica_offset
-        )  # private to popdist, in the order of instances
+        # Private to popdist, in the order of instances.
+        world = MPI.COMM_WORLD.Split(0, replica_offset)
         _check_world(MPI, world.allgather((replica_offset, local_replicas, total_replicas)))
         _state.world = world
     _state.initialized = True

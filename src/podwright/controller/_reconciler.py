@@ -63,9 +63,8 @@ class Reconciler:
         """Start all work that is due now."""
         state, now = self._state, self._state.now()
         standstill_seconds, self._ticked_at = now - self._ticked_at - TICK, now
-        if (
-            standstill_seconds > STANDSTILL_SECONDS
-        ):  # nobody could renew meanwhile: our own down time is added
+        # Nobody could renew meanwhile: our own down time is added.
+        if standstill_seconds > STANDSTILL_SECONDS:
             for lease in state.leases.values():
                 lease.expires += standstill_seconds
         for lease in state.leases.due(now):

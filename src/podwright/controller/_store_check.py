@@ -182,9 +182,8 @@ def _shared_devices(partitions: list[PartitionRecord]) -> Iterable[StoreFault]:
         for record in partitions
         for block in record.blocks
     )
-    farthest_block: tuple[str, int, int, int, str] | None = (
-        None  # the block that reaches farthest so far
-    )
+    # The block that reaches farthest so far.
+    farthest_block: tuple[str, int, int, int, str] | None = None
     for block_extent in block_extents:
         cluster, domain, offset, device_count, partition_name = block_extent
         if (

@@ -203,9 +203,8 @@ class Forwarder:
         visit = self._visits.get(connection_name)
         if visit is None or not visit.refused:
             return 0
-        self._loop.call_later(
-            BUSY_REPLY_S, visit.hear_no_more
-        )  # after the client has read the refusal
+        # After the client has read the refusal.
+        self._loop.call_later(BUSY_REPLY_S, visit.hear_no_more)
         return 1 if self._closed else self._queue.retry_after_s()
 
     def call_starts(self, connection_name: str, message_size: int) -> None:

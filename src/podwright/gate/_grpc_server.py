@@ -58,9 +58,8 @@ MAX_CALLS, MAX_CALLS_EACH = 1024, 512
 #: third number is the seconds that one may take.
 MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
 _REPORT_PERIOD_S = 1.0  #: seconds between two words about the connections
-_CLOSING_TIME_S = (
-    0.5  #: seconds at an end for refusals to be written, and for connections to be closed
-)
+#: Seconds at an end for refusals to be written, and for connections to be closed.
+_CLOSING_TIME_S = 0.5
 _SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
 _OPTIONS = (
     ("grpc.so_reuseport", 0),

@@ -131,7 +131,7 @@ def marked(variable_name: str, value: str) -> list[Process]:
 
 
 def run_lives(variable_name: str, launch_name: str) -> bool:
-    """Return whether any process shows that a launch still lives. launch_name: the launch's name.
+    """Return whether any process shows that a launch still lives. variable_name: that of its mark.
 
     Such are the processes with its mark in their environment, those in a cgroup of its name, and
     its watchers, which have a folder of its name open. They are this user's; for root, every

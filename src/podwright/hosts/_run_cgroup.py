@@ -31,7 +31,7 @@ def make_group(
 ) -> str:
     """Make a group below the one of this process. Return its path, or empty if none can be made.
 
-    mounts, cgroups_path: the kernel's lists of mounts and of the cgroups of this process.
+    mounts_path, cgroups_path: the kernel's lists of mounts and of the cgroups of this process.
     """
     if "SLURM_JOB_ID" in environ:
         return ""

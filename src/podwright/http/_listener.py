@@ -91,9 +91,8 @@ class Listener:
     def __post_init__(self) -> None:
         limits = self.limits
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        connection_limit = min(
-            limits.connections, descriptors // 2
-        )  # the other half is for everything else
+        # The other half is for everything else.
+        connection_limit = min(limits.connections, descriptors // 2)
         self.visitors = Visitors(
             connection_limit, limits.each, patience=limits.patience, clock=self.clock
         )

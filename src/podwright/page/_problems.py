@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-STARVES_SECONDS: Final = (
-    3600  #: seconds after which a request that waits without a known end is a problem
-)
+#: Seconds after which a request that waits without a known end is a problem.
+STARVES_SECONDS: Final = 3600
 _Topics = Mapping[str, Mapping[str, Any]]
 
 

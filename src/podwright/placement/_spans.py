@@ -98,9 +98,8 @@ class Spans:
         if pool_places < place_count:
             return 0
         free_mask = bits(quarter_masks)
-        free_mask |= (
-            bits(quarter_masks[: 4 * (place_count - 1)]) << DOMAIN * pool_places
-        )  # across the end of the loop
+        # Across the end of the loop.
+        free_mask |= bits(quarter_masks[: 4 * (place_count - 1)]) << DOMAIN * pool_places
         places_left, places_joined = place_count - 1, 1
         while places_left:
             places_joined_now = min(places_joined, places_left)

@@ -356,9 +356,8 @@ class _Run:
             ]
         unit_profile = Profile(now, ground.free_units(), self.jobs.until.values())
         started_count, jobs_by_user = 0, dict[int, int]()
-        hopeless_lengths: dict[
-            int, float
-        ] = {}  # units -> the shortest length for which there is no room
+        # units -> the shortest length for which there is no room.
+        hopeless_lengths: dict[int, float] = {}
         examined_count = 0
         for _, job in self.backlog.line:
             if self.jobs.state[job] != WAITS:

@@ -60,9 +60,8 @@ def backup_text(snapshot: Snapshot) -> str:
         )
     ]
     backup_lines.extend(
-        msgspec.json.encode(
-            (record_kind, record_key, record_body)
-        )  # msgspec writes the body as base64
+        # msgspec writes the body as base64.
+        msgspec.json.encode((record_kind, record_key, record_body))
         for (record_kind, record_key), record_body in sorted(snapshot.records.items())
     )
     content = b"\n".join(backup_lines) + b"\n"

@@ -75,13 +75,11 @@ class FabricManager:
         self._gpus = tuple(gpus)
         self._index_of = {gpu.uuid: gpu.index for gpu in gpus}
         self._notes = notes
-        self._listed: list[
-            SupportedPartition
-        ] = []  # as `keep` last read them; ids and GPUs stay the same
+        # As `keep` last read them; ids and GPUs stay the same.
+        self._listed: list[SupportedPartition] = []
         self._strange: set[int] = set()
-        self._still_inactive_sets: object = (
-            None  # the sets that were still inactive after the last list
-        )
+        # The sets that were still inactive after the last list.
+        self._still_inactive_sets: object = None
         self._refusal = ""  # why the last list was refused
 
     # -- the contract of all fabrics ---------------------------------------------------------------
@@ -193,9 +191,8 @@ class FabricManager:
         try:
             listed_partitions = self.supported()
         except Internal:
-            listed_partitions = (
-                self._listed
-            )  # a restarted one may answer nothing before it has the list
+            # A restarted one may answer nothing before it has the list.
+            listed_partitions = self._listed
             if not recorded_sets or not listed_partitions:
                 raise
         unowned_ids = {

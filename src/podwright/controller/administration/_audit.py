@@ -55,7 +55,7 @@ MAX_WAIT: Final = 60.0  #: seconds
 RECOVERED: Final = "RECOVERED"
 CHAIN_NAMES: Final = ("change", "refusal", "anonymous")
 _SURPLUS_PART: Final = 64  #: one of so many events of a kind is the most that waits to be pruned
-_PRUNING_PART: Final = 1 / 1000  #: of `keep`: how often events are looked at for their age
+_PRUNING_PART: Final = 1 / 1000  #: of `keep_seconds`: how often events are looked at for their age
 _encode = msgspec.json.Encoder().encode
 
 
@@ -109,7 +109,7 @@ class Audit:
             keep_seconds,
         )
         self._wall = wall_clock or clock
-        # Each pruning costs an anchor, so some more than `most` may gather before the next one.
+        # Each pruning costs an anchor, so some more than `event_limit` may gather before the next one.
         self._event_surplus = event_limit // _SURPLUS_PART
         self._next_pruning_at = -math.inf
         self._events: dict[str, deque[EventInfo]] = {name: deque() for name in CHAIN_NAMES}
@@ -353,7 +353,8 @@ def with_new_chains(
 ) -> dict[tuple[str, str], bytes]:
     """The records of a backup as a restore writes them: each chain of the audit begins anew.
 
-    backup_name: its name. The new chains begin with the digest of all that it holds.
+    backup_name: written into the anchors. The new chains begin with the digest of all that the
+    backup holds.
     """
     hasher = hashlib.sha256()
     for kind_and_key, record_bytes in sorted(records.items()):

@@ -120,7 +120,7 @@ def verify_chains(
             anchor = msgspec.json.decode(record_bytes, type=AnchorRecord)
             anchors[anchor.chain, anchor.generation] = anchor
     entries: dict[tuple[str, int], list[tuple[AuditChainPlace, bytes]]] = {
-        chain_place: [] for chain_place in anchors
+        chain_generation: [] for chain_generation in anchors
     }
     entry_kinds = set(kinds)
     for (record_kind, _), record_bytes in records.items():
@@ -216,7 +216,7 @@ def new_generations(
 ) -> list[AnchorRecord]:
     """The anchors that a restore of these records writes: one for each chain.
 
-    backup_digest: of the backup. reason: which backup it is.
+    reason: which backup it is.
     """
     last_generation: dict[str, int] = {}
     for (record_kind, record_key), _ in records.items():

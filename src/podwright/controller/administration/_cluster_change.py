@@ -65,10 +65,10 @@ def drafted(
         _check_empty(state, cluster, request.replace, action)
         domains = _with_replacement(cluster.layout, request.replace, new_machines[0])
         machines_by_allocation = {
-            machine_name: [
+            allocation_name: [
                 request.by if member == request.replace else member for member in machine_names
             ]
-            for machine_name, machine_names in machines_by_allocation.items()
+            for allocation_name, machine_names in machines_by_allocation.items()
         }
     else:
         domains = _with_added(cluster.layout, new_machines, request.link_domain, action)

@@ -97,9 +97,8 @@ async def _exchange(
     if faults:
         take_back()
         state.admitted.discard(claim.admitted)
-        state.freed(
-            new_cluster, new_placement.blocks, ""
-        )  # only now, or a waiter would get what is old's
+        # Only now, or a waiter would get what is old's.
+        state.freed(new_cluster, new_placement.blocks, "")
         await steps.break_down(state, partition_entry, faults)
         raise failed(
             old_record,

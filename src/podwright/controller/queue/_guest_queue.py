@@ -104,9 +104,8 @@ class GuestQueue:
     def __init__(self, state: ControllerState, oldest_waiter: Callable[[], float | None]) -> None:
         self._state, self._oldest_waiter = state, oldest_waiter
         self._guests: dict[str, _Guest] = {}
-        self._people_wait_since: float | None = (
-            None  # what oldest_waiter returned at the last charge
-        )
+        # What oldest_waiter returned at the last charge.
+        self._people_wait_since: float | None = None
         self._guests_compete = False  # do two guests wait
         #: The devices of the largest due job, by cluster.
         self._due_sizes: dict[str, int] = {}

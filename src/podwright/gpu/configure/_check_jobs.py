@@ -140,9 +140,8 @@ def _on_node(
         "--nodes=1",
         "--immediate=30",
     ]
-    files_by_gpu = [
-        set(gpu.file.split(",")) for gpu in node_kind.gpus if gpu.file
-    ]  # a slice has several device files
+    # A slice has several device files.
+    files_by_gpu = [set(gpu.file.split(",")) for gpu in node_kind.gpus if gpu.file]
     all_files = sorted(set().union(*files_by_gpu))
     quoted_files = " ".join(map(shlex.quote, all_files))
     script = f'export LC_ALL=C; for f in {quoted_files}; do test -e "$f" || echo "lacks $f"; done; '

@@ -189,7 +189,7 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
         ready_switches = [
             candidate
             for candidate in remaining_switches
-            if all(lower_units in unit_by_switch for lower_units in candidate.switches)
+            if all(switch_name in unit_by_switch for switch_name in candidate.switches)
         ]
         if not ready_switches:
             switches_text = ", ".join(switch.name for switch in remaining_switches)

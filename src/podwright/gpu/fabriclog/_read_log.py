@@ -258,9 +258,8 @@ def _add(
 def _note(log_report: FabricReport, message: str, host: str, log_level: str) -> int | None:
     """Record what a line says. Returns the rank that wrote it, if the line has that."""
     rank_match = _RANK.search(message)
-    is_single_rank = (
-        rank_match and rank_match["ranks"] == "1"
-    )  # a communicator of one rank connects nothing
+    # A communicator of one rank connects nothing.
+    is_single_rank = rank_match and rank_match["ranks"] == "1"
     if rank_match and host and not is_single_rank:
         log_report.hosts.setdefault(int(rank_match["rank"]), host)
     if rank_match:

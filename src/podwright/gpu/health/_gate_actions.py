@@ -88,9 +88,8 @@ def _do(
         sleep(CLOCK_TICK_SECONDS)
         return None
     if isinstance(gate_step, Drain):
-        _record(
-            state_folder, node, gate_step.reason
-        )  # written before the change: if the process ends in between, the node is known as ours
+        # Written before the change: if the process ends in between, the node is known as ours.
+        _record(state_folder, node, gate_step.reason)
         drain_settings = ["State=DRAIN", f"Reason={gate_step.reason}"]
         return run_slurm(["scontrol", "update", f"NodeName={node}", *drain_settings]) is not None
     if isinstance(gate_step, Resume):

@@ -113,9 +113,8 @@ def _answer(probe: Callable[[], object], write_descriptor: int) -> NoReturn:
 def _answered(pickled_result: bytes) -> object:
     probe_result: object
     try:
-        probe_result, probe_error = pickle.loads(
-            pickled_result
-        )  # by our own copy, through our own pipe
+        # By our own copy, through our own pipe.
+        probe_result, probe_error = pickle.loads(pickled_result)
     except (EOFError, pickle.UnpicklingError):  # it was killed before it had written everything
         raise ChildProcessError("the vendor's library ended its process") from None
     if probe_error:

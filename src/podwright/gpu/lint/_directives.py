@@ -37,13 +37,11 @@ _PLACEHOLDER = re.compile(
 #: The forms that a person fills in. Braces and the like are another program's.
 _HUMAN_PLACEHOLDER = re.compile(rf"<(?!{_ADDRESS})[^<>=]*>|\bX+\b|(?i:\byour[-_])|\?\?|\.\.\.")
 _PROGRAM_PLACEHOLDER = re.compile(r"[{}%$@!]|__")
-_TEMPLATE_LINE = re.compile(
-    r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$"
-)  # a template's own line
+# A template's own line.
+_TEMPLATE_LINE = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")
 _TYPOGRAPHIC_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
-_BLANKS = (
-    " \t\n\v\f\r"  # blanks of the C library; the blank of a web page (U+00A0) is a letter to it
-)
+# Blanks of the C library; the blank of a web page (U+00A0) is a letter to it.
+_BLANKS = " \t\n\v\f\r"
 # Such a blank where a word should end: before an option, or at an end of the word.
 ODD_BLANK = re.compile(
     r"^[\u00a0\u2002-\u200b\u202f\ufeff]+|[\u00a0\u2002-\u200b\u202f\ufeff]+(?=-|$)"

@@ -92,9 +92,8 @@ def launcher_in_every_task(lint_case: Case) -> Iterator[Found]:
         step = step_of(launch, lint_case.facts)
         tasks_per_node, expected_nodes = step.tasks_per_node, _machines(launch, lint_case)
         if tasks_per_node is None and step.tasks and not lint_case.facts.nodes_specified:
-            tasks_per_node = (
-                step.tasks
-            )  # for one node, or for some: no launcher is given that number
+            # For one node, or for some: no launcher is given that number.
+            tasks_per_node = step.tasks
         process_count = processes(launch, lint_case)
         if (
             not tasks_per_node
@@ -422,9 +421,8 @@ def _world_size_findings(
         or task_count < 2
     ):
         return
-    if declared_size < task_count or (
-        declared_size > task_count and has_many_per_node
-    ):  # one task per node may start more itself
+    # One task per node may start more itself.
+    if declared_size < task_count or (declared_size > task_count and has_many_per_node):
         reason = (
             f"srun starts {task_count} tasks: WORLD_SIZE={declared_size} is wrong; $SLURM_NTASKS "
             "says it"

@@ -100,9 +100,8 @@ def no_shebang(lint_case: Case) -> Iterator[Found]:
         and not broken_shebang
         and not any(line.startswith("#!") for line in script.lines)
     )
-    level: Level = (
-        "mistake" if script.first_command else "better"
-    )  # options alone, without a script: a part of one
+    # Options alone, without a script: a part of one.
+    level: Level = "mistake" if script.first_command else "better"
     yield Found(1, reason, "#!/bin/bash", sure=is_certain, before=True, level=level)
 
 

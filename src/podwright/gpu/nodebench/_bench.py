@@ -84,9 +84,8 @@ def bench(
     rail_count = _rails(answers_by_node, nodes) if transport == "torch" else 1
     sheet_rates = {node: _sheet_rates(answers_by_node.get(node, {})) for node in nodes}
     suspect_nodes = sorted({slow.part for slow in _slow_within(rates_within, sheet_rates)})
-    if (
-        suspect_nodes
-    ):  # measured once more with fewer nodes: noise disappears, a slow node stays slow
+    # Measured once more with fewer nodes: noise disappears, a slow node stays slow.
+    if suspect_nodes:
         report_progress(f"{len(suspect_nodes)} of them again")
         answers_by_node = run_step(suspect_nodes, task)
         for node in suspect_nodes:

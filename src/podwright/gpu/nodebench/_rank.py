@@ -20,7 +20,7 @@ PORT_DISTANCE = 32
 
 def main(task: dict[str, object]) -> int:
     """Run the task and print the answer. task: pairs, way, port, seconds; without pairs the node
-    measures itself. rail_count: how many GPUs of each node meet the same GPU of the other, all at
+    measures itself. rails: how many GPUs of each node meet the same GPU of the other, all at
     once. gpu: measure only this one.
     """
     node_name = ways.own_name(os.environ)

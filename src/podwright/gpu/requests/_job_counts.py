@@ -67,9 +67,8 @@ def sent_counts(request: SlurmRequest, details: RequestDetails) -> JobCounts:
         tasks_per_gpu=request.tasks_per_gpu,
     )
     if counts.min_nodes is None and details.named:
-        counts.min_nodes = len(
-            details.named
-        )  # together with --nodes, newer releases choose among them
+        # Together with --nodes, newer releases choose among them.
+        counts.min_nodes = len(details.named)
     lowest_nodes = counts.min_nodes or 1
     fixed_nodes = lowest_nodes if counts.max_nodes in (None, lowest_nodes) else 0  # 0: a range
     if request.command == "srun":

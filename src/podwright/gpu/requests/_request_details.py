@@ -53,9 +53,8 @@ def read_details(given_options: tuple[Given, ...]) -> RequestDetails:
             setattr(details, _COUNTS[option_name], _count(option_value, option_name))
         elif option_name in _SIZES:
             setattr(details, _SIZES[option_name], memory(option_value, option_name))
-        elif option_name == "nodelist" and not {"/", "{"} & set(
-            option_value
-        ):  # neither a file nor a node set
+        # Neither a file nor a node set.
+        elif option_name == "nodelist" and not {"/", "{"} & set(option_value):
             details.named = names(option_value)
         elif option_name == "partition":
             details.partitions = tuple(

@@ -139,7 +139,7 @@ class Book(ABC, Generic[K, H]):
 
     def close(self, device_bits: int, job: K | None = None, *, alone: bool = False) -> None:
         """Give these devices to nobody until all of them are free. alone: give them to that job's
-        parts only, also then. device_bits: as bits; 0: none are closed."""
+        parts only, also then. device_bits: 0: none are closed."""
         self.closed, self.closed_for, self._alone = device_bits, job, alone
         self._emptied, self.unsettled = False, bool(device_bits) and self.starts_by_counts
         self.count()
@@ -257,9 +257,9 @@ class Book(ABC, Generic[K, H]):
                 if self.moves.get(holding.job) == placed_bits:
                     del self.moves[holding.job]  # it is there
         self._released = {
-            job: placed_bits
-            for job, placed_bits in self._released.items()
-            if placed_bits > began_at
+            job: released_at
+            for job, released_at in self._released.items()
+            if released_at > began_at
         }
         self.broken = broken_jobs & self.holdings.keys()
         self.unusable, self.resetting = unusable_bits, resetting_bits

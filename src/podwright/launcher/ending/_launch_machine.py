@@ -198,9 +198,8 @@ class LaunchMachine:
                 self._hosts.host_of(instance_rank) or GUARDIAN,
             )
             exit_code = 126
-        if (
-            exit_code < 0
-        ):  # the script itself ended, and nobody watches the processes that it started
+        # The script itself ended, and nobody watches the processes that it started.
+        if exit_code < 0:
             self._grace = min(self._grace, ORPHAN_GRACE)
         self._instance_ended(instance_rank, shell_code(exit_code))
 

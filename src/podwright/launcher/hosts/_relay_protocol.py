@@ -96,9 +96,8 @@ class RelayConnection:
         except BlockingIOError:
             pass
         except OSError:
-            sent_bytes = len(
-                unsent_bytes
-            )  # nobody reads it; earlier messages of the other end may still be read
+            # Nobody reads it; earlier messages of the other end may still be read.
+            sent_bytes = len(unsent_bytes)
         self._out = [unsent_bytes[sent_bytes:]] if sent_bytes < len(unsent_bytes) else []
         self.waiting = len(unsent_bytes) - sent_bytes
 

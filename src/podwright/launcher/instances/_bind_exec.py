@@ -37,9 +37,8 @@ def prefer_memory(numa_nodes: Sequence[int]) -> bool:
     node_mask = (ctypes.c_uint64 * mask_words)()
     for node in numa_nodes:
         node_mask[node // _WORD] |= 1 << node % _WORD
-    mask_bits = ctypes.c_ulong(
-        mask_words * _WORD + 1
-    )  # the kernel reads one bit less than the given count
+    # The kernel reads one bit less than the given count.
+    mask_bits = ctypes.c_ulong(mask_words * _WORD + 1)
     for policy_mode in (PREFERRED_MANY, PREFERRED)[: 2 if len(numa_nodes) == 1 else 1]:
         if not syscall(
             ctypes.c_long(syscall_number), ctypes.c_int(policy_mode), node_mask, mask_bits
@@ -65,9 +64,8 @@ def main(arguments: Sequence[str]) -> int:
     if cpu_list:
         os.sched_setaffinity(0, numbers(cpu_list))
     if node_list:
-        prefer_memory(
-            numbers(node_list)
-        )  # without the call the kernel takes the nearest memory anyway
+        # Without the call the kernel takes the nearest memory anyway.
+        prefer_memory(numbers(node_list))
     try:
         os.execvp(program[0], program)
     except OSError as error:

@@ -630,9 +630,8 @@ def _quote_json(arguments_text: str) -> str:
     while json_start >= 0:
         json_start += 1
         try:
-            shlex.split(
-                quoted_text + arguments_text[:json_start]
-            )  # ValueError: quotes are open, so they are there already
+            # ValueError: quotes are open, so they are there already.
+            shlex.split(quoted_text + arguments_text[:json_start])
             _, json_end = decoder.raw_decode(arguments_text, json_start)
         except ValueError:
             json_end = json_start + 1

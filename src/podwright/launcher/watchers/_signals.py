@@ -127,9 +127,8 @@ def signals() -> Iterator[Signals]:
     caught_signals = Signals()
     old_handlers: dict[signal.Signals, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
     for signal_number in (*ENDING, *FORWARDED, signal.SIGCONT):
-        if (
-            signal.getsignal(signal_number) is not signal.SIG_IGN
-        ):  # under nohup, or in a shell's background
+        # Under nohup, or in a shell's background.
+        if signal.getsignal(signal_number) is not signal.SIG_IGN:
             old_handlers[signal_number] = signal.signal(signal_number, caught_signals)
     try:
         yield caught_signals

@@ -16,7 +16,7 @@ def split(
 ) -> dict[str, int]:
     """Return how many devices each guest gets of a pod. Raises InvalidRequest.
 
-    weights: of the guests, by their names. fixed_parts: the parts that are set. What these leave is
+    weights: of the guests, by their names. fixed_parts: those that are given. What these leave is
     split in proportion to the weights of the other guests. A part is whole machines, at least one.
     What rounding down leaves goes to the guests that rounding took most from.
     """
@@ -49,9 +49,8 @@ def split(
         guest_name: max(_STEP, int(part_size // _STEP) * _STEP)
         for guest_name, part_size in exact_parts.items()
     }
-    while (
-        excess := sum(parts.values()) - devices_left
-    ) > 0:  # somebody got a machine for less than that
+    # Somebody got a machine for less than that.
+    while (excess := sum(parts.values()) - devices_left) > 0:
         guest_name = max(
             parts,
             key=lambda guest_name: (parts[guest_name] - exact_parts[guest_name], parts[guest_name]),

@@ -16,7 +16,7 @@ from podwright.slurm.jobs._job_commands import Commands
 from podwright.slurm.reader import accounting_command, listing_format, read_listing
 
 #: The shortest and the longest time between two questions, in seconds.
-SHORTEST_PAUSE_S, LATEST = 0.5, 15.0
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 _LIST = ("squeue", "--me", "--noheader", "-t", "all", "-O")
 _WIDTHS = {"job": 20, "state": 20}
 UNKNOWN, FORGOTTEN = "UNKNOWN", "FORGOTTEN"
@@ -65,7 +65,7 @@ class States:
         for listing_row in read_listing(squeue_result.out, **_WIDTHS):
             self._known[listing_row["job"]] = listing_row["state"]
         has_changed = old_states != self._known
-        self._pause = SHORTEST_PAUSE_S if has_changed else min(self._pause * 1.5, LATEST)
+        self._pause = SHORTEST_PAUSE_S if has_changed else min(self._pause * 1.5, LONGEST_PAUSE_S)
 
 
 _SHARED: weakref.WeakKeyDictionary[Commands, States] = weakref.WeakKeyDictionary()

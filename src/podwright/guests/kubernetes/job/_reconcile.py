@@ -363,9 +363,8 @@ def _make_missing_pods(job_view: _JobView, current_pods: Sequence[PodView]) -> J
 
 def _running(job_view: _JobView, current_pods: Sequence[PodView]) -> dict[str, Any] | None:
     job = job_view.job
-    live_instances = {
-        pod.instance for pod in current_pods if pod.live
-    }  # what has ended needs no machine
+    # What has ended needs no machine.
+    live_instances = {pod.instance for pod in current_pods if pod.live}
     worn_message = _joined(
         job_view.holdings[instance].worn
         for instance in sorted(live_instances & job_view.holdings.keys())

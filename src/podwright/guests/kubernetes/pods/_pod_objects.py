@@ -55,9 +55,8 @@ def build_pod(
     template_metadata = job.template.get("metadata") or {}
     pod_spec = copy.deepcopy(dict(job.template["spec"]))
     pod_spec.pop("ephemeralContainers", None)
-    pod_spec["restartPolicy"] = (
-        "Never"  # the operator restarts it, after it has reset the partition
-    )
+    # The operator restarts it, after it has reset the partition.
+    pod_spec["restartPolicy"] = "Never"
     if node_selector:
         pod_spec["nodeSelector"] = dict(pod_spec.get("nodeSelector") or {}) | dict(node_selector)
     if options.host_network:

@@ -84,9 +84,8 @@ class WorkerDoor:
                 if len(self.unknown) >= MAX_UNKNOWN_CALLERS:
                     next(iter(self.unknown)).cancel()
                 self.unknown[asyncio.create_task(self._meet(connection, tls_context))] = None
-                await asyncio.sleep(
-                    0
-                )  # the task starts: once it runs, cancelling it closes the connection
+                # The task starts: once it runs, cancelling it closes the connection.
+                await asyncio.sleep(0)
 
     async def _meet(self, connection: socket.socket, tls_context: ssl.SSLContext) -> None:
         """Wait until a caller has shown its certificate. The connection then is in `sessions`, or

@@ -137,9 +137,8 @@ class HookFront:
                 authorization = request.header("authorization")
                 proof_problem = await proofs.problem(authorization, request.path, request.body)
             except MungeError as error:
-                return _text_reply(
-                    503, f"MUNGE does not answer here: {error}\n"
-                )  # the hook tries again
+                # The hook tries again.
+                return _text_reply(503, f"MUNGE does not answer here: {error}\n")
             if proof_problem:
                 _log.warning("a hook over TCP was refused: %s", proof_problem)
                 return _text_reply(401, f"{proof_problem}\n")

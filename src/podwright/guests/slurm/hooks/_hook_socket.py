@@ -111,9 +111,8 @@ def listen_tcp(addresses: Sequence[str]) -> tuple[int, socket.socket]:
                 (str(socket_address[0]), port), family=family, backlog=512
             )
         except OSError as error:
-            if (
-                not listen_problem or error.errno != errno.EADDRNOTAVAIL
-            ):  # EADDRNOTAVAIL: another host's address
+            # EADDRNOTAVAIL: another host's address.
+            if not listen_problem or error.errno != errno.EADDRNOTAVAIL:
                 listen_problem = (
                     f"cannot listen on {host_and_port}: {(error.strerror or str(error)).lower()}"
                 )

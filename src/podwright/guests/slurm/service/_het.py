@@ -49,9 +49,8 @@ class Heterogeneous:
         self._site, self._slurm, self._books = site, slurm, book_by_pod
         self._counts, self._clock = licence_counts, clock
         self._nodes = NodeAvailability(slurm, clock)
-        self._vain_offers: dict[
-            int, tuple[int, float]
-        ] = {}  # leader -> vain offers, no new offer before
+        # leader -> vain offers, no new offer before.
+        self._vain_offers: dict[int, tuple[int, float]] = {}
         self._passed_over_leaders: set[int] = set()  # leaders whose busy nodes are in the log
         self._reserved: set[int] = set()  # set aside, not yet offered
         self.offered: set[int] = set()
@@ -150,9 +149,8 @@ class Heterogeneous:
         priority_by_leader: dict[int, int] = {}
         for listed_job in jobs:
             if listed_job.job == listed_job.het or listed_job.het not in priority_by_leader:
-                priority_by_leader[listed_job.het] = (
-                    listed_job.priority
-                )  # the leader's priority counts; Slurm 26.05 lists the leader last
+                # The leader's priority counts; Slurm 26.05 lists the leader last.
+                priority_by_leader[listed_job.het] = listed_job.priority
             devices_request = listed_job.request(self._site.pods) if listed_job.het else None
             if devices_request is None:
                 continue
@@ -241,9 +239,8 @@ class Heterogeneous:
         listed_jobs = await listed(self._slurm)
         leader_job = listed_jobs.get(leader_number)
         if leader_job is not None and leader_job.het != leader_number:
-            leader_job = (
-                None  # another job has the number: slurmctld was killed and forgot this one
-            )
+            # Another job has the number: slurmctld was killed and forgot this one.
+            leader_job = None
         if leader_job is not None and not (leader_job.waits or leader_job.over):
             return
         if leader_job is not None and leader_job.waits:

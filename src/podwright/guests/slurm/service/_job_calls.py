@@ -150,9 +150,8 @@ class JobCalls(ABC):
             return self.step_lines(job)
         listed_job = await self.listing.job(job.job)
         if listed_job is None or listed_job.state not in _LIVES:
-            raise NotFound(
-                f"job {job.job} is over", operation="a step"
-            )  # it ended while its step began
+            # It ended while its step began.
+            raise NotFound(f"job {job.job} is over", operation="a step")
         self.count_step(valid=False)
         _log.warning("job %d: a step on %s was ended: %s", job.job, job.hosts, problem)
         step_error = InvalidRequest(

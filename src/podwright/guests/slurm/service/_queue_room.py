@@ -79,9 +79,8 @@ class QueueRoom:
         """
         service = self._service
         for pod_type, pod_book in service.books.items():
-            if (
-                not pod_book.unsettled or pod_book.emptied
-            ):  # JobMover deals with blocks that moves empty
+            # JobMover deals with blocks that moves empty.
+            if not pod_book.unsettled or pod_book.emptied:
                 self._unsettled_since.pop(pod_type, None)
                 continue
             unsettled_since = self._unsettled_since.setdefault(pod_type, service.clock())

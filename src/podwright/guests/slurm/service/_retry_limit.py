@@ -39,9 +39,8 @@ class RetryLimit:
         """
         try:
             listed_job = (await listed(self._slurm, job.job)).get(job.job)
-            if (
-                listed_job is None
-            ):  # slurmctld was killed and has forgotten it: the next job with its
+            # slurmctld was killed and has forgotten it: the next job with its.
+            if listed_job is None:
                 return InvalidRequest(str(error))  # number must not pay for it
             attempts_before = tried(listed_job)
             release_command = f"scontrol release {job.het_job or job.job}"

@@ -99,9 +99,8 @@ class Service(JobCalls):
         if wanted_devices is None:
             return ""
         pod_book = self.books[wanted_devices.pod.type]
-        for (
-            other_book
-        ) in self.books.values():  # a job of this number may have a holding in another pod
+        # A job of this number may have a holding in another pod.
+        for other_book in self.books.values():
             stale_holding = other_book.holdings.get(job.job)
             if stale_holding and (
                 other_book is not pod_book
@@ -349,9 +348,8 @@ class Service(JobCalls):
             await self.refresh()
             raise Unavailable(f"job {job_holding.job}: {error}") from None
         except PodwrightError:
-            pod_book.release(
-                job_holding.job
-            )  # if the partition exists all the same, the next refresh finds it
+            # If the partition exists all the same, the next refresh finds it.
+            pod_book.release(job_holding.job)
             raise
         job_holding.created, job_holding.began = True, partition_info.created_at
         job_holding.changed = pod_book.tick()

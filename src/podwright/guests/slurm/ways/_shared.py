@@ -122,9 +122,8 @@ class SharedService(Service):
         for book in self.shared.values():
             lease, holding = book.leases.get(job_number), book.holdings.get(job_number)
             if lease and holding and lease.owner != job.user:
-                await self.give_back(
-                    book, holding
-                )  # an earlier job's, which slurmctld has forgotten
+                # An earlier job's, which slurmctld has forgotten.
+                await self.give_back(book, holding)
         environment = await super().give(job)
         for book in self.shared.values():
             if job_number in book.leases:
