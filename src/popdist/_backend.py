@@ -229,8 +229,7 @@ def _check_alone() -> None:
         if process_count.isdigit() and int(process_count) > 1:
             raise WorldMismatch(
                 f"{_launcher()} started {process_count} processes, but each of them is the only "
-                "instance; "
-                f"start them with poprun --num-instances {process_count}"
+                f"instance; start them with poprun --num-instances {process_count}"
             )
 
 

@@ -68,7 +68,6 @@ def secret() -> bytes:
     if not secret_text:
         raise BackendError(
             f"there is neither {SECRET_FILE_VARIABLE} nor {SECRET}, so nobody can tell who belongs "
-            "to "
-            "this run; start the program with poprun"
+            "to this run; start the program with poprun"
         )
     return secret_text.encode()

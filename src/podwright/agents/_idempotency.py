@@ -57,8 +57,7 @@ class Heard:
         if latest_call is not None and call.epoch < latest_call.epoch:
             raise Fenced(
                 f"a newer start of this server (epoch {latest_call.epoch}, not {call.epoch}) gives "
-                "the "
-                "orders now"
+                "the orders now"
             )
         self._forget(now)
         self._nonce_times[call.nonce] = call.at

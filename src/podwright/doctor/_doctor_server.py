@@ -45,8 +45,7 @@ def ask_server(
 def _fabric(fabric_kind: str) -> DoctorFinding:
     warning_text = (
         f"{fabric_kind} takes no epoch: a request that a paused server sent before another one "
-        "took over "
-        "can still take effect there"
+        "took over can still take effect there"
     )
     advice = (
         "before a second server takes over, end the first or cut its network off from the fabric's "

@@ -443,8 +443,7 @@ class NodeIndex:
         elif shape.rest:
             rule = (
                 f"{are(free_devices, device_noun)} free, but no {shape.machines} whole machines "
-                "and "
-                f"{shape.rest} {device_noun}s of one more of their link domain are"
+                f"and {shape.rest} {device_noun}s of one more of their link domain are"
             )
         elif shape.machines:
             rule = (

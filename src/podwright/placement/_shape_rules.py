@@ -79,8 +79,7 @@ def _domain_counts(
         if size > devices_per_domain:
             raise IllegalShape(
                 f"more than {devices_per_domain} {cluster.family.device_noun}s take whole link "
-                "domains: "
-                f"{size} take {domain_counts[0]}"
+                f"domains: {size} take {domain_counts[0]}"
             )
         if domain_counts == [1]:
             raise IllegalShape(f"a partition of {size} lies in one machine")

@@ -134,8 +134,7 @@ def _tried(base_row: WayFigures, changed_rows: Mapping[str, WayFigures]) -> list
             f"{change_text}: {abs(relative_difference):.1%} {more_or_less} work done in the same "
             "time than under "
             f"{base_row['way']}, and a mean wait of {duration(changed_row['wait']['mean'])} where "
-            "it is "
-            f"{duration(base_row['wait']['mean'])}."
+            f"it is {duration(base_row['wait']['mean'])}."
         )
     return sentences
 
@@ -153,8 +152,7 @@ def _limits(trace: Trace) -> list[str]:
     if median_share < 0.5:
         sentences.append(
             f"Half of the jobs use less than {median_share:.0%} of their time limit. Slurm plans "
-            "by "
-            "limits: closer ones let it fill gaps."
+            "by limits: closer ones let it fill gaps."
         )
     unlimited_share = 1 - sum(limit < math.inf for limit in trace.limit) / len(trace)
     if unlimited_share > 0.05:
@@ -179,8 +177,7 @@ def _waits(way_rows: Sequence[WayFigures]) -> list[str]:
     )
     return [
         f"Under {first_row['way']}, jobs of {sizes_text} devices wait longest: one in twenty more "
-        "than "
-        f"{duration(worst_row['wait']['p95'])} ({worst_row['jobs']} jobs)."
+        f"than {duration(worst_row['wait']['p95'])} ({worst_row['jobs']} jobs)."
     ]
 
 

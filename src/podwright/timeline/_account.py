@@ -313,8 +313,7 @@ def in_sentences(launch_account: Account) -> list[str]:
         sentences.append(
             f"Instance {slowest.rank} was the slowest: it came last to {slowest.last} of "
             f"{slowest.collectives} collectives, and the others waited "
-            f"{seconds_text(slowest.waited)} "
-            "for it."
+            f"{seconds_text(slowest.waited)} for it."
         )
     kinds_with_transfer = [kind for kind in launch_account.kinds if kind.transfer]
     if kinds_with_transfer:
@@ -326,8 +325,7 @@ def in_sentences(launch_account: Account) -> list[str]:
     if launch_account.clock_error:
         sentences.append(
             f"Times of different hosts may differ by {seconds_text(launch_account.clock_error)}, "
-            "since "
-            "their clocks do."
+            "since their clocks do."
         )
     if launch_account.left_out:
         sentences.append(f"{launch_account.left_out} records were left out: there were too many.")

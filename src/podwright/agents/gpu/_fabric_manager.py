@@ -290,8 +290,7 @@ class FabricManager:
         if matching_indices:
             raise Internal(
                 f"Fabric Manager lists a GPU {listed_gpu.uuid} at {bus_id}, and here these are "
-                "GPUs "
-                f"{', '.join(map(str, sorted(matching_indices)))}"
+                f"GPUs {', '.join(map(str, sorted(matching_indices)))}"
             )
         raise Internal(f"Fabric Manager lists a GPU {gpu_text} that is not on this machine")
 

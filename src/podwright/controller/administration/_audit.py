@@ -109,7 +109,8 @@ class Audit:
             keep_seconds,
         )
         self._wall = wall_clock or clock
-        # Each pruning costs an anchor, so some more than `event_limit` may gather before the next one.
+        # Each pruning costs an anchor, so some more than `event_limit` may gather before the next
+        # one.
         self._event_surplus = event_limit // _SURPLUS_PART
         self._next_pruning_at = -math.inf
         self._events: dict[str, deque[EventInfo]] = {name: deque() for name in CHAIN_NAMES}

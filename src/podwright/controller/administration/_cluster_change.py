@@ -180,8 +180,7 @@ def _check_agent(
     if agent.record.family != cluster.layout.family.name:
         raise InvalidRequest(
             f"agent {agent_name} has devices of family {agent.record.family}, and the cluster "
-            "those of "
-            f"{cluster.layout.family.name}",
+            f"those of {cluster.layout.family.name}",
             operation=action,
             would_work="make a cluster of each",
         )
@@ -211,8 +210,7 @@ def _check_empty(
             f"{' and more' if partition_names[8:] else ''} on it",
             operation=action,
             would_work=f"vipu-admin drain machine {machine_name}, then remove these partitions: "
-            "with "
-            "--force, where it does not answer any more",
+            "with --force, where it does not answer any more",
             partitions=partition_names[:100],
         )
 

@@ -86,8 +86,7 @@ def _check(
     if replica_count < 1 or replica_count % gcd_count or partition_size % replica_count:
         raise InvalidRequest(
             f"{replica_count} replicas do not divide evenly over the {partition_size} devices of "
-            "partition "
-            f"{partition_record.name} in {gcd_count} GCDs",
+            f"partition {partition_record.name} in {gcd_count} GCDs",
             operation=action,
             would_work=f"use {gcd_count} replicas, or a multiple that divides {partition_size}",
             num_replicas=replica_count,

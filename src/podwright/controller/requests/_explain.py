@@ -224,8 +224,7 @@ def of_partition(state: ControllerState, entry: PartitionEntry, caller: Caller) 
         remaining_seconds = max(0.0, lease.expires - state.now())
         sentences.append(
             f"lease {lease_record.id}: {lease_record.holder or lease_record.owner} holds "
-            f"{held_part}, "
-            f"renewed for {remaining_seconds:.0f} s"
+            f"{held_part}, renewed for {remaining_seconds:.0f} s"
         )
         if lease_record.id in state.moves:
             sentences.append(

@@ -154,8 +154,7 @@ def _check_counts(spec: PartitionSpec, action: str, *, for_job: bool) -> None:
         ] or [gcd_count]
         refuse(
             f"{replica_count} replicas do not divide evenly over {device_count} devices in "
-            f"{gcd_count} "
-            f"GCD{'' if gcd_count == 1 else 's'}",
+            f"{gcd_count} GCD{'' if gcd_count == 1 else 's'}",
             f"use {_one_of(fitting_counts)} replicas",
             num_replicas=replica_count,
             nearest=fitting_counts,

@@ -140,14 +140,12 @@ def memory_notes(
     if unknown_memory_nodes and not counts_memory:
         return [
             f"nobody says how much memory {fold(unknown_memory_nodes)} has, so Slurm does not "
-            "count it: "
-            "`memory` in the inventory changes that"
+            "count it: `memory` in the inventory changes that"
         ]
     if unknown_memory_nodes:
         return [
             f"Slurm counts memory, and nobody says how much {fold(unknown_memory_nodes)} has: jobs "
-            "without "
-            "--mem take a whole node; tell `memory` in the inventory"
+            "without --mem take a whole node; tell `memory` in the inventory"
         ]
     if counts_memory and "defmempernode" in site_settings:
         return ["slurm.conf sets DefMemPerNode: a job of one GPU takes that much of its node"]

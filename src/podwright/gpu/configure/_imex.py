@@ -78,8 +78,7 @@ def notes(node_files: Sequence[Path], inventory: SiteInventory) -> list[str]:
     """The steps that remain for the administrator."""
     return [
         f"{node_file} belongs at {PLACE} of {fold(node_names)}, or into IMEX_NODE_CONFIG_FILE "
-        "there; "
-        "then restart nvidia-imex"
+        "there; then restart nvidia-imex"
         for node_file in node_files
         for domain, node_names in inventory.domains.items()
         if node_file.name == f"imex-{domain}.cfg"

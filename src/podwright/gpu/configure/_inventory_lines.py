@@ -36,8 +36,7 @@ def gres_rows(inventory: SiteInventory, detection_mode: str) -> list[Row]:
         if not all(gpu.file for gpu in gpus):
             raise InvalidRequest(
                 f"the device files of the GPUs of {fold(node_names)} are not known, so Slurm "
-                "cannot "
-                "tell them apart",
+                "cannot tell them apart",
                 operation="write gres.conf",
                 would_work="--autodetect=nvml; or survey the node where "
                 "/proc/driver/nvidia/capabilities can be read",

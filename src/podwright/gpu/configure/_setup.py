@@ -226,8 +226,7 @@ def _notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> list[s
     if mps_nodes:
         notes.append(
             f"jobs with --gres=mps share one GPU of a node at a time, so {fold(mps_nodes)} leaves "
-            "the "
-            "others idle: shards are given out of all GPUs"
+            "the others idle: shards are given out of all GPUs"
         )
     numa_per_socket = {
         node_kind.numa_nodes // node_kind.sockets for node_kind in inventory.kinds()

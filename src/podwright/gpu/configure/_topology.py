@@ -119,8 +119,7 @@ def topology_notes(topology: Topology, version: Version) -> list[str]:
         notes.append(
             f"Slurm {release_of(version)} keeps no job inside an NVLink domain of "
             f"{fold(sorted(rack_nodes))} here: that takes blocks (24.11, all nodes in domains) or "
-            "two "
-            "topologies (25.05)"
+            "two topologies (25.05)"
         )
     if topology.kind == "both" and not any(
         topology.of_partition(partition.nodes) for partition in inventory.partitions

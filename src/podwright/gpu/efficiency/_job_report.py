@@ -139,8 +139,7 @@ def _gpu_advice(efficiency: Efficiency) -> list[Advice]:
         advice.append(
             Advice(
                 f"GPUs that it used did nothing in {100 * (1 - busy_share):.0f} % of the time; "
-                "look at "
-                "what they wait for: reading data, the network, one slow rank"
+                "look at what they wait for: reading data, the network, one slow rank"
             )
         )
     fullest_gpu = max(used_gpus, key=lambda use: use.most)

@@ -137,8 +137,7 @@ def read_settings(settings_path: str, check_names: frozenset[str]) -> Settings:
             raise _bad(
                 settings_path or PLACE,
                 f"script {site_script.name!r} needs a name of its own, a command, and a timeout of "
-                "at "
-                "most 30 seconds",
+                "at most 30 seconds",
             )
     return settings
 

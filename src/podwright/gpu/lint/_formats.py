@@ -53,8 +53,7 @@ def foreign_partitions(findings_by_file: Files) -> str:
         f"{line_counts.total()} of {len(findings_by_file)} scripts name a partition that this "
         "site's Slurm does not "
         f"have: {common_lines}{other_lines}. They were written for another site: --ignore "
-        f"{UNKNOWN_PARTITION} "
-        "leaves this out, and --json lists each."
+        f"{UNKNOWN_PARTITION} leaves this out, and --json lists each."
     )
 
 

@@ -117,8 +117,7 @@ def launcher_in_every_task(lint_case: Case) -> Iterator[Found]:
         corrected_line = re.sub(r"(tasks-per-node[= ])\d+", r"\g<1>1", line_text, count=1)
         reason = (
             f"srun starts the launcher {tasks_per_node} times on a node, and each starts a process "
-            "for each "
-            "GPU: one launcher for each node is enough"
+            "for each GPU: one launcher for each node is enough"
         )
         yield Found(line_number, reason, corrected_line if corrected_line != line_text else "")
 

@@ -144,7 +144,6 @@ def more_nodes_named(lint_case: Case) -> Iterator[Found]:
     if named_count > max_nodes and (tasks is None or tasks >= named_count):
         reason = (
             f"the list names {named_count} nodes, and --nodes allows {max_nodes}: Slurm 22.05 "
-            "refuses the "
-            f"job, and newer releases give {max_nodes} of them"
+            f"refuses the job, and newer releases give {max_nodes} of them"
         )
         yield Found(script.line_of("nodelist"), reason)

@@ -109,8 +109,7 @@ def steps_not_exact(lint_case: Case) -> Iterator[Found]:
         )
         reason = (
             f"a step takes all {resource} of the job on its node unless it says {missing_option}: "
-            "these "
-            "run one after the other"
+            "these run one after the other"
         )
         corrected_line = "" if takes_all_gpus else line_text.replace("srun ", "srun --exact ", 1)
         yield Found(step.line, reason, corrected_line, level="mistake" if is_mistake else "better")

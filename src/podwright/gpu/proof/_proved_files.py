@@ -34,8 +34,7 @@ def proved(
     if slurm is None:
         note(
             f"not proved: there is no slurmctld {slurm_version[0]}.{slurm_version[1]:02} here to "
-            "start "
-            "with these files (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld; or --slurm)"
+            "start with these files (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld; or --slurm)"
         )
         return True
     start_promise = f"slurmctld {slurm.release} starts with these files"

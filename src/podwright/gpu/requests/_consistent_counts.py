@@ -190,8 +190,7 @@ def _check_gpu_counts(
         return SlurmRefusal(
             "submit",
             f"--gpus={gpu_counts.per_job} counts the whole job, and is less than what one node, "
-            "socket "
-            "or task shall have",
+            "socket or task shall have",
             f"--gpus={largest_count * (counts.min_nodes or 1)}, or leave --gpus out",
         )
     if (
@@ -292,8 +291,7 @@ def _tasks_agree(counts: JobCounts, gpu_counts: GpuCounts) -> SlurmRefusal | Non
             return SlurmRefusal(
                 "submit",
                 f"--gpus={gpu_counts.per_job} at {gpu_counts.per_task} per task are {needed_tasks} "
-                "tasks, not "
-                f"{counts.tasks}",
+                f"tasks, not {counts.tasks}",
                 f"--ntasks={needed_tasks}, or --gpus={counts.tasks * gpu_counts.per_task}",
             )
     elif counts.tasks is not None:
@@ -342,8 +340,7 @@ def _enough_for_nodes(counts: JobCounts, gpu_counts: GpuCounts) -> SlurmRefusal 
         return SlurmRefusal(
             "submit",
             f"{gpu_counts.per_job} GPUs cannot be spread over {counts.min_nodes} nodes: each gets "
-            "one at "
-            "least",
+            "one at least",
             f"--nodes={gpu_counts.per_job}, or --gpus={counts.min_nodes} or more",
         )
     if counts.max_nodes and gpu_counts.per_job < counts.max_nodes:

@@ -90,7 +90,6 @@ def explain_by_counts(
         answer = SlurmRefusal(
             "unknown",
             f"Slurm would start the job at {start_estimate.starts}, and its counts contradict each "
-            "other: "
-            f"{answer.reason}",
+            f"other: {answer.reason}",
         )
     return RequestAnswer(answer, source_sentence, steps)

@@ -275,8 +275,7 @@ class LaunchPartition:
         if unsure_hosts:
             self._output.warn(
                 f"{', '.join(unsure_hosts)} did not answer whether instances that were lost there "
-                "still "
-                "run: the devices are fenced before anybody else gets them"
+                "still run: the devices are fenced before anybody else gets them"
             )
         self._trace.begin("giving back")
         release_error = lease.release(cleared_hosts)

@@ -89,11 +89,9 @@ def _recorded(report: ReportFigures) -> Iterator[str]:
     )
     yield (
         f"Given {report['ways'][0]['way']}'s devices when they began: {recorded_figures['placed']} "
-        "find "
-        f"their place, {recorded_figures['without_shape']} find enough devices and no shape, "
+        f"find their place, {recorded_figures['without_shape']} find enough devices and no shape, "
         f"{recorded_figures['without_room']} too few, {recorded_figures['refused']} are refused. "
-        "Jobs used "
-        f"{recorded_figures['used']:.1%} of these devices; "
+        f"Jobs used {recorded_figures['used']:.1%} of these devices; "
         f"{recorded_figures['free_of_no_use']:.1%} were free while a "
         "job found no shape."
     )

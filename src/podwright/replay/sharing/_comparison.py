@@ -334,8 +334,7 @@ def _reason(
         f"{duration(alone_measures.wait)} "
         f"alone on {part_devices} devices; a mean slowdown of {shared_measures.slowdown:.3g} and "
         f"{alone_measures.slowdown:.3g}; {shared_measures.used:.1%} and {alone_measures.used:.1%} "
-        "of its work done by its "
-        "last submission"
+        "of its work done by its last submission"
     )
     refused_difference = sum(outcomes[1].refused.values()) - sum(outcomes[0].refused.values())
     if refused_difference > 0:
@@ -344,8 +343,7 @@ def _reason(
         return f"{reason_text}. These are too few jobs to tell a difference from chance."
     return (
         f"{reason_text}. Differences of up to {duration(noise.wait)} and {noise.slowdown:.2g} are "
-        "within "
-        "this trace's noise."
+        "within this trace's noise."
     )
 
 

@@ -34,7 +34,6 @@ def ready_lines(options: ServingOptions, server: Server, hardware: ServedHardwar
         lines.append(f"page and metrics on {server.page}")
     lines.append(
         f"vipu-server {__version__}: {served_clusters} on {shown_host}:{server.port} and "
-        f"{options.socket}, "
-        f"kept in {shown_place(options.storage)}"
+        f"{options.socket}, kept in {shown_place(options.storage)}"
     )
     return lines

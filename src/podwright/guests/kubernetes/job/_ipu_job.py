@@ -189,8 +189,7 @@ def _workers(
     if replicas not in (1, requested_workers, requested_workers * instances):
         problems.append(
             f"workers.replicas is {replicas}, and workersPerJobInstance is {requested_workers} in "
-            "each of"
-            f" {instances} job instances"
+            f"each of {instances} job instances"
         )
     return requested_workers
 

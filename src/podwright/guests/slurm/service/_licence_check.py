@@ -130,8 +130,7 @@ def _part(
     if noted_request is None or noted_request[1] != asked_devices:
         raise LicencesDiffer(
             f"it asked for {asked_devices} devices by --ipus, and "
-            f"{noted_request[1] if noted_request else 0} were noted "
-            "for it",
+            f"{noted_request[1] if noted_request else 0} were noted for it",
             operation=f"devices for job {hook_job.job}",
             would_work="submit it anew",
         )
@@ -152,8 +151,7 @@ def _check_same_start(hook_job: HookJob, listed_job: Listed) -> None:
     if listed_job.restart > (hook_job.restart or 0):
         raise StartIsOver(
             f"this is start {hook_job.restart or 0} of job {hook_job.job}, which is over: Slurm "
-            "has "
-            f"begun start {listed_job.restart}"
+            f"has begun start {listed_job.restart}"
         )
 
 

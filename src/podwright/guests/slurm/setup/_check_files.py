@@ -132,8 +132,7 @@ def _window(cluster: ServedCluster) -> str:
         return ""
     return (
         f"they have {cluster.site.window_s:g} s, and with Slurm's bf_interval need "
-        f"{least_seconds:g}: "
-        "configure --write, restart podwright slurm serve"
+        f"{least_seconds:g}: configure --write, restart podwright slurm serve"
     )
 
 

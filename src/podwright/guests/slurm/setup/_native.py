@@ -304,8 +304,7 @@ def _wanted(
                 f"{native_places.slurm_conf}: there is a licence {licence_name} already",
                 operation="add Podwright's",
                 would_work=f"give the site's own {licence_name} another name, because Podwright "
-                "counts "
-                "its devices by this one",
+                "counts its devices by this one",
             )
     return wanted_settings
 

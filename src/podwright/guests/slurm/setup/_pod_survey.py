@@ -94,8 +94,7 @@ def _sizes(cluster: ClusterInfo, domain_size: int, largest_size: int) -> tuple[i
         example_sizes = ", ".join(map(str, legal_sizes[:4])) or "no"
         raise InvalidRequest(
             f"partitions of cluster {cluster.name} have {example_sizes} ... devices, and Slurm "
-            "counts "
-            "blocks of a power of two",
+            "counts blocks of a power of two",
             operation=f"schedule {family.device_noun}s by number",
             would_work="--mode static, or --mode host-mapping",
         )

@@ -45,8 +45,7 @@ def check_server(slurm_conf: Path, server_option: str) -> None:
     if len(controller_names) > 1 and is_local:
         raise InvalidRequest(
             f"slurm.conf has slurmctld on {' and '.join(controller_names)}, and a service beside "
-            "each: they "
-            "would look for vipu-server on their own host",
+            "each: they would look for vipu-server on their own host",
             operation=f"--server {server_option}" if server_option else "no --server",
             would_work="--server tcp:HOST:PORT[,HOST:PORT], as all of them know vipu-server",
         )
