@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from bench import CallCounts, figure
 from podwright.fabric import simulated_ipus
 from podwright.placement import Index, Placement, Request
-from podwright.server._collection import start_without_collection
+from podwright.server._garbage_collection import start_without_collection
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 SHARES = (25, 10, 20, 15, 15, 10, 5)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import popdist
 from bench import CallCounts, figure
 from podwright.timeline import TraceWriter, open_file
-from popdist._records import Records
+from popdist._trace_records import Records
 
 RANKS, ROUNDS, STEPS = 4, 15, 400
 #: Records that an instance makes before they are read, as many as its pipe takes.

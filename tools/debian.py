@@ -100,7 +100,7 @@ def environment(tree: Path, wheels: list[Path], suite: Suite) -> None:
 
 def server_tree(tree: Path, wheels: list[Path], suite: Suite) -> None:
     """All files of the package `podwright`."""
-    from podwright.cli.about._commands import COMMANDS, SECTIONS, page
+    from podwright.cli.about._command_parsers import COMMANDS, SECTIONS, page
     from podwright.cli.about._completion import completion
 
     environment(tree, wheels, suite)

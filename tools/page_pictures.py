@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from podwright.fabric import IPU
 from podwright.page._problems import problems
-from podwright.placement.fragments import fits
+from podwright.placement.fragmentation import fits
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route

@@ -108,7 +108,7 @@ async def _launch() -> Walk:
         os.environ["CALLS"] = f"{folder}/calls"
         words = ["--num-replicas=4", "--launcher=local", "--", "true"]
         plan = make_plan(parse(words), os.environ, cores=read_cores(os.environ))
-        walk = Walk("Plan", until="/_watch.py")
+        walk = Walk("Plan", until="/_watch_launch.py")
         with walk:
             launch(plan, os.environ, find=find)
     return walk

@@ -17,8 +17,8 @@ Where they are silent, the docstring says that the choice is ours.
 """
 
 from popdist._backend import finalizeBackend, init, initializeBackend, isBackendInitialized
-from popdist._cache import compile_once
 from popdist._collectives import allGather, allReduceSum, barrier, broadcast
+from popdist._compile_once import compile_once
 from popdist._environment import (
     checkNumIpusPerReplica,
     getDeviceId,
@@ -32,6 +32,7 @@ from popdist._environment import (
     isPopdistEnvSet,
     shard,
 )
+from popdist._error_record import record
 from popdist._errors import (
     BackendError,
     BadEnvironment,
@@ -41,11 +42,10 @@ from popdist._errors import (
     PopdistError,
     WorldMismatch,
 )
+from popdist._instance_groups import execute_on_instances
 from popdist._moving import MOVED, mustMove, onMove
 from popdist._profiling import setEngineOptions
-from popdist._record import record
-from popdist._scope import execute_on_instances
-from popdist._trace import mark
+from popdist._trace_events import mark
 
 __all__ = [
     "MOVED",

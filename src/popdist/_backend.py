@@ -19,10 +19,10 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from popdist import _environment as environment
-from popdist import _meeting, _profiling
+from popdist import _meeting_point, _profiling
+from popdist._error_record import record_uncaught
 from popdist._errors import BackendError, BadEnvironment, NotInitialized, WorldMismatch
-from popdist._record import record_uncaught
-from popdist._trace import open_records
+from popdist._trace_events import open_records
 
 #: An MPI communicator of mpi4py, or a _tcp.World. mpi4py's types need mpi4py installed.
 Communicator = Any
@@ -169,21 +169,24 @@ def _chosen() -> str:
     requested_backend = os.environ.get("POPDIST_BACKEND", "")
     if requested_backend not in ("", "mpi", "tcp"):
         raise BadEnvironment(f"POPDIST_BACKEND={requested_backend!r}: expected mpi or tcp")
-    return requested_backend or ("tcp" if _launcher() == _NONE and _meeting.known() else "mpi")
+    return requested_backend or (
+        "tcp" if _launcher() == _NONE and _meeting_point.known() else "mpi"
+    )
 
 
 def _join(own_block: tuple[int, int, int]) -> Communicator:
     """Join the other instances without MPI. Raises WorldMismatch, BackendError."""
-    from popdist import _tcp
+    from popdist import _tcp_collectives
 
-    rank, instance_count, address, port = _meeting.point()
-    world = _tcp.join(rank, instance_count, address, port, _meeting.secret())
+    rank, instance_count, address, port = _meeting_point.point()
+    world = _tcp_collectives.join(rank, instance_count, address, port, _meeting_point.secret())
     _state.tcp = _state.ours = True
     replica_blocks = [tuple(replica_block) for replica_block in world.allgather(own_block)]
     mismatch = _world_mismatch(replica_blocks)
     if mismatch:
         raise WorldMismatch(
-            f"{mismatch}. {_meeting.RANK_VARIABLE} and {_meeting.SIZE_VARIABLE} come from elsewhere"
+            f"{mismatch}. {_meeting_point.RANK_VARIABLE} and "
+            f"{_meeting_point.SIZE_VARIABLE} come from elsewhere"
         )
     return world
 

@@ -22,14 +22,14 @@ from zlib import crc32
 
 from popdist._backend import Communicator
 from popdist._errors import BadUse
-from popdist._scope import Group, group
-from popdist._trace import open_records
+from popdist._instance_groups import Group, group
+from popdist._trace_events import open_records
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from popdist._records import Records
+    from popdist._trace_records import Records
 
 #: Values that can become an array, or a torch tensor. torch has no types where it is not installed.
 Values: TypeAlias = "ArrayLike | Any"

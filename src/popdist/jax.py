@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from popdist import _meeting
+from popdist import _meeting_point
 
 
 def initialize(**options: Any) -> tuple[int, int]:
@@ -19,7 +19,7 @@ def initialize(**options: Any) -> tuple[int, int]:
     """
     import jax
 
-    rank, size, address, port = _meeting.point()
+    rank, size, address, port = _meeting_point.point()
     if address:
         jax.distributed.initialize(
             coordinator_address=f"[{address}]:{port}" if ":" in address else f"{address}:{port}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from popdist import _meeting
+from popdist import _meeting_point
 
 
 def init_process_group(backend: str | None = None, **options: Any) -> tuple[int, int]:
@@ -26,7 +26,7 @@ def init_process_group(backend: str | None = None, **options: Any) -> tuple[int,
     """
     import torch.distributed
 
-    rank, size, address, port = _meeting.point()
+    rank, size, address, port = _meeting_point.point()
     if not address:
         store = torch.distributed.HashStore()
         torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1, **options)

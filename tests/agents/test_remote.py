@@ -23,11 +23,11 @@ from podwright.agents import (
     Secret,
     SimulatedMachine,
     _agent_server,
-    _peer_protocol,
+    _protocol_versions,
     machine_key,
     read_key,
 )
-from podwright.agents._peer_protocol import PROTOCOL
+from podwright.agents._protocol_versions import PROTOCOL
 from podwright.errors import (
     AlreadyExists,
     Fenced,
@@ -397,6 +397,6 @@ async def test_an_agent_that_is_too_new_is_left_alone(
 async def test_an_agent_that_is_too_old_is_left_alone(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_peer_protocol, "OLDEST_PEER", PROTOCOL + 1)
+    monkeypatch.setattr(_protocol_versions, "OLDEST_PEER", PROTOCOL + 1)
     with pytest.raises(WrongState, match="Upgrade vipu-agent on ag1"):
         await (await pair.connect()).describe()

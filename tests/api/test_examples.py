@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli.about._commands import COMMANDS
+from podwright.cli.about._command_parsers import COMMANDS
 from tests.pages import Block, blocks
 from tests.whole.conftest import Pod as Server
 

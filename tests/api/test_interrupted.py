@@ -19,8 +19,8 @@ from podwright.client import (
     wait_in_line,
 )
 from podwright.launcher import make_plan, parse
-from podwright.launcher.hosts._hosts import NOWHERE
-from podwright.launcher.instances._output import Output
+from podwright.launcher.hosts._remote_hosts import NOWHERE
+from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.plan._plan import Plan
 from podwright.launcher.run._launch_partition import LaunchPartition
 from podwright.timeline import OFF

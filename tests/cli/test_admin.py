@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli.shared._server import ServerNames
+from podwright.cli.shared._server_options import ServerNames
 from podwright.cli.vipu_admin import main
 from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import NotFound

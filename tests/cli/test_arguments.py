@@ -101,7 +101,9 @@ def test_every_ending_has_its_code(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("podwright.cli.shared._running._silence_standard_output", lambda: None)
+    monkeypatch.setattr(
+        "podwright.cli.shared._run_to_exit_code._silence_standard_output", lambda: None
+    )
 
     def body() -> int:
         raise error

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podwright.cli.devices import _gc
+from podwright.cli.devices import _gc_common
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
-from podwright.cli.shared._server import ServerNames
+from podwright.cli.shared._server_options import ServerNames
 from podwright.client import Client, FakeTransport, FoundServer, ServerOptions
 from podwright.launcher.run import _launch_partition
 from podwright.wire import (
@@ -252,11 +252,11 @@ def test_inside_a_program_it_is_that_programs(gc: Gc, monkeypatch: pytest.Monkey
     def connect(_: ServerNames, options: ServerOptions) -> Any:
         asked.append(options.host + options.port)
 
-    monkeypatch.setattr(_gc, "connect", connect)
+    monkeypatch.setattr(_gc_common, "connect", connect)
     environ = {"IPUOF_VIPU_API_HOST": "h1", "IPUOF_VIPU_API_PORT": "81"}
-    _gc.reach(ServerNames(Namespace()), environ)
-    _gc.reach(ServerNames(Namespace(api_host="h2")), environ)
-    _gc.reach(ServerNames(Namespace()), {**environ, "VIPU_CLI_API_HOST": "h3"})
+    _gc_common.reach(ServerNames(Namespace()), environ)
+    _gc_common.reach(ServerNames(Namespace(api_host="h2")), environ)
+    _gc_common.reach(ServerNames(Namespace()), {**environ, "VIPU_CLI_API_HOST": "h3"})
     assert asked == ["h181", "h2", ""]
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import podwright
-from podwright.cli.about._commands import COMMANDS, parser_of
+from podwright.cli.about._command_parsers import COMMANDS, parser_of
 
 #: Arguments of errors and findings that say what to do next.
 HINTS = ("would_work", "todo")

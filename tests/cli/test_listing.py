@@ -10,7 +10,7 @@ import pytest
 
 from podwright.cli.shared import _listing
 from podwright.cli.shared._listing import ListView, rendered, show_list
-from podwright.cli.shared._nouns import ListOptions
+from podwright.cli.shared._noun_grammar import ListOptions
 from podwright.errors import InvalidRequest
 from podwright.tables import Table, natural
 

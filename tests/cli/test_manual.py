@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli.about._commands import COMMANDS, SECTIONS, page, parser_of
+from podwright.cli.about._command_parsers import COMMANDS, SECTIONS, page, parser_of
 from podwright.cli.about._complete import words
 from podwright.cli.podwright import main
 from tests.whole.conftest import Pod

@@ -15,7 +15,7 @@ import pytest
 from podwright.cli import vipu, vipu_admin
 from podwright.cli.admin._verbs import ACTIONS as ADMIN_ACTIONS
 from podwright.cli.partitions._verbs import ACTIONS as VIPU_ACTIONS
-from podwright.cli.shared._nouns import NounVerb, PlainVerb
+from podwright.cli.shared._noun_grammar import NounVerb, PlainVerb
 
 #: Its function looks at one option, and then calls one of two others.
 CHOOSES = ("create certificate",)

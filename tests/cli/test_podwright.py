@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwright import __version__
-from podwright.cli.about._commands import COMMANDS
+from podwright.cli.about._command_parsers import COMMANDS
 from podwright.cli.podwright import main
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.cli.poprun import in_own_words, main
-from podwright.client._addresses import unreachable
+from podwright.client._named_server import unreachable
 from podwright.launcher import OPTIONS
 
 

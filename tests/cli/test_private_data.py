@@ -6,7 +6,7 @@ import pytest
 
 from podwright.cli import vipu_server
 from podwright.controller import private_kinds
-from podwright.server.command._serving_choice import serving_options
+from podwright.server.command._serving_from_options import serving_options
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from podwright.agents.command._chosen_machine import state_file
+from podwright.agents.command._machine_from_options import state_file
 from podwright.cli import vipu_agent, vipu_server
 from podwright.endpoints import SYSTEM_SOCKET
-from podwright.server.command._serving_choice import serving_options
+from podwright.server.command._serving_from_options import serving_options
 
 UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
 

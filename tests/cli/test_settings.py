@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podwright.cli import vipu_server
-from podwright.cli.serve._settings import words
+from podwright.cli.serve._options_file import words
 from podwright.errors import InvalidRequest
 
 

@@ -72,7 +72,7 @@ def test_the_locale_is_what_its_variables_say(environ: dict[str, str], utf8: boo
 @pytest.mark.parametrize(("locale", "said"), [("C", "D, say; ..."), ("C.UTF-8", "D, say; …")])
 def test_a_terminal_gets_what_its_locale_has(locale: str, said: str) -> None:
     code = (
-        "from podwright.cli.shared._running import run\n"
+        "from podwright.cli.shared._run_to_exit_code import run\n"
         "run(lambda: print('D, say; \\u2026 \\u00fc') or 0, prog='x')"
     )
     ours, theirs = pty.openpty()
@@ -85,7 +85,7 @@ def test_a_terminal_gets_what_its_locale_has(locale: str, said: str) -> None:
 
 
 def test_what_is_piped_is_the_same_everywhere() -> None:
-    code = "from podwright.cli.shared._running import run; "
+    code = "from podwright.cli.shared._run_to_exit_code import run; "
     code += "run(lambda: print('\\u2026') or 0, prog='x')"
     environ = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ)
@@ -103,7 +103,7 @@ def test_what_is_piped_is_the_same_everywhere() -> None:
 def test_whatever_there_is_to_be_said_is_written(encoding: str, said: bytes) -> None:
     """A script in Latin-1 under a locale of UTF-8, which Python's own output refuses to write."""
     code = (
-        "from podwright.cli.shared._running import run\n"
+        "from podwright.cli.shared._run_to_exit_code import run\n"
         "raise SystemExit(run(lambda: print('\\u2013 \\u00fc \\udce9') or 0, prog='x'))"
     )
     environ = {**os.environ, "PYTHONIOENCODING": f"{encoding}:strict"}
@@ -113,7 +113,8 @@ def test_whatever_there_is_to_be_said_is_written(encoding: str, said: bytes) -> 
 
 def test_a_closed_standard_output_is_no_fault_of_ours() -> None:
     code = (
-        "from podwright.cli.shared._running import run; raise SystemExit(run(lambda: 3, prog='x'))"
+        "from podwright.cli.shared._run_to_exit_code import run; "
+        "raise SystemExit(run(lambda: 3, prog='x'))"
     )
     done = subprocess.run(["sh", "-c", f'{sys.executable} -c "{code}" >&-'], capture_output=True)
     assert (done.returncode, done.stderr) == (3, b"")

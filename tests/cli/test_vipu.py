@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podwright.cli.shared._server import ServerNames
+from podwright.cli.shared._server_options import ServerNames
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, FoundServer, ServerOptions
 from podwright.errors import AlreadyExists
@@ -581,7 +581,7 @@ Connect = Callable[[ServerNames], FoundServer]
 def test_options_stand_before_and_after_the_verb(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from podwright.cli.shared._server import chosen
+    from podwright.cli.shared._server_options import chosen
 
     seen: list[ServerNames] = []
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from podwright.cli.partitions._queue import command
-from podwright.cli.shared._server import ServerNames
+from podwright.cli.shared._server_options import ServerNames
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import NotFound, Unavailable

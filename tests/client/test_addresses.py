@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Address, Credentials, ServerOptions, parse_addresses
-from podwright.client._addresses import NamedServer, named_server
+from podwright.client._named_server import NamedServer, named_server
 from podwright.errors import InvalidRequest
 
 NOWHERE = "/nonexistent/vipu-cli.hcl"

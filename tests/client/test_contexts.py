@@ -11,7 +11,7 @@ import pytest
 from podwright.cli.podwright import main
 from podwright.client import Context, Contexts, ServerOptions, contexts_as_toml, read_contexts
 from podwright.client import write_contexts as write
-from podwright.client._addresses import NamedServer, named_server
+from podwright.client._named_server import NamedServer, named_server
 from podwright.errors import InvalidRequest, NotFound
 
 LAB = Context(api_host="lab:8090", api_user_id="alice", api_access_key="lab-key")

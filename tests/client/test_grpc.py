@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from podwright.client import Address, Client, ServerOptions, VirmTransport, find_server
+from podwright.client._connect_tcp import connect_tcp
 from podwright.client._grpc_transport import GrpcChannel
-from podwright.client._tcp import connect_tcp
 from podwright.errors import (
     Held,
     InvalidRequest,

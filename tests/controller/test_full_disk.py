@@ -19,7 +19,7 @@ from podwright.agents import Fault
 from podwright.controller.administration import _allocations as allocations
 from podwright.controller.administration import _users as users
 from podwright.controller.hardware import _registry as registry
-from podwright.controller.queue._unacknowledged import put_waiter
+from podwright.controller.queue._unacknowledged_grants import put_waiter
 from podwright.controller.requests._quotas import QUOTA
 from podwright.controller.state import _records as records
 from podwright.controller.state._records import WAITER

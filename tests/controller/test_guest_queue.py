@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from podwright.controller.queue._guest_queue import OFFERED_S, SILENT_S
-from podwright.controller.queue._shares import PEOPLE, Shares, weights_of
+from podwright.controller.queue._fair_share import PEOPLE, Shares, weights_of
+from podwright.controller.queue._guest_first_jobs import OFFERED_S, SILENT_S
 from podwright.errors import Denied, InvalidRequest, NoCapacity, NotFound
 from podwright.fabric import preset
 from podwright.wire import (

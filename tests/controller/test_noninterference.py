@@ -27,8 +27,8 @@ from podwright.fabric import Cluster, preset, simulated_ipus
 from podwright.gate._virm_handlers import ANSWERS
 from podwright.history import Past
 from podwright.page import take
+from podwright.server._history_recorder import Recorder
 from podwright.server._metrics import _LISTS, _written
-from podwright.server._recorder import Recorder
 from podwright.wire import (
     METHODS,
     AcquireReply,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.agents import Fault
-from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.state._machine_calls import MachineFault as Silent
 from podwright.errors import Fenced, PodwrightError
 from podwright.wire import DeviceInfo, EventsRequest, ReadyState

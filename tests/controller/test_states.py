@@ -7,8 +7,8 @@ from itertools import product
 import msgspec
 import pytest
 
+from podwright.controller.state._partition_states import GONE, LEGAL_MOVES, READY, move
 from podwright.controller.state._records import PartitionRecord
-from podwright.controller.state._states import GONE, LEGAL_MOVES, READY, move
 from podwright.errors import Internal
 from podwright.placement import Block
 from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.fabric._toml_lines import Path, key_lines
+from podwright.fabric._toml_line_numbers import Path, key_lines
 
 TRICKY = '''\
 a = "x = [1, # no"  # b = 2

@@ -18,7 +18,7 @@ import pytest
 
 from podwright import wire
 from podwright.errors import ServerBusy, error_from_json
-from podwright.gate import Setup, _door_queue
+from podwright.gate import Setup, _connection_queue
 from podwright.server import ListenOptions, Server
 from podwright.wire import messages
 from podwright.wire.messages import ERROR_KEY, PUSHBACK_KEY
@@ -33,7 +33,7 @@ PLACES, WAITING = 2, 1
 async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     """A server whose gate has two places for one caller, and room for one that waits."""
     small = partial(Setup, connections=4, each=PLACES, waiting=WAITING)
-    monkeypatch.setattr("podwright.server._grpc.Setup", small)
+    monkeypatch.setattr("podwright.server._grpc_front.Setup", small)
     monkeypatch.setattr("podwright.gate._grpc_server._REPORT_PERIOD_S", 0.02)
     server = Server(as_controller(FakeController()), ListenOptions(None))
     await server.start()
@@ -108,7 +108,7 @@ async def test_who_waits_too_long_is_told_when_to_try_again(
 ) -> None:
     busy = Busy(served)
     await busy.until_under_way()
-    monkeypatch.setattr(_door_queue, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(_connection_queue, "PATIENCE_S", 0.0)
     async with channel(served) as another:
         with pytest.raises(grpc.aio.AioRpcError, match="busy, try again in 1 s"):
             await another.unary_unary(INFO)(b"", timeout=120)
@@ -120,7 +120,7 @@ async def test_the_connections_of_refused_clients_are_bounded_and_end(
     served: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crowd beyond all limits leaves no connection, no descriptor and no taken place."""
-    monkeypatch.setattr(_door_queue, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(_connection_queue, "PATIENCE_S", 0.0)
     busy = Busy(served)
     await busy.until_under_way()
     crowd = [channel(served) for _ in range(40)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from podwright.gate._door_queue import (
+from podwright.gate._connection_queue import (
     PATIENCE_S,
     RETRY_AFTER_FULL_S,
     RETRY_AFTER_S,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from podwright.gate import _forward as forward
-from podwright.gate._forward import Forwarder, HiddenSocket
+from podwright.gate import _byte_forwarder as forward
+from podwright.gate._byte_forwarder import Forwarder, HiddenSocket
 from podwright.http import Visitors
 
 

@@ -25,7 +25,7 @@ from podwright.gate import (
     to_server,
 )
 from podwright.server import Identity, ListenOptions, Server
-from podwright.server._grpc import GrpcFront
+from podwright.server._grpc_front import GrpcFront
 from tests.server.fakes import FakeController, Http, as_controller
 
 COUNT = 200_000 if os.environ.get("PODWRIGHT_SOAK") else 2_000

@@ -9,7 +9,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound
 from podwright.history import KEEP, Past, Writer
-from podwright.page._span import minute_of, span_of
+from podwright.page._query_parameters import minute_of, span_of
 from podwright.store import MemoryHistory
 
 NOW = 29_000_000 // 60 * 60  # minutes since 1970, at a full hour

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from podwright.hosts._keys import _answers
+from podwright.hosts._ssh_key_distribution import _answers
 
 
 def test_each_question_gets_one_answer() -> None:

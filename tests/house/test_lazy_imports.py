@@ -82,7 +82,7 @@ def test_a_module_is_loaded_with_the_first_of_its_names() -> None:
     lines = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.splitlines()
-    assert lines == ["[]", "['podwright.server._sockets']"]
+    assert lines == ["[]", "['podwright.server._socket_lock']"]
 
 
 def test_a_replaced_name_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

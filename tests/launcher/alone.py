@@ -16,7 +16,7 @@ from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import Fenced, NoCapacity, NotFound, PodwrightError
 from podwright.hosts import read_cores
 from podwright.launcher import Plan, launch, make_plan, parse, places_instances
-from podwright.launcher.instances import _folder
+from podwright.launcher.instances import _run_folder
 from podwright.launcher.watchers import _lease_clock, _lease_keeper
 from podwright.wire import (
     AcquireReply,
@@ -94,7 +94,7 @@ def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
 
 def main() -> int:
     """Run poprun."""
-    _folder.SHARED_MEMORY = os.environ.get("MEMORY", _folder.SHARED_MEMORY)
+    _run_folder.SHARED_MEMORY = os.environ.get("MEMORY", _run_folder.SHARED_MEMORY)
     for module in (_lease_clock, _lease_keeper):
         assert hasattr(module, "boottime")
         module.boottime = boottime  # type: ignore[attr-defined]

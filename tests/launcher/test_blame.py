@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
-from podwright.launcher.ending._launch_machine import LaunchMachine
+from podwright.launcher.ending._launch_state_machine import LaunchMachine
 from podwright.launcher.ending._launch_states import LaunchFacts
 from podwright.launcher.hosts._host_states import HostStates
-from podwright.launcher.hosts._peer_liveness import SILENCE
+from podwright.launcher.hosts._poprun_liveness import SILENCE
 from podwright.launcher.instances._exit_cause import Cause
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Action, Event

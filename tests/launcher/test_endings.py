@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts import descendants, kill_all
-from podwright.launcher.instances._folder import RUN_VARIABLE
+from podwright.launcher.instances._run_folder import RUN_VARIABLE
 from podwright.launcher.watchers._guardian import Ending
 from tests.launcher.conftest import Launcher, Tree, wait_until
 

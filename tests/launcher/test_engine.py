@@ -9,7 +9,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound
 from podwright.launcher import Mpirun, make_plan, parse
-from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.run._mpi_arguments import own_variables
 
 FOLDER = RunFolder("run", "/tmp/run", "/dev/shm/run", ())

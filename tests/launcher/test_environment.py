@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.launcher.options._environment import (
+from podwright.launcher.options._instance_environment import (
     check_hosts,
     partition_environment,
     target_options,

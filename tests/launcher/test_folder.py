@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher.instances import _folder
-from podwright.launcher.instances._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
+from podwright.launcher.instances import _run_folder
+from podwright.launcher.instances._run_folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     /dev/shm.
     """
     with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/dev/shm") as memory:
-        monkeypatch.setattr(_folder, "SHARED_MEMORY", memory)
+        monkeypatch.setattr(_run_folder, "SHARED_MEMORY", memory)
         yield {"TMPDIR": str(tmp_path)}
 
 

@@ -10,8 +10,8 @@ from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, CpuCore, scattered, srun_command
 from podwright.hosts.gpus import STANDINS
 from podwright.launcher import Plan, make_plan, parse
-from podwright.launcher.instances import _gpus as gpus
-from podwright.launcher.instances._gpus import GpuShare, TooFewGpus, for_step, shares
+from podwright.launcher.instances import _divide_gpus as gpus
+from podwright.launcher.instances._divide_gpus import GpuShare, TooFewGpus, for_step, shares
 
 CORES = Cores(tuple(CpuCore(n // 4, n // 4, (n, n + 8)) for n in range(8)), (0, 1))
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1,2,3"}

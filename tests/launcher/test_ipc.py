@@ -14,7 +14,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import can_hold
-from podwright.launcher.options._environment import chosen_ipc
+from podwright.launcher.options._instance_environment import chosen_ipc
 from tests.launcher.conftest import Launcher
 
 HELD, _, PRIVATE = can_hold()

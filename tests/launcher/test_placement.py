@@ -14,7 +14,7 @@ from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, cores_of_xml, read_list, write_list
 from podwright.launcher import make_plan, parse, places_instances
 from podwright.launcher.instances import _bind_exec, _instance_binding
-from podwright.launcher.options._placement import PLACEMENT_STRATEGIES, places
+from podwright.launcher.options._core_placement import PLACEMENT_STRATEGIES, places
 from tests.hosts.topologies import xml
 from tests.launcher.conftest import Launcher
 

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.launcher.hosts._connection_process import ConnectionProcess
-from podwright.launcher.hosts._hosts import Remotes
-from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, SILENCE, PeerLiveness
-from podwright.launcher.hosts._relays import Remote
-from podwright.launcher.instances._folder import RunFolder, make_folder
+from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE, PeerLiveness
+from podwright.launcher.hosts._relay_connections import Remote
+from podwright.launcher.hosts._remote_hosts import Remotes
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import Event, StatusPipe
+from podwright.launcher.instances._run_folder import RunFolder, make_folder
 from podwright.launcher.watchers._stop_detection import STILL_SECONDS
 
 # -- whether poprun lives --------------------------------------------------------------------

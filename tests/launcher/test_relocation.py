@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.launcher.ending._relocation import COUNT_INTERVAL_S, Relocation
+from podwright.launcher.ending._move_decisions import COUNT_INTERVAL_S, Relocation
 from podwright.launcher.watchers._launch_events import (
     CountListeners,
     Listeners,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.launcher.ending._launch_machine import LaunchMachine
+from podwright.launcher.ending._launch_state_machine import LaunchMachine
 from podwright.launcher.ending._launch_states import SLOW_START_SECONDS, LaunchFacts
 from podwright.launcher.watchers import _launch_events as on
 

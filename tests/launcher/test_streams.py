@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.launcher import Output
-from podwright.launcher.instances._streams import (
+from podwright.launcher.instances._tagged_output import (
     FULL,
     MAX_LINE_BYTES,
     TAIL_BYTES,

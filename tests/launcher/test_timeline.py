@@ -18,7 +18,7 @@ TWO = ("--num-replicas=2", "--num-instances=2", "--launcher=local")
 #: Three epochs of two sums each; instance 1 comes to each of them later: once 0 has said it began.
 PROGRAM = """\
 import os, time, numpy, popdist
-from popdist._records import Records
+from popdist._trace_records import Records
 popdist.init()
 print("here I am", flush=True)
 me, begin, begun = popdist.getInstanceIndex(), Records.begin, 0
@@ -218,7 +218,7 @@ def test_what_cannot_be_written_is_said_before_anything_starts(launcher: Launche
 def test_nothing_is_made_where_nothing_is_traced(launcher: Launcher) -> None:
     program = (
         "import os, sys, popdist\npopdist.init()\npopdist.mark('epoch')\n"
-        "print('POPDIST_TRACE' in os.environ, 'popdist._records' in sys.modules)"
+        "print('POPDIST_TRACE' in os.environ, 'popdist._trace_records' in sys.modules)"
     )
     # As the environment of a launch that poprun itself is part of has it.
     launcher.environ["POPDIST_TRACE"] = "/nowhere"

@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 from podwright.hosts import Process
-from podwright.launcher.hosts import _host_sweep, _peer_liveness
+from podwright.launcher.hosts import _host_sweep, _poprun_liveness
 from podwright.launcher.watchers import _guardian, _lease_keeper
 from podwright.launcher.watchers._guardian import END, ENDED, ORPHAN_GRACE, Ending, _Guardian
 from podwright.launcher.watchers._lease_keeper import CLEARED, FREE, HOLD, HOSTS, _Keeper
@@ -241,7 +241,7 @@ class World:
         if kernel.runs("ssh") and kernel.runs("poprun"):
             self.heard = kernel.now
         cut = not (kernel.alive("ssh") and kernel.alive("poprun"))
-        over = cut or kernel.now - self.heard > _peer_liveness.SILENCE or self.failed is not None
+        over = cut or kernel.now - self.heard > _poprun_liveness.SILENCE or self.failed is not None
         if over and name not in self.ended:
             self.ended.add(name)
             self.to_far.send(END, 0.0, ORPHAN_GRACE, False)

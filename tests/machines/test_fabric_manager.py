@@ -203,7 +203,7 @@ async def test_killed_while_it_is_told(
     daemon: Daemon, described: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     """The command is carried out, and its caller never gets the answer."""
-    from podwright.agents.gpu import _machine_fabrics, _reset
+    from podwright.agents.gpu import _make_fabric_guards, _reset
 
     class Kill(BaseException):
         """Nothing after this runs."""
@@ -227,10 +227,10 @@ async def test_killed_while_it_is_told(
         return found
 
     first = machine()
-    monkeypatch.setattr(_machine_fabrics, "run", run)
+    monkeypatch.setattr(_make_fabric_guards, "run", run)
     with pytest.raises(Kill):
         await _whole_life(first)
-    monkeypatch.setattr(_machine_fabrics, "run", real)
+    monkeypatch.setattr(_make_fabric_guards, "run", real)
     first.close()
     second = machine()
     if at == "-a":

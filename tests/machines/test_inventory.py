@@ -27,7 +27,7 @@ from podwright.hosts.gpus import (
     take_inventory,
 )
 from podwright.hosts.gpus._nvml import slurm_gpu_type
-from podwright.hosts.gpus._nvml_place import read_place
+from podwright.hosts.gpus._nvml_rack_place import read_place
 from podwright.testing._nvml_standin import VARIABLE
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from podwright.agents import FabricDevice, FabricDriver, FabricJournal, MemoryFabricJournal
 from podwright.agents.fabric import FabricReading, HttpAnswer, Nmx, OrderedFabric, Racks
-from podwright.agents.fabric._intents import FabricIntent, Intents
-from podwright.agents.fabric._nmx_values import NmxPartition
-from podwright.agents.fabric._nmx_view import PREFIX, NmxView
+from podwright.agents.fabric._intent_journal import FabricIntent, Intents
+from podwright.agents.fabric._nmx_messages import NmxPartition
+from podwright.agents.fabric._nmx_snapshot import PREFIX, NmxView
 from podwright.testing import ContractBroken, check_fabric_driver
 from tests.machines.nmx import uid
 from tests.machines.nmx_rig import NmxRig

@@ -18,7 +18,7 @@ from podwright.agents.fabric import (
     Redfish,
     RedfishZones,
 )
-from podwright.agents.fabric._intents import FabricIntent
+from podwright.agents.fabric._intent_journal import FabricIntent
 from podwright.errors import Internal, Unavailable, WrongState
 from podwright.testing import (
     FABRIC_PATH,

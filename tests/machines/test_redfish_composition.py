@@ -16,7 +16,7 @@ from podwright.agents.fabric import (
 )
 from podwright.errors import Internal, InvalidRequest, WrongState
 from podwright.server import FabricOptions
-from podwright.server.machines._fabrics import fabric_driver
+from podwright.server.machines._choose_fabric_driver import fabric_driver
 from podwright.testing import RedfishStandIn, endpoint_path
 from tests.machines.composition_rig import CompositionFace, block_inventory, block_path
 

@@ -26,7 +26,7 @@ from podwright.agents.fabric import (
 from podwright.controller import Caller, Controller, Machines, Role
 from podwright.errors import Internal, InvalidRequest, NotFound, WrongState
 from podwright.fabric import Cluster, ClusterTopology, LinkDomain, Machine, family_named
-from podwright.launcher.options._environment import check_hosts
+from podwright.launcher.options._instance_environment import check_hosts
 from podwright.store import MemoryStore
 from podwright.testing import FABRIC_PATH, RedfishStandIn, endpoint_path, standin_inventory
 from podwright.wire import (

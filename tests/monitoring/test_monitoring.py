@@ -14,7 +14,7 @@ from podwright import monitoring
 from podwright.agents import SimulatedMachine, figures
 from podwright.cli.podwright import main
 from podwright.fabric import preset
-from podwright.guests.slurm.hooks._hook_metrics import figures as slurm_figures
+from podwright.guests.slurm.hooks._service_metrics import figures as slurm_figures
 from podwright.http import MetricsFront
 from podwright.http._metrics_front import text
 from podwright.server._metrics import pod_name

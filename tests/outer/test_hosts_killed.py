@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher.hosts._peer_liveness import SILENCE
+from podwright.launcher.hosts._poprun_liveness import SILENCE
 from tests.launcher.test_killed import DEAF, sets
 from tests.outer.lab import HostsLab, poll
 

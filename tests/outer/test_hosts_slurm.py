@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, SILENCE
+from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE
 from podwright.launcher.watchers._stop_detection import STILL_SECONDS
 from tests.outer.lab import HostsLab, SlurmLab, poll, release
 

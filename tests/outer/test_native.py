@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from podwright.guests.slurm.hooks._hook_identity import MungeProofs
+from podwright.guests.slurm.hooks._hook_request_proofs import MungeProofs
 from podwright.guests.slurm.hooks._hook_server import HookFront
-from podwright.guests.slurm.hooks._serve import proofs
+from podwright.guests.slurm.hooks._service_process import proofs
 from podwright.guests.slurm.service import HookJob, Site
 from podwright.hosts import Munge
 from podwright.http import Reply

@@ -16,7 +16,7 @@ import pytest
 from tools.debian import MACHINES, SUITES, fields, locked_wheels, pack, server_tree, slurm_tree
 from tools.release import ROOT, build, commit_time, export
 
-from podwright.cli.about._commands import COMMANDS, SECTIONS
+from podwright.cli.about._command_parsers import COMMANDS, SECTIONS
 from tests.outer.debian import Debian
 from tests.outer.lab._release import clean, release
 from tests.outer.machine import Machine

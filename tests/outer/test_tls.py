@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from podwright.guests.kubernetes import make_job_keys
-from podwright.hosts._job_workers import LAUNCHER_ROLE, WORKER_ROLE, tls_of
+from podwright.hosts._kubernetes_workers import LAUNCHER_ROLE, WORKER_ROLE, tls_of
 from tests.ports import free_port
 
 BIN = Path(sys.executable).parent

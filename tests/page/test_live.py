@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from podwright.errors import Denied, Unavailable
 from podwright.page import Live
-from podwright.page._live import BEHIND
+from podwright.page._live_view import BEHIND
 from podwright.page._snapshot import TOPICS, changes, take
 from podwright.wire import (
     METHODS,
@@ -46,7 +46,7 @@ SNAPSHOTS = st.dictionaries(st.sampled_from(["devices", "leases"]), ITEMS)
 @pytest.fixture(autouse=True)
 def only_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes it look: five seconds pass in any test, where a machine is slow."""
-    monkeypatch.setattr("podwright.page._live.LOOK_ANYWAY", 1e9)
+    monkeypatch.setattr("podwright.page._live_view.LOOK_ANYWAY", 1e9)
 
 
 def applied(known: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -> None:

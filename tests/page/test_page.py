@@ -280,7 +280,14 @@ async def test_files_have_a_kind_and_a_tag(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/../_page.py", "/static/..%2f_page.py", "/static/", "/metrics", "/v1/devices"]
+    "path",
+    [
+        "/static/../_page_http_handler.py",
+        "/static/..%2f_page_http_handler.py",
+        "/static/",
+        "/metrics",
+        "/v1/devices",
+    ],
 )
 async def test_what_is_not_the_pages_is_left_to_others(path: str) -> None:
     page = Browser(Fake()).page

@@ -8,7 +8,7 @@ import pytest
 
 from podwright.fabric import HGX8, IPU, NVL72, Cluster, Family, LinkDomain, Machine
 from podwright.placement import Placement, Request, index_of
-from podwright.placement.fragments import fits
+from podwright.placement.fragmentation import fits
 
 
 @pytest.mark.parametrize("family", [IPU, HGX8, NVL72])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.placement import _tables as tables
+from podwright.placement import _hole_tables as tables
 
 QUARTERS = st.integers(0, tables.QUARTER_FULL)
 

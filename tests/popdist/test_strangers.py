@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popdist import BackendError
-from popdist._tcp import World, _answer, join
+from popdist._tcp_collectives import World, _answer, join
 from tests.popdist.test_tcp import SECRET
 from tests.ports import free_port
 
@@ -111,7 +111,7 @@ def test_an_instance_may_stand_still_between_connecting_and_greeting(
     with first() as (at, found), knock(at) as second:
         fresh = exact(second, 16)
         clock = time.monotonic
-        monkeypatch.setattr("popdist._tcp.time", Mock(monotonic=lambda: clock() + 3600))
+        monkeypatch.setattr("popdist._tcp_collectives.time", Mock(monotonic=lambda: clock() + 3600))
         for _ in range(2):  # when the second is heard, instance 0 has looked at all before it
             with knock(at) as stranger:
                 exact(stranger, 16)

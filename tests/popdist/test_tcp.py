@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from popdist import BackendError
-from popdist._tcp import World, join
+from popdist._tcp_collectives import World, join
 from tests.popdist.mpi import environment, launch
 from tests.ports import free_port
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from podwright.replay._advice import advice
 from podwright.replay._ranking import Measures, winner
-from podwright.replay._report_values import WayFigures
+from podwright.replay._report_types import WayFigures
 from podwright.replay.traces._trace import Trace
 
 EAGLE = {"native": Measures(0.620, 32 * 3600, 5.0), "host mapping": Measures(0.626, 62 * 3600, 9.0)}

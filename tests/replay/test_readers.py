@@ -21,8 +21,8 @@ from podwright.replay import (
     read_trace,
     write_anonymous,
 )
+from podwright.replay.traces._parse_sacct_values import duration, memory, when
 from podwright.replay.traces._sacct import _ASKED
-from podwright.replay.traces._tres import duration, memory, when
 from podwright.slurm.reader import accounting_format
 
 HEADER = accounting_format(*_ASKED).replace(",", "|")

@@ -15,8 +15,8 @@ from podwright.errors import InvalidRequest
 from podwright.replay import SlurmModel, Trace, TraceJob, example, pod_ways, simulate
 from podwright.replay._outcome import Outcome
 from podwright.replay.sharing import SharedGuest, check_names, compare
-from podwright.replay.sharing._parts import split
-from podwright.replay.sharing._simulate_shared import LOOK_S, simulate_shared
+from podwright.replay.sharing._simulate_guests import LOOK_S, simulate_shared
+from podwright.replay.sharing._split_pod import split
 from podwright.replay.traces._offered_load import offered_load, stretch_for, stretched
 from tests.controller.world import virtually
 from tests.guests.common_queue.shared_pod import Guest, Job, People, SharedPod, User

@@ -28,7 +28,7 @@ from podwright.replay import (
     recorded,
     simulate,
 )
-from podwright.replay._backfill import Profile
+from podwright.replay._backfill_profile import Profile
 from podwright.replay.grounds._ground import StartAnswer
 from podwright.replay.grounds._pod_ground import PodGround
 

@@ -9,8 +9,8 @@ import pytest
 from podwright.errors import Denied, InvalidRequest
 from podwright.fabric import preset
 from podwright.server import ServedHardware
-from podwright.server import _faults as faults
-from podwright.server._faults import KillPoint
+from podwright.server import _kill_point as faults
+from podwright.server._kill_point import KillPoint
 from podwright.server.machines._served_hardware import ClustersSource
 
 SIMULATED = ServedHardware((preset("pod4"),), ClustersSource(preset="pod4"))

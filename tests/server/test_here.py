@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from podwright.launcher.instances._folder import RUN_VARIABLE as LAUNCHED
+from podwright.launcher.instances._run_folder import RUN_VARIABLE as LAUNCHED
 from podwright.server._local_launches import ThisHost
 from podwright.wire import RUN_VARIABLE
 

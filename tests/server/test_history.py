@@ -14,7 +14,7 @@ from podwright.errors import Fenced, Unavailable
 from podwright.fabric import preset
 from podwright.history import KEEP, Past
 from podwright.server import Identity, ListenOptions, PageOptions, Server
-from podwright.server._recorder import MINUTE_SECONDS, Recorder
+from podwright.server._history_recorder import MINUTE_SECONDS, Recorder
 from podwright.store import MemoryHistory, MemoryStore, Row
 from podwright.wire import METHODS, CreateRequest, ListRequest, PartitionSpec
 from tests.server.test_web import get

@@ -15,7 +15,7 @@ from podwright import wire
 from podwright.controller import Role
 from podwright.http import Limits
 from podwright.server import ListenOptions, Server
-from podwright.server._http import STATUS
+from podwright.server._unix_http_front import STATUS
 from tests.server.fakes import FakeController, Http, as_controller
 
 MAX_BODY_BYTES, MAX_HEAD = Limits().body, Limits().head

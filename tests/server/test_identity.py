@@ -16,7 +16,7 @@ import pytest
 from podwright import wire
 from podwright.controller import Caller, Role
 from podwright.server import TOKEN_TTL, Identity, Server
-from podwright.server._identity import MAX_USED_LINKS
+from podwright.server._caller_identity import MAX_USED_LINKS
 from podwright.wire import messages
 from tests.server.fakes import FakeController, Http
 

@@ -8,7 +8,7 @@ import pytest
 
 from podwright.controller import Caller, Role
 from podwright.page import EVENTS
-from podwright.server._calls import Calls
+from podwright.server._dispatch_calls import Calls
 from podwright.server._page_backend import PageServer, PageVisitor
 from podwright.wire import EventInfo, EventList, EventsRequest
 

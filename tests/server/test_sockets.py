@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from podwright import wire
-from podwright.server._sockets import Lock, SocketPlace, prepare_folder
+from podwright.server._socket_lock import Lock, SocketPlace, prepare_folder
 
 
 def _held(folder: Path) -> SocketPlace:
@@ -44,7 +44,7 @@ def test_a_stale_socket_is_replaced(folder: Path) -> None:
     """`kill -9` leaves this state: socket and lock file exist, with no process behind them."""
     script = (
         "import sys, time; from pathlib import Path;"
-        "from podwright.server._sockets import SocketPlace;"
+        "from podwright.server._socket_lock import SocketPlace;"
         "p = SocketPlace(Path(sys.argv[1])); p.take(); p.listen(); print('up', flush=True);"
         "time.sleep(60)"
     )

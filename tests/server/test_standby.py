@@ -17,8 +17,8 @@ from podwright.errors import AlreadyExists, Fenced, Internal, PodwrightError, Un
 from podwright.fabric import preset
 from podwright.server import ServedHardware, Server
 from podwright.server import _shared_store as shared
-from podwright.server._serving import ServingOptions, _machines, _server_for
-from podwright.server._standby import Standby
+from podwright.server._server_process import ServingOptions, _machines, _server_for
+from podwright.server._standby_answers import Standby
 from podwright.server.machines._served_hardware import ClustersSource
 from podwright.store import Change, MemoryStore, Opened, Turn
 from tests.server.fakes import Http

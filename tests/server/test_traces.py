@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from podwright.server import ListenOptions, Server
-from podwright.server._traces import Traces, open_traces
+from podwright.server._opentelemetry_spans import Traces, open_traces
 from podwright.wire import messages
 from tests.server.fakes import FakeController, Http, as_controller
 

@@ -23,12 +23,12 @@ from podwright.fabric import preset
 from podwright.gate._gate_process import Setup
 from podwright.gate._grpc_server import UNFINISHED_S
 from podwright.guests.slurm.hooks._hook_server import REMOTE
-from podwright.http._listener import Limits
+from podwright.http._listener_state import Limits
 from podwright.http._metrics_front import _LIMITS as FIGURES
 from podwright.server import Identity, ListenOptions, Server
 from podwright.server._call_counts import CallCounts
 from podwright.server._metrics import FRESH, Metrics
-from podwright.server._web import LIMITS
+from podwright.server._web_front import LIMITS
 from podwright.server.command._log_destination import JsonLineFormatter
 from podwright.store import MemoryStore
 from podwright.wire import (

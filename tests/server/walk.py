@@ -19,7 +19,7 @@ from podwright.errors import NotFound, PodwrightError
 from podwright.fabric import IPU, Machine, preset
 from podwright.hosts import FakeMunge, Vouches
 from podwright.server import Identity, ListenOptions, Server
-from podwright.server._grpc import GrpcFront
+from podwright.server._grpc_front import GrpcFront
 from podwright.store import MemoryStore
 from podwright.wire import (
     METHODS,

@@ -18,7 +18,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.store import Delete, Put, SQLiteStore, _format
-from podwright.store._schema import APPLICATION, MIGRATIONS
+from podwright.store._sqlite_schema import APPLICATION, MIGRATIONS
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ async def test_an_older_file_is_brought_up_to_date(
     await store.commit(put("kept"))
     await store.close()
     newer = (*MIGRATIONS, ("ALTER TABLE records ADD COLUMN note TEXT",))
-    monkeypatch.setattr("podwright.store._schema.MIGRATIONS", newer)
+    monkeypatch.setattr("podwright.store._sqlite_schema.MIGRATIONS", newer)
     assert set(await records(path)) == {("a", "kept")}
     db = sqlite3.connect(path)
     assert db.execute("PRAGMA user_version").fetchone() == (len(newer),)
@@ -275,7 +275,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
     await store.close()
     with monkeypatch.context() as broken:
         step = ("ALTER TABLE records ADD COLUMN note TEXT", "ALTER TABLE missing ADD COLUMN x")
-        broken.setattr("podwright.store._schema.MIGRATIONS", (*MIGRATIONS, step))
+        broken.setattr("podwright.store._sqlite_schema.MIGRATIONS", (*MIGRATIONS, step))
         with pytest.raises(Unavailable, match="missing"):
             await SQLiteStore(path).open()
     assert set(await records(path)) == {("a", "kept")}
@@ -284,7 +284,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
 async def test_a_file_that_another_process_holds(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podwright.store._schema._BUSY", 0.05)
+    monkeypatch.setattr("podwright.store._sqlite_schema._BUSY", 0.05)
     store = SQLiteStore(path)
     await store.open()
     other = sqlite3.connect(path, isolation_level=None)

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import popdist
-from podwright.launcher.instances._exchange import TRACE_VARIABLE
+from podwright.launcher.instances._function_exchange import TRACE_VARIABLE
 from podwright.timeline import HostClock
 from podwright.timeline import _instance_records as ours
-from popdist import _records as theirs
-from popdist import _trace
+from popdist import _trace_events
+from popdist import _trace_records as theirs
 
 
 def read(handle: int) -> bytes:
@@ -69,7 +69,7 @@ def test_both_have_one_form() -> None:
     assert {n: getattr(theirs, n) for n in names} == {n: getattr(ours, n) for n in names}
     for form in ("PIECE", "KIND", "RECORD"):
         assert getattr(theirs, form).format == getattr(ours, form).format
-    assert _trace.PIPE == TRACE_VARIABLE
+    assert _trace_events.PIPE == TRACE_VARIABLE
 
 
 def test_records_arrive_in_their_order() -> None:
@@ -124,10 +124,10 @@ def test_a_program_never_waits_for_who_reads_and_is_told_what_it_lost() -> None:
 def test_nothing_happens_where_nothing_is_traced() -> None:
     code = (
         "import sys, popdist; popdist.mark('epoch'); popdist.init(); popdist.mark('epoch')\n"
-        "print('popdist._records' in sys.modules)"
+        "print('popdist._trace_records' in sys.modules)"
     )
-    environ = {k: v for k, v in os.environ.items() if k != _trace.PIPE}
-    for more in ({}, {_trace.PIPE: "/nowhere/at/all"}):
+    environ = {k: v for k, v in os.environ.items() if k != _trace_events.PIPE}
+    for more in ({}, {_trace_events.PIPE: "/nowhere/at/all"}):
         ran = subprocess.run(
             [sys.executable, "-c", code],
             env={**environ, **more},
@@ -150,7 +150,7 @@ def test_a_child_sends_nothing_twice(tmp_path: Path) -> None:
         "if os.fork() == 0: raise SystemExit\n"
         "os.wait()\n"
     )
-    environ = {**os.environ, _trace.PIPE: str(path)}
+    environ = {**os.environ, _trace_events.PIPE: str(path)}
     subprocess.run([sys.executable, "-c", code], env=environ, check=True, timeout=300)
     found = heard(ours.InstanceRecords(), read(reading))
     assert [r.name for r in found] == ["before"] * 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podwright.top import TABS, draw, legend, rows
-from podwright.top._picture import Cell, kept_marks
+from podwright.top._pod_picture import Cell, kept_marks
 from podwright.top._rows import held_by, queue_name, span
 from tests.top.pod import NOW, snapshot
 

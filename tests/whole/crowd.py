@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 
 from podwright.client import Address, Client, _grpc_transport
-from podwright.client._tcp import connect_tcp
+from podwright.client._connect_tcp import connect_tcp
 from podwright.errors import PodwrightError
 from podwright.wire import PartitionSpec
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 
-from podwright.server._identity import _account_name
+from podwright.server._caller_identity import _account_name
 from tests.whole.conftest import Pod
 
 DOCTOR = ("podwright", "doctor", "--host=localhost", "--json")

@@ -28,7 +28,7 @@ import psutil
 import pytest
 
 from podwright.agents import Secret, machine_key
-from podwright.agents._secret import AUTH_KEY
+from podwright.agents._shared_key_auth import AUTH_KEY
 from podwright.client import Client, Credentials, GrpcTransport, UnixTransport
 from podwright.wire import UserRequest, messages, read_certificates
 from podwright.wire.agent import AGENT_SERVICE, DescribeRequest, MachineState

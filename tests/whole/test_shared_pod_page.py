@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from podwright.cli.about._commands import COMMANDS, parser_of
+from podwright.cli.about._command_parsers import COMMANDS, parser_of
 from podwright.wire import EnqueueRequest, PoolHead
 from tests.whole.conftest import REPOSITORY, Pod
 

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from podwright.agents._agent_client import RemoteMachine
     from podwright.agents._agent_metrics import figures
     from podwright.agents._agent_server import Agent
-    from podwright.agents._driver import (
+    from podwright.agents._driver_interface import (
         EPOCH_LIMIT,
         DeviceReport,
         Driver,
         MachineReport,
         OwnedDriver,
     )
-    from podwright.agents._fabric_driver import (
+    from podwright.agents._fabric_driver_interface import (
         FabricDevice,
         FabricDriver,
         FabricJournal,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         PoolDriver,
         attached_name,
     )
-    from podwright.agents._idempotency import Heard
-    from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
-    from podwright.agents._simulated import Call, Fault, SimulatedDevice, SimulatedMachine
+    from podwright.agents._replay_protection import Heard
+    from podwright.agents._shared_key_auth import WINDOW, Secret, machine_key, read_key
+    from podwright.agents._simulated_machine import Call, Fault, SimulatedDevice, SimulatedMachine
     from podwright.agents._state_file import SavedMachine
 
 __all__ = [
@@ -65,14 +65,14 @@ _LATER = {
     "_agent_client": ("RemoteMachine",),
     "_agent_metrics": ("figures",),
     "_agent_server": ("Agent",),
-    "_driver": (
+    "_driver_interface": (
         "EPOCH_LIMIT",
         "DeviceReport",
         "Driver",
         "MachineReport",
         "OwnedDriver",
     ),
-    "_fabric_driver": (
+    "_fabric_driver_interface": (
         "FabricDevice",
         "FabricDriver",
         "FabricJournal",
@@ -82,14 +82,14 @@ _LATER = {
         "PoolDriver",
         "attached_name",
     ),
-    "_idempotency": ("Heard",),
-    "_secret": (
+    "_replay_protection": ("Heard",),
+    "_shared_key_auth": (
         "WINDOW",
         "Secret",
         "machine_key",
         "read_key",
     ),
-    "_simulated": (
+    "_simulated_machine": (
         "Call",
         "Fault",
         "SimulatedDevice",

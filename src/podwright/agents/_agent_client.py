@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from podwright.agents._driver import DeviceReport, MachineReport
-from podwright.agents._peer_protocol import check_agent
-from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
+from podwright.agents._driver_interface import DeviceReport, MachineReport
+from podwright.agents._protocol_versions import check_agent
+from podwright.agents._shared_key_auth import AUTH_KEY, PROOF_KEY, Secret
 from podwright.errors import (
     Fenced,
     Internal,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from podwright.agents._driver import Driver
+from podwright.agents._driver_interface import Driver
 from podwright.errors import PodwrightError
 from podwright.http import Figure
 

@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from podwright.agents._driver import Driver, OwnedDriver
-from podwright.agents._peer_protocol import OLDEST_PEER, PROTOCOL
-from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
+from podwright.agents._driver_interface import Driver, OwnedDriver
+from podwright.agents._protocol_versions import OLDEST_PEER, PROTOCOL
+from podwright.agents._shared_key_auth import AUTH_KEY, PROOF_KEY, Secret
 from podwright.errors import Internal, InvalidRequest, PodwrightError, Unauthenticated, Unavailable
 from podwright.wire import SERVER_URI, Empty, Value, read_certificates
 from podwright.wire.agent import (

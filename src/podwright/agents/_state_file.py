@@ -17,7 +17,13 @@ from typing import Any, Protocol
 import msgspec
 
 from podwright.agents._device_record import DeviceRecord
-from podwright.agents._driver import EPOCH_LIMIT, EPOCH_STEP, Driver, MachineReport, OwnedDriver
+from podwright.agents._driver_interface import (
+    EPOCH_LIMIT,
+    EPOCH_STEP,
+    Driver,
+    MachineReport,
+    OwnedDriver,
+)
 from podwright.errors import AlreadyExists, Internal, InvalidRequest
 from podwright.fabric import Machine
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.api._job import Job, launch
+    from podwright.api._launch_function import Job, launch
     from podwright.api._partition import Partition
+    from podwright.api._plan_launch import plan_launch
     from podwright.api._pod import Pod, connect, partition
     from podwright.api._pod_admin import MachineRow, PodAdmin
     from podwright.api._run import Completed, run, run_async
-    from podwright.api._walk import plan_launch
 
 __all__ = [
     "Completed",
@@ -33,12 +33,12 @@ __all__ = [
 ]
 #: Each module, and the names that come from it.
 _LATER = {
-    "_job": ("Job", "launch"),
+    "_launch_function": ("Job", "launch"),
     "_partition": ("Partition",),
     "_pod": ("Pod", "connect", "partition"),
     "_pod_admin": ("MachineRow", "PodAdmin"),
     "_run": ("Completed", "run", "run_async"),
-    "_walk": ("plan_launch",),
+    "_plan_launch": ("plan_launch",),
 }
 
 if not TYPE_CHECKING:  # with it, no misspelt name would be found

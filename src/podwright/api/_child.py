@@ -14,8 +14,8 @@ import os
 import sys
 from typing import Any
 
-from podwright.api._tether import terminate_on_close
-from podwright.api._walk import plan_launch
+from podwright.api._end_with_parent import terminate_on_close
+from podwright.api._plan_launch import plan_launch
 from podwright.errors import Internal, PodwrightError
 from podwright.launcher import TIMED_OUT, Exchange, LaunchResult, parse, run_plan
 

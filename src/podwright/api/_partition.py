@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from podwright.api._tether import hold
+from podwright.api._end_with_parent import hold
 from podwright.errors import Fenced, PodwrightError, error_from_json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from podwright.api._process import LaunchProcess, Option, option_words
+from podwright.api._launch_process import LaunchProcess, Option, option_words
 
 if TYPE_CHECKING:
     from podwright.api._partition import Partition

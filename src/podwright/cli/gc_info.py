@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright import option_rows as opt
-from podwright.cli.devices import _gc
+from podwright.cli.devices import _gc_common
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._server import Connect, run_with_server
+from podwright.cli.shared._server_options import Connect, run_with_server
 from podwright.option_rows import not_negative
 
 _EXAMPLES = """\
@@ -23,7 +23,7 @@ examples:
 A partition in error shows why, and no devices. Who uses a device: gc-monitor."""
 
 
-class _InfoOptions(_gc.GcOptions):
+class _InfoOptions(_gc_common.GcOptions):
     list_devices = opt.flag("list devices by number", name="-l --list-devices")
     device_id = opt.value(
         "the device of this number", "N", not_negative, None, name="-d --device-id"
@@ -33,10 +33,12 @@ class _InfoOptions(_gc.GcOptions):
 
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    return _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES, _InfoOptions)
+    return _gc_common.parser(
+        "gc-info", "Show devices as programs see them.", _EXAMPLES, _InfoOptions
+    )
 
 
-def main(argv: Sequence[str] | None = None, connect: Connect = _gc.reach) -> int:
+def main(argv: Sequence[str] | None = None, connect: Connect = _gc_common.reach) -> int:
     """Run the command, and return the exit code. connect: returns the server."""
     return run_with_server(lambda: _main(argv, connect), "gc-info")
 
@@ -55,7 +57,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
 
     server = connect(arguments)
     with server.client:
-        uses = _gc.device_uses(arguments, server)
+        uses = _gc_common.device_uses(arguments, server)
         if arguments.device_id is not None:
             facts = devices.described(*devices.device_of(uses, arguments.device_id))
             print(_json.text(dict(facts)) if arguments.json else card(facts))
@@ -64,7 +66,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
         elif uses:
             print(devices.listing(uses))
         else:
-            complain(_gc.none_there(arguments, server))
+            complain(_gc_common.none_there(arguments, server))
     return 0
 
 

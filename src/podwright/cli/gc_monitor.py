@@ -15,9 +15,9 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from podwright import option_rows as opt
-from podwright.cli.devices import _gc
+from podwright.cli.devices import _gc_common
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._server import Connect, run_with_server
+from podwright.cli.shared._server_options import Connect, run_with_server
 from podwright.option_rows import seconds
 
 if TYPE_CHECKING:
@@ -36,17 +36,19 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-class _MonitorOptions(_gc.GcOptions):
+class _MonitorOptions(_gc_common.GcOptions):
     live = opt.flag("again and again, until Ctrl-C")
     interval = opt.value("seconds between two looks, 2; implies --live", "S", seconds, None)
 
 
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    return _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES, _MonitorOptions)
+    return _gc_common.parser(
+        "gc-monitor", "Show who uses which device.", _EXAMPLES, _MonitorOptions
+    )
 
 
-def main(argv: Sequence[str] | None = None, connect: Connect = _gc.reach) -> int:
+def main(argv: Sequence[str] | None = None, connect: Connect = _gc_common.reach) -> int:
     """Run the command, and return the exit code. connect: returns the server."""
     return run_with_server(lambda: _main(argv, connect), "gc-monitor")
 
@@ -73,11 +75,11 @@ def _once(arguments: _MonitorOptions, server: FoundServer) -> str:
     from podwright.cli.shared import _json
     from podwright.client import devices
 
-    uses = _gc.device_uses(arguments, server)
+    uses = _gc_common.device_uses(arguments, server)
     if arguments.json:
         data = devices.monitor_json(uses)
         return _json.line(data) if _is_live(arguments) else _json.text(data)
-    return devices.monitor(uses) or _gc.none_there(arguments, server)
+    return devices.monitor(uses) or _gc_common.none_there(arguments, server)
 
 
 def _is_live(arguments: _MonitorOptions) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser, run
-from podwright.cli.shared._verb import add_modules
+from podwright.cli.shared._verb_definition import add_modules
 
 _EXAMPLES = """\
 to complete words with the tab key:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared._running import TRACEBACK, leave, run
+from podwright.cli.shared._run_to_exit_code import TRACEBACK, leave, run
 
 if TYPE_CHECKING:
     from podwright.launcher import Plan

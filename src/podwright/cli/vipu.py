@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from podwright.cli.partitions import _options as options
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._nouns import (
+from podwright.cli.shared._noun_grammar import (
     GroupedListOptions,
     Noun,
     NounVerb,
@@ -20,7 +20,7 @@ from podwright.cli.shared._nouns import (
     noun_parser,
     run_noun,
 )
-from podwright.cli.shared._server import Connect, connect, run_with_server
+from podwright.cli.shared._server_options import Connect, connect, run_with_server
 
 _EXAMPLES = """\
 examples:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from podwright.cli.admin import _options as options
 from podwright.cli.partitions._options import InAllocationOptions, InClusterOptions
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._nouns import (
+from podwright.cli.shared._noun_grammar import (
     NamedOptions,
     Noun,
     NounVerb,
@@ -23,7 +23,7 @@ from podwright.cli.shared._nouns import (
     noun_parser,
     run_noun,
 )
-from podwright.cli.shared._server import Connect, connect_to_one, run_with_server
+from podwright.cli.shared._server_options import Connect, connect_to_one, run_with_server
 
 _EXAMPLES = """\
 examples:

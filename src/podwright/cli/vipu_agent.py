@@ -71,7 +71,7 @@ def _main(argv: Sequence[str] | None) -> int:
 async def _serve(arguments: AgentArguments) -> None:
     from contextlib import AsyncExitStack
 
-    from podwright.agents.command._chosen_agent import chosen_agent
+    from podwright.agents.command._agent_from_options import chosen_agent
 
     agent, machine, state = chosen_agent(arguments)
     async with AsyncExitStack() as ending:

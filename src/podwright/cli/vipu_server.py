@@ -45,7 +45,7 @@ def parse(argv: Sequence[str] | None = None, parser: Parser | None = None) -> Se
     arguments = ServerArguments(parser.parse_args(argv))
     if not arguments.config_file:
         return arguments
-    from podwright.cli.serve._settings import words
+    from podwright.cli.serve._options_file import words
 
     typed = sys.argv[1:] if argv is None else argv
     settings = words(parser, arguments.config_file)
@@ -77,15 +77,15 @@ def _main(argv: Sequence[str] | None) -> int:
     from podwright.errors import PodwrightError
     from podwright.server import serve
     from podwright.server.command._log_destination import EVENTS, log_to
-    from podwright.server.command._ready_lines import ready_lines
-    from podwright.server.command._serving_choice import serving_options
+    from podwright.server.command._serving_from_options import serving_options
+    from podwright.server.command._startup_message import ready_lines
 
     log_to(arguments.verbose, arguments.log_format, arguments.audit_log)
     options = serving_options(arguments)
     if arguments.name and not (arguments.tls_init or arguments.tls_renew):
         parser.error("--name is for --tls-init and --tls-renew")
     if arguments.init or arguments.tls_init or arguments.tls_renew:
-        from podwright.server.command._store_work import prepared
+        from podwright.server.command._store_maintenance import prepared
 
         for line in prepared(arguments, options):
             print(line)
@@ -109,16 +109,18 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _work_on_store(arguments: ServerArguments) -> int:
     """Check, copy or replace the content of the store that these options name."""
-    from podwright.server.command import _store_work
+    from podwright.server.command import _store_maintenance
 
     if arguments.check:
-        faults, sentence = _store_work.checked(arguments)
+        faults, sentence = _store_maintenance.checked(arguments)
         for fault in faults:
             print(fault)
         complain(sentence)
         return 1 if faults else 0
     backs_up = bool(arguments.backup)
-    complain((_store_work.back_up_store if backs_up else _store_work.restored)(arguments))
+    complain(
+        (_store_maintenance.back_up_store if backs_up else _store_maintenance.restored)(arguments)
+    )
     return 0
 
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.client._addresses import (
+from podwright.client._client import TIMEOUT, Client
+from podwright.client._failover import PATIENCE, FailoverTransport
+from podwright.client._find_server import FoundServer, LocalServers, find_server
+from podwright.client._local_server_paths import contexts_path
+from podwright.client._named_server import (
     HOST_VARIABLE,
     PORT_VARIABLE,
     Address,
@@ -17,24 +21,12 @@ from podwright.client._addresses import (
     parse_addresses,
     server_for_proxy,
 )
-from podwright.client._client import TIMEOUT, Client
-from podwright.client._failover import PATIENCE, FailoverTransport
-from podwright.client._find import FoundServer, LocalServers, find_server
-from podwright.client._local_servers import contexts_path
-from podwright.client._start import start_server
+from podwright.client._start_server import start_server
 from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.client._contexts import (
-        Context,
-        Contexts,
-        contexts_as_toml,
-        contexts_schema,
-        read_contexts,
-        write_contexts,
-    )
     from podwright.client._grpc_transport import GrpcTransport
     from podwright.client._port_forward import PortForwarder, run_through
     from podwright.client._queue_waits import (
@@ -47,6 +39,14 @@ if TYPE_CHECKING:
         take_back,
         wait_in_line,
         withdraw,
+    )
+    from podwright.client._server_contexts import (
+        Context,
+        Contexts,
+        contexts_as_toml,
+        contexts_schema,
+        read_contexts,
+        write_contexts,
     )
     from podwright.client._virm_transport import VirmTransport
 
@@ -93,7 +93,7 @@ __all__ = [
 
 #: Each module, and the names that come from it.
 _LATER = {
-    "_contexts": (
+    "_server_contexts": (
         *("Context", "Contexts", "contexts_as_toml", "contexts_schema", "read_contexts"),
         "write_contexts",
     ),

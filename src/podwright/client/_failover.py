@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from podwright.client._addresses import unreachable
+from podwright.client._named_server import unreachable
 from podwright.client._transport import Transport
 from podwright.errors import Fenced, PodwrightError, TimedOut, Unavailable
 from podwright.wire import Empty, Method, ServerInfo, Value, WaitRequest

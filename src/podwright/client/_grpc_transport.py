@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from podwright.client._addresses import NOBODY, Address, Credentials, unreachable
-from podwright.client._local_servers import LOOPBACK_HOSTS
+from podwright.client._local_server_paths import LOOPBACK_HOSTS
+from podwright.client._named_server import NOBODY, Address, Credentials, unreachable
 from podwright.errors import (
     InvalidRequest,
     PodwrightError,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from podwright.client._addresses import Address
+from podwright.client._named_server import Address
 from podwright.errors import InvalidRequest
 from podwright.hosts import tcp_owner
 from podwright.wire import SOCKET_VARIABLE, read_certificates

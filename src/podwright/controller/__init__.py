@@ -1,14 +1,14 @@
 """The controller: it alone owns partitions and leases, and makes machines agree with them."""
 
-from podwright.controller._administration import Machines
 from podwright.controller._controller import Controller
+from podwright.controller._controller_assembly import Machines
 from podwright.controller._store_check import StoreFault, damaged, find_faults
 from podwright.controller.administration._audit import with_new_chains
 from podwright.controller.administration._privacy import Visible, private_kinds
 from podwright.controller.administration._users import first_user
 from podwright.controller.hardware._discovery import Discovery
-from podwright.controller.queue._rehearsal import PlaceInPod, PodRehearsal
-from podwright.controller.queue._shares import Sharing, weights_of
+from podwright.controller.queue._fair_share import Sharing, weights_of
+from podwright.controller.queue._simulated_queue import PlaceInPod, PodRehearsal
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._own_host import OwnHost
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from podwright.agents import Driver
-from podwright.controller._administration import (
+from podwright.controller._controller_assembly import (
     Machines,
     leave_machines,
     load_machines,
@@ -28,9 +28,9 @@ from podwright.controller.calls._call_table import CALLS
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.queue import _stored_weights as stored_weights
-from podwright.controller.queue._shares import Sharing, guest_name
+from podwright.controller.queue._fair_share import Sharing, guest_name
 from podwright.controller.requests import _quotas as quotas
-from podwright.controller.requests._exclusive_allocations import restrict_to_open
+from podwright.controller.requests._allocation_access import restrict_to_open
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._own_host import OwnHost

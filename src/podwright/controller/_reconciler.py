@@ -12,14 +12,14 @@ from functools import partial
 from typing import Final
 
 from podwright.controller.hardware import _fences as fences
+from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.hardware import _recovery as recovery
-from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._abandoned_leases import AbandonedLaunches
 from podwright.controller.moves._relocate import may_move, relocate
-from podwright.controller.partitions._lease_expiry import expire
+from podwright.controller.partitions._lease_lifetime import expire
 from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
 from podwright.controller.state._partition_index import PartitionEntry
-from podwright.controller.state._states import BROKEN, state_of
+from podwright.controller.state._partition_states import BROKEN, state_of
 from podwright.errors import PodwrightError
 
 _log = logging.getLogger("podwright.controller")

@@ -26,7 +26,7 @@ from podwright.fabric._family import (
     rule_name,
     rule_of,
 )
-from podwright.fabric._load import load_cluster
+from podwright.fabric._load_cluster import load_cluster
 from podwright.fabric._presets import preset, presets, simulated_gpus, simulated_ipus
 
 __all__ = [

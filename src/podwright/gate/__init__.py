@@ -6,7 +6,7 @@ process loads the modules that import grpc; importing this package does not.
 """
 
 from podwright.gate._gate_process import Setup, spawn, words
-from podwright.gate._link import (
+from podwright.gate._gate_server_link import (
     Cancel,
     Done,
     End,

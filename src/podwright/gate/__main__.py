@@ -12,8 +12,8 @@ import msgspec
 import uvloop
 
 from podwright.gate._gate_process import Setup, limit
+from podwright.gate._gate_server_link import to_server
 from podwright.gate._grpc_server import Gate
-from podwright.gate._link import to_server
 
 
 async def _serve(setup: Setup) -> None:

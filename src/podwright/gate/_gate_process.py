@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from podwright.gate._door_queue import MOST_BUSY
+from podwright.gate._connection_queue import MOST_BUSY
 
 #: Bytes of private memory beyond which an allocation fails. The gate closes connections long
 #: before.

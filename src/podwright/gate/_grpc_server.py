@@ -26,10 +26,9 @@ from podwright.errors import (
     Unavailable,
     error_from_json,
 )
-from podwright.gate._forward import Forwarder, HiddenSocket, unread
+from podwright.gate._byte_forwarder import Forwarder, HiddenSocket, unread
 from podwright.gate._gate_process import Setup
-from podwright.gate._handlers import Handler, handlers
-from podwright.gate._link import (
+from podwright.gate._gate_server_link import (
     Cancel,
     Done,
     End,
@@ -39,7 +38,8 @@ from podwright.gate._link import (
     Question,
     ShownCredentials,
 )
-from podwright.gate._services import GateHealth, add_services
+from podwright.gate._handlers import Handler, handlers
+from podwright.gate._health_and_reflection import GateHealth, add_services
 from podwright.gate._tls import server_credentials
 from podwright.gate._virm_handlers import Asker
 from podwright.http import TooManyVisitors, Visitors

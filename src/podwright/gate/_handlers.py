@@ -11,7 +11,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from podwright.errors import InvalidRequest
-from podwright.gate._link import ShownCredentials
+from podwright.gate._gate_server_link import ShownCredentials
 from podwright.gate._virm_handlers import ANSWERS, Answer, Asker
 from podwright.wire import METHODS, Method, messages, munge_payload, virm
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
-from podwright.history._minute import (
+from podwright.history._minute_snapshot import (
     SUMS,
     Measured,
     applied,

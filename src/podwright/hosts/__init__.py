@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from podwright.hosts._connection_peer import Peer, caller_of, peer_of, tcp_owner
 from podwright.hosts._cores import (
     Cores,
     CpuCore,
@@ -18,7 +19,7 @@ from podwright.hosts._cores import (
 )
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
-from podwright.hosts._job_workers import (
+from podwright.hosts._kubernetes_workers import (
     EXEC_VARIABLE,
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
@@ -30,7 +31,7 @@ from podwright.hosts._job_workers import (
     shared_host,
     worker_command,
 )
-from podwright.hosts._local import find_program, forbidden_program, free_port, host_name
+from podwright.hosts._local_host_facts import find_program, forbidden_program, free_port, host_name
 from podwright.hosts._loopback import is_loopback
 from podwright.hosts._namespaces import (
     HELD,
@@ -47,7 +48,6 @@ from podwright.hosts._namespaces import (
     outside,
 )
 from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
-from podwright.hosts._peer import Peer, caller_of, peer_of, tcp_owner
 from podwright.hosts._processes import (
     Process,
     become_subreaper,
@@ -75,7 +75,7 @@ from podwright.hosts._run_cgroup import (
 from podwright.hosts._sd_notify import tell_ready
 from podwright.hosts._srun import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
-from podwright.hosts._switches import NetworkSwitch, read_switches, scattered
+from podwright.hosts._switch_topology import NetworkSwitch, read_switches, scattered
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         RecordedCgroups,
         find_device_cgroups,
     )
-    from podwright.hosts._doctor import (
+    from podwright.hosts._host_launch_check import (
         OK,
         PROBLEM,
         WARNING,
@@ -96,8 +96,8 @@ if TYPE_CHECKING:
         examine,
         judge,
     )
-    from podwright.hosts._keys import KEY_TYPES, NoKey, distribute_key, find_key
     from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
+    from podwright.hosts._ssh_key_distribution import KEY_TYPES, NoKey, distribute_key, find_key
 
 __all__ = [
     "EXEC_VARIABLE",
@@ -213,8 +213,16 @@ _LATER = {
         "RecordedCgroups",
         "find_device_cgroups",
     ),
-    "_doctor": ("OK", "PROBLEM", "WARNING", "DoctorAnswer", "DoctorFinding", "examine", "judge"),
-    "_keys": ("KEY_TYPES", "NoKey", "distribute_key", "find_key"),
+    "_host_launch_check": (
+        "OK",
+        "PROBLEM",
+        "WARNING",
+        "DoctorAnswer",
+        "DoctorFinding",
+        "examine",
+        "judge",
+    ),
+    "_ssh_key_distribution": ("KEY_TYPES", "NoKey", "distribute_key", "find_key"),
     "_munge": ("FakeMunge", "Munge", "MungeError", "Vouched", "Vouches"),
 }
 

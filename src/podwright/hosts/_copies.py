@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from podwright.hosts._local import find_program
+from podwright.hosts._local_host_facts import find_program
 from podwright.hosts._ssh import explain, ssh_command
 
 #: The number of hosts that are copied to at the same time. More would share one network card.

@@ -154,7 +154,7 @@ def _mask(mask_text: str) -> list[int]:
 
 
 def _lstopo(environ: Mapping[str, str]) -> str | None:
-    from podwright.hosts._local import find_program
+    from podwright.hosts._local_host_facts import find_program
 
     lstopo_path = find_program("lstopo-no-graphics", environ) or find_program("lstopo", environ)
     if lstopo_path is None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from podwright._version import __version__
-from podwright.hosts._local import find_program, free_port
+from podwright.hosts._local_host_facts import find_program, free_port
 from podwright.hosts._namespaces import can_hold
 from podwright.hosts._network import subnets
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from podwright.hosts._hostlist import expand
-from podwright.hosts._local import find_program
+from podwright.hosts._local_host_facts import find_program
 
 _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 

@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
-from podwright.hosts._local import find_program
+from podwright.hosts._local_host_facts import find_program
 
 #: Seconds within which a host must answer.
 CONNECT_TIMEOUT = 8

@@ -4,11 +4,11 @@ It serves the server's Unix socket and web port, and the hooks of Slurm's servic
 limits the connections of listeners of other kinds.
 """
 
-from podwright.http._host import host_of, host_port, names_this_server
+from podwright.http._connection_limits import TooManyVisitors, Visitor, Visitors
+from podwright.http._host_header import host_of, host_port, names_this_server
 from podwright.http._http_server import HttpServer, listen, more_descriptors
-from podwright.http._listener import Handler, HttpRequest, Limits, Listener, Reply
+from podwright.http._listener_state import Handler, HttpRequest, Limits, Listener, Reply
 from podwright.http._metrics_front import Figure, MetricsFront, metrics_text
-from podwright.http._visitors import TooManyVisitors, Visitor, Visitors
 
 __all__ = [
     "Figure",

@@ -16,13 +16,13 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from podwright.hosts import caller_of, peer_of
-from podwright.http._visitors import TooManyVisitors
+from podwright.http._connection_limits import TooManyVisitors
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-    from podwright.http._listener import Listener
+    from podwright.http._listener_state import Listener
 
 #: Seconds and bytes for which a refused connection is still read. Closing a socket with unread data
 #: resets the connection, and the peer would lose the refusal.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import Unavailable
-from podwright.http._listener import Handler, HttpRequest, Limits, Listener, Reply
+from podwright.http._listener_state import Handler, HttpRequest, Limits, Listener, Reply
 
 if TYPE_CHECKING:
     from podwright.http._connection import Connection

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from podwright.http._http_server import HttpServer
-from podwright.http._listener import HttpRequest, Limits, Reply
+from podwright.http._listener_state import HttpRequest, Limits, Reply
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

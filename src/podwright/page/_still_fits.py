@@ -7,7 +7,7 @@ from typing import Any
 
 from podwright.errors import PodwrightError
 from podwright.fabric import Family, family_named
-from podwright.placement.fragments import fits
+from podwright.placement.fragmentation import fits
 from podwright.wire import ClusterInfo, DeviceInfo
 
 

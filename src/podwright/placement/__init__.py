@@ -5,7 +5,7 @@ from importlib import import_module
 from podwright.fabric import Cluster
 from podwright.placement._index import Index
 from podwright.placement._node_index import NodeIndex
-from podwright.placement._values import Block, Placement, Refusal, Request
+from podwright.placement._placement_types import Block, Placement, Refusal, Request
 
 __all__ = ["Block", "Index", "NodeIndex", "Placement", "Refusal", "Request", "index_of"]
 

@@ -16,10 +16,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
-from podwright.placement._shape_rules import Shape
-from podwright.placement._spans import DOMAIN, Spans, bits
-from podwright.placement._spot import HALF_BITS, HALVES_PER_ROW, Spot
-from podwright.placement._tables import (
+from podwright.placement._aligned_block_search import DOMAIN, Spans, bits
+from podwright.placement._hole_tables import (
     BEST_HOLES,
     BUDDY_SAME_FROM,
     CRIPPLED_COUNT,
@@ -35,7 +33,9 @@ from podwright.placement._tables import (
     QUARTER_FULL,
     WHOLE_ORDER,
 )
-from podwright.placement._values import Block, Placement
+from podwright.placement._placement_types import Block, Placement
+from podwright.placement._pool_block import HALF_BITS, HALVES_PER_ROW, Spot
+from podwright.placement._shape_rules import Shape
 
 _FILE_BITS = [1 << file for file in range(FILE_COUNT)]
 #: By order: the files whose halves take a block of that order, as bits. The last entry has the

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import ALIGNED_POWER_OF_TWO, Cluster, ClusterTopology
-from podwright.placement._allocation_index import check_allocation
+from podwright.placement._aligned_block_search import DOMAIN
+from podwright.placement._allocation_check import check_allocation
 from podwright.placement._free_pool import Place, Pool
 from podwright.placement._infeasible import refuse_named, unknown_allocation
+from podwright.placement._placement_types import Placement, Refusal, Request
 from podwright.placement._shape_cache import ShapeCache, make_place
 from podwright.placement._shape_rules import IllegalShape, named_blocks
-from podwright.placement._spans import DOMAIN
-from podwright.placement._values import Placement, Refusal, Request
 
 
 class Index:

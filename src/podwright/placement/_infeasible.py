@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._free_pool import Pool
+from podwright.placement._hole_tables import WHOLE_ORDER
+from podwright.placement._placement_types import Refusal, Request, are
 from podwright.placement._shape_rules import IllegalShape, Shape, named_blocks, shapes, sizes
-from podwright.placement._tables import WHOLE_ORDER
-from podwright.placement._values import Refusal, Request, are
 
 #: How many refusals of a kind are kept.
 _REFUSALS_MAX = 1 << 8

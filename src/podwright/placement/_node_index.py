@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from podwright.fabric import Cluster, ClusterTopology
-from podwright.placement._allocation_index import check_allocation
+from podwright.placement._allocation_check import check_allocation
 from podwright.placement._infeasible import unknown_allocation
+from podwright.placement._mig_slices import Slices, check_slices
 from podwright.placement._node_pool import Harm, NodePool, least_harmful_first, spread
 from podwright.placement._node_rules import NodeShape, best_device_runs, node_shape
-from podwright.placement._node_slices import Slices, check_slices
+from podwright.placement._placement_types import Block, Placement, Refusal, Request, are
 from podwright.placement._shape_rules import IllegalShape
-from podwright.placement._values import Block, Placement, Refusal, Request, are
 
 
 class NodeIndex:

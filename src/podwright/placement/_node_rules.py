@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from podwright.fabric import Cluster, ClusterTopology
+from podwright.placement._placement_types import Request
 from podwright.placement._shape_rules import IllegalShape
-from podwright.placement._values import Request
 
 
 class NodeShape(NamedTuple):

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from podwright.fabric import Cluster, ClusterTopology
+from podwright.placement._aligned_block_search import DOMAIN
 from podwright.placement._free_pool import Place, Pool
 from podwright.placement._infeasible import RefusalReasons
+from podwright.placement._placement_types import Block, Placement, Request
 from podwright.placement._shape_rules import IllegalShape, Shape, shapes
-from podwright.placement._spans import DOMAIN
-from podwright.placement._values import Block, Placement, Request
 
 #: How many kinds of request are kept.
 _KINDS_MAX = 1 << 10

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from podwright.fabric import Cluster, ClusterTopology, Family
-from podwright.placement._values import Block, Request
+from podwright.placement._placement_types import Block, Request
 
 
 class Shape(NamedTuple):

@@ -12,17 +12,23 @@ from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.replay._advice import duration
-    from podwright.replay._figures import distance, figures
     from podwright.replay._outcome import Outcome
+    from podwright.replay._outcome_figures import distance, figures
     from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
     from podwright.replay._recorded_starts import recorded
     from podwright.replay._report import Report, replay
     from podwright.replay._run_state import Chances
     from podwright.replay._simulate import simulate
-    from podwright.replay._slurm_settings import SIMPLER, SlurmModel, from_conf
+    from podwright.replay._slurm_model import SIMPLER, SlurmModel, from_conf
     from podwright.replay.grounds._ground import Ground
     from podwright.replay.grounds._pod_ground import POLICIES
-    from podwright.replay.grounds._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
+    from podwright.replay.grounds._scheduling_ways import (
+        HostKind,
+        ReplayWay,
+        gpu_ways,
+        pod_size,
+        pod_ways,
+    )
     from podwright.replay.traces._csv import write_anonymous
     from podwright.replay.traces._example import example
     from podwright.replay.traces._offered_load import stretch_for, stretched
@@ -69,14 +75,14 @@ __all__ = [
 
 _LATER = {
     "_advice": ("duration",),
-    "_figures": ("distance", "figures"),
+    "_outcome_figures": ("distance", "figures"),
     "_outcome": ("Outcome",),
     "_parallel": ("ReplayTask", "SimulationFailed", "run_all"),
     "_recorded_starts": ("recorded",),
     "_report": ("Report", "replay"),
     "_run_state": ("Chances",),
     "_simulate": ("simulate",),
-    "_slurm_settings": ("SIMPLER", "SlurmModel", "from_conf"),
+    "_slurm_model": ("SIMPLER", "SlurmModel", "from_conf"),
     "grounds._ground": ("Ground",),
     "grounds._pod_ground": ("POLICIES",),
     "grounds._ways": ("HostKind", "ReplayWay", "gpu_ways", "pod_size", "pod_ways"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from podwright.replay._ranking import Measures, differ, measures, winner
-from podwright.replay._report_values import WayFigures
+from podwright.replay._report_types import WayFigures
 from podwright.replay.traces._trace import Trace
 
 

@@ -16,8 +16,8 @@ from podwright.errors import PodwrightError
 from podwright.replay._outcome import Outcome
 from podwright.replay._run_state import Chances
 from podwright.replay._simulate import simulate
-from podwright.replay._slurm_settings import SlurmModel
-from podwright.replay.grounds._ways import ReplayWay
+from podwright.replay._slurm_model import SlurmModel
+from podwright.replay.grounds._scheduling_ways import ReplayWay
 from podwright.replay.traces._trace import Trace
 
 #: Called with the number of finished jobs and of all jobs, of all simulations together.

@@ -6,7 +6,7 @@ lowest key is first. Without weights, the key is the time at which the job could
 
 from __future__ import annotations
 
-from podwright.replay._slurm_settings import SlurmModel
+from podwright.replay._slurm_model import SlurmModel
 
 Key = tuple[float, int]
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from statistics import stdev
 from typing import NamedTuple
 
-from podwright.replay._figures import bounded_slowdowns
 from podwright.replay._outcome import Outcome
-from podwright.replay._report_values import WayFigures
+from podwright.replay._outcome_figures import bounded_slowdowns
+from podwright.replay._report_types import WayFigures
 from podwright.replay.traces._trace import Trace
 
 #: The number of parts of a trace, equal in jobs, over which the difference of two ways is measured.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from podwright.replay._outcome import Series
-from podwright.replay._report_values import RecordedFigures
+from podwright.replay._report_types import RecordedFigures
 from podwright.replay.grounds._ground import Ground, StartAnswer, Unfit
 from podwright.replay.traces._trace import Trace
 

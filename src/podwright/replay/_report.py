@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from podwright.replay._advice import advice
-from podwright.replay._figures import distance, figures
 from podwright.replay._outcome import Outcome
+from podwright.replay._outcome_figures import distance, figures
 from podwright.replay._parallel import ReplayTask, run_all
 from podwright.replay._ranking import trace_noise
 from podwright.replay._recorded_starts import recorded
-from podwright.replay._report_values import (
+from podwright.replay._report_types import (
     ChangedFigures,
     ReportFigures,
     TraceFigures,
     WayFigures,
 )
 from podwright.replay._run_state import Chances
-from podwright.replay._slurm_settings import DEVIATIONS, SIMPLER, SlurmModel
-from podwright.replay.grounds._ways import ReplayWay
+from podwright.replay._slurm_model import DEVIATIONS, SIMPLER, SlurmModel
+from podwright.replay.grounds._scheduling_ways import ReplayWay
 from podwright.replay.traces._trace import Trace
 
 Progress = Callable[[int, int], None]

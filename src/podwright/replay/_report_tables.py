@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from podwright.replay._advice import duration
-from podwright.replay._report_values import Distance, SizeFigures, WayFigures
+from podwright.replay._report_types import Distance, SizeFigures, WayFigures
 
 Cells = list[object]
 WAYS = [

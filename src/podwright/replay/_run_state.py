@@ -13,7 +13,7 @@ from heapq import heappush
 from typing import Self
 
 from podwright.replay._outcome import Outcome
-from podwright.replay._slurm_settings import SlurmModel
+from podwright.replay._slurm_model import SlurmModel
 from podwright.replay.grounds._ground import Ground
 from podwright.replay.traces._trace import Trace
 

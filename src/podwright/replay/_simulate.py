@@ -15,7 +15,7 @@ from bisect import insort
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from podwright.replay._backfill import Profile
+from podwright.replay._backfill_profile import Profile
 from podwright.replay._outcome import Outcome, Series
 from podwright.replay._priority import Priorities
 from podwright.replay._room_maker import RoomMaker
@@ -31,9 +31,9 @@ from podwright.replay._run_state import (
     JobStates,
     SimulationState,
 )
-from podwright.replay._slurm_settings import SlurmModel
+from podwright.replay._slurm_model import SlurmModel
 from podwright.replay.grounds._ground import Ground, StartAnswer, Unfit
-from podwright.replay.grounds._host_resources import Hosts
+from podwright.replay.grounds._host_limited_ground import Hosts
 from podwright.replay.grounds._pod_ground import PodGround, ShapelessGround
 from podwright.replay.traces._trace import Trace
 

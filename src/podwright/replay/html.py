@@ -22,7 +22,7 @@ from podwright.replay._report_tables import (
     size_cells,
     way_cells,
 )
-from podwright.replay._report_values import ReportFigures, TraceFigures, UserFigures
+from podwright.replay._report_types import ReportFigures, TraceFigures, UserFigures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,20 +11,20 @@ from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.server._backups import back_up, check, compare, restore_from
+    from podwright.server._caller_identity import TOKEN_TTL, Identity
     from podwright.server._certificates import (
         make_agent_certificate,
         make_certificates,
         make_user_certificate,
         renew_certificates,
     )
-    from podwright.server._identity import TOKEN_TTL, Identity
-    from podwright.server._init import make_store
     from podwright.server._listen_options import ListenOptions, PageOptions
+    from podwright.server._make_store import make_store
     from podwright.server._other_pods import parse_other_pods
     from podwright.server._server import Server
-    from podwright.server._serving import ServingOptions, serve
-    from podwright.server._sockets import SocketPlace
-    from podwright.server.machines._fabrics import FabricOptions
+    from podwright.server._server_process import ServingOptions, serve
+    from podwright.server._socket_lock import SocketPlace
+    from podwright.server.machines._choose_fabric_driver import FabricOptions
     from podwright.server.machines._served_hardware import ServedHardware
 
 __all__ = [
@@ -65,22 +65,22 @@ _LATER = {
     ),
     "machines._fabrics": ("FabricOptions",),
     "machines._served_hardware": ("ServedHardware",),
-    "_identity": (
+    "_caller_identity": (
         "TOKEN_TTL",
         "Identity",
     ),
-    "_init": ("make_store",),
+    "_make_store": ("make_store",),
     "_listen_options": (
         "ListenOptions",
         "PageOptions",
     ),
     "_other_pods": ("parse_other_pods",),
     "_server": ("Server",),
-    "_serving": (
+    "_server_process": (
         "ServingOptions",
         "serve",
     ),
-    "_sockets": ("SocketPlace",),
+    "_socket_lock": ("SocketPlace",),
 }
 
 if not TYPE_CHECKING:  # with it, no misspelt name would be found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from podwright.controller import StoreFault, find_faults, with_new_chains
 from podwright.server._shared_store import LEASE, owner_name
-from podwright.server._sockets import Lock, prepare_folder
+from podwright.server._socket_lock import Lock, prepare_folder
 from podwright.server.machines._served_hardware import HARDWARE_RECORD_KEY, ClustersSource
 from podwright.store import (
     backup_text,

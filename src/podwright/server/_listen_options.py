@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import is_loopback
-from podwright.server._http import IDLE_SECONDS
+from podwright.server._unix_http_front import IDLE_SECONDS
 
 if TYPE_CHECKING:
     from podwright.page import SiteProxy

@@ -13,9 +13,9 @@ from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
 from podwright.history import Past
 from podwright.page import EVENTS, Page, SiteProxy, Who
-from podwright.server._calls import Calls
-from podwright.server._http import STATUS
-from podwright.server._identity import ANONYMOUS
+from podwright.server._caller_identity import ANONYMOUS
+from podwright.server._dispatch_calls import Calls
+from podwright.server._unix_http_front import STATUS
 from podwright.store import History
 from podwright.wire import METHODS, EventInfo, EventList, EventsRequest, ListRequest
 

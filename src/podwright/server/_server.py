@@ -12,15 +12,15 @@ from podwright._version import __version__
 from podwright.controller import Caller
 from podwright.errors import PodwrightError
 from podwright.hosts import tell_ready
-from podwright.server._calls import Calls
-from podwright.server._grpc import GrpcFront
-from podwright.server._http import HttpFront
-from podwright.server._identity import Identity
+from podwright.server._caller_identity import Identity
+from podwright.server._dispatch_calls import Calls
+from podwright.server._grpc_front import GrpcFront
 from podwright.server._listen_options import DEFAULT_PAGE, ListenOptions, PageOptions
 from podwright.server._metrics import Gauge
-from podwright.server._sockets import SocketPlace
-from podwright.server._traces import Traces
-from podwright.server._web import WebFront
+from podwright.server._opentelemetry_spans import Traces
+from podwright.server._socket_lock import SocketPlace
+from podwright.server._unix_http_front import HttpFront
+from podwright.server._web_front import WebFront
 from podwright.wire import ServerInfo
 
 if TYPE_CHECKING:

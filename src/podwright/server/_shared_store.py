@@ -25,8 +25,8 @@ from podwright._version import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Sharing, Visible
 from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailable
-from podwright.server._collection import start_without_collection
-from podwright.server._standby import Standby
+from podwright.server._garbage_collection import start_without_collection
+from podwright.server._standby_answers import Standby
 from podwright.server.machines._served_hardware import ServedHardware
 from podwright.store import Opened, ReadOnlyStore, Snapshot, Store, Turn
 

@@ -10,9 +10,9 @@ from podwright.store._backup import (
 from podwright.store._history_rows import History, MemoryHistory, Row, SQLiteHistory
 from podwright.store._memory import MemoryStore
 from podwright.store._postgres import PostgresStore, Turn
-from podwright.store._protocol import Change, Delete, Opened, Put, Snapshot, Store
 from podwright.store._read_only import ReadOnlyStore
 from podwright.store._sqlite import SQLiteStore
+from podwright.store._store_interface import Change, Delete, Opened, Put, Snapshot, Store
 from podwright.store._url import open_store, shown_place, shows_password, storage_file
 
 __all__ = [

@@ -20,7 +20,7 @@ import msgspec
 
 from podwright.errors import InvalidRequest, Unavailable, WrongState
 from podwright.store._format import OURS, Format, check
-from podwright.store._protocol import Snapshot, Store
+from podwright.store._store_interface import Snapshot, Store
 
 #: The version of the file. From 2 on, the first line names the format, and builds without it
 #: refuse.

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.store._clock import Clock, Seconds
 from podwright.store._history_rows import MemoryHistory
-from podwright.store._protocol import Change, Opened, Put, Snapshot
+from podwright.store._store_interface import Change, Opened, Put, Snapshot
 
 
 class _SharedDisk:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from podwright.errors import AlreadyExists, NotFound
 from podwright.store import _postgres_schema as schema
 from podwright.store._clock import Clock, Seconds
-from podwright.store._group import Final, GroupStore
+from podwright.store._group_commit import Final, GroupStore
 from podwright.store._postgres_history import PostgresHistory
-from podwright.store._protocol import Opened, Snapshot
+from podwright.store._store_interface import Opened, Snapshot
 
 if TYPE_CHECKING:
     import psycopg

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from podwright.errors import PodwrightError
 from podwright.store._clock import Clock, Seconds
 from podwright.store._history_rows import History
-from podwright.store._protocol import Change, Opened, Snapshot
+from podwright.store._store_interface import Change, Opened, Snapshot
 
 
 class ReadOnlyStore:

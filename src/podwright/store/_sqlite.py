@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import NotFound
-from podwright.store import _schema
+from podwright.store import _sqlite_schema
 from podwright.store._clock import Clock, Seconds
-from podwright.store._group import Final, GroupStore
+from podwright.store._group_commit import Final, GroupStore
 from podwright.store._history_rows import SQLiteHistory
-from podwright.store._protocol import Opened, Snapshot
+from podwright.store._store_interface import Opened, Snapshot
 
 if TYPE_CHECKING:
     import sqlite3
@@ -93,19 +93,19 @@ class SQLiteStore(GroupStore):
     def _peek(self, *, alone: bool = False) -> Snapshot:
         if not self.path.exists():
             raise NotFound(f"there is no store {self.path}", would_work="name one with --storage")
-        db = _schema.connect(self.path, self._connect, alone=alone)
+        db = _sqlite_schema.connect(self.path, self._connect, alone=alone)
         try:
-            with _schema.translated(self.path):
+            with _sqlite_schema.translated(self.path):
                 return _snapshot(db)
         finally:
             db.close()
 
     def _open_database(self) -> tuple[Opened, Clock]:
-        db = _schema.connect(self.path, self._connect)
+        db = _sqlite_schema.connect(self.path, self._connect)
         try:
-            with _schema.translated(self.path):
+            with _sqlite_schema.translated(self.path):
                 db.execute("BEGIN IMMEDIATE")
-                _schema.migrate(db, self.path)
+                _sqlite_schema.migrate(db, self.path)
                 (last_time,) = db.execute("SELECT time FROM server").fetchone()
                 clock = Clock(self._wall, self._monotonic, last_time)
                 db.execute("UPDATE server SET epoch = epoch + 1, time = ?", (clock.now(),))
@@ -140,7 +140,7 @@ class SQLiteStore(GroupStore):
 
     def _read(self) -> Snapshot:
         assert self._db is not None
-        with _schema.translated(self.path):
+        with _sqlite_schema.translated(self.path):
             return _snapshot(self._db)
 
     def _transaction(self, statements: Sequence[_SqlStatement]) -> bool:
@@ -149,7 +149,7 @@ class SQLiteStore(GroupStore):
         db = self._db
         assert db is not None
         try:
-            with _schema.translated(self.path):
+            with _sqlite_schema.translated(self.path):
                 try:
                     if len(statements) == 1:  # it commits itself
                         db.execute(*statements[0])
@@ -169,7 +169,7 @@ class SQLiteStore(GroupStore):
         return True
 
     def _nothing_written(self, error: BaseException) -> bool:
-        return _schema.nothing_written(error)
+        return _sqlite_schema.nothing_written(error)
 
     def _close_database(self) -> None:
         if self._db is not None:

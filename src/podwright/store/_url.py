@@ -12,8 +12,8 @@ from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.store._postgres import PostgresStore
 from podwright.store._postgres_schema import has_password, shown
-from podwright.store._protocol import Store
 from podwright.store._sqlite import SQLiteStore
+from podwright.store._store_interface import Store
 
 _POSTGRES = ("postgresql", "postgres")
 

@@ -28,7 +28,7 @@ import tomllib
 from types import SimpleNamespace
 from typing import Any
 
-from podwright.hosts.gpus._library import AMDSMI_STANDIN_VARIABLE
+from podwright.hosts.gpus._vendor_library import AMDSMI_STANDIN_VARIABLE
 
 #: The environment variable that names such a file.
 VARIABLE = AMDSMI_STANDIN_VARIABLE

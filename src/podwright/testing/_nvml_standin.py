@@ -46,7 +46,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from podwright.hosts.gpus._library import NVML_STANDIN_VARIABLE
+from podwright.hosts.gpus._vendor_library import NVML_STANDIN_VARIABLE
 
 #: The environment variable that names such a file.
 VARIABLE = NVML_STANDIN_VARIABLE

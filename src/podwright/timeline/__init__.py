@@ -8,19 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podwright.lazy_imports import lazy_names
-from podwright.timeline._clocks import HostClock
+from podwright.timeline._clock_offset import HostClock
 from podwright.timeline._trace_writer import LIMIT, OFF, TraceWriter, clock, open_file
 
 if TYPE_CHECKING:
-    from podwright.timeline._account import (
-        Account,
-        Slowest,
-        account,
-        in_sentences,
-        seconds_text,
-        size_text,
-    )
-    from podwright.timeline._known_traces import find_trace, note
     from podwright.timeline._read_back import (
         Instant,
         Timeline,
@@ -28,6 +19,15 @@ if TYPE_CHECKING:
         parse_timeline,
         read_timeline,
     )
+    from podwright.timeline._time_account import (
+        Account,
+        Slowest,
+        account,
+        in_sentences,
+        seconds_text,
+        size_text,
+    )
+    from podwright.timeline._trace_file_index import find_trace, note
     from podwright.timeline._trace_page import trace_page
     from podwright.timeline._trace_report import trace_text, trace_values
 
@@ -57,8 +57,10 @@ __all__ = [
 ]
 #: Each module, and the names that come from it.
 _LATER = {
-    "_account": (*("Account", "Slowest", "account", "in_sentences", "seconds_text", "size_text"),),
-    "_known_traces": ("find_trace", "note"),
+    "_time_account": (
+        *("Account", "Slowest", "account", "in_sentences", "seconds_text", "size_text"),
+    ),
+    "_trace_file_index": ("find_trace", "note"),
     "_trace_page": ("trace_page",),
     "_trace_report": ("trace_text", "trace_values"),
     "_read_back": ("Instant", "Timeline", "TrackSlice", "parse_timeline", "read_timeline"),

@@ -1,8 +1,8 @@
 """Decodes and checks the records that popdist writes into an instance's pipe.
 
-popdist._records defines the format. It is written down twice, since popdist is a package of its
-own, and a test compares the two. A program could write anything into the pipe: the first bytes that
-are not a valid piece end the stream.
+popdist._trace_records defines the format. It is written down twice, since popdist is a package of
+its own, and a test compares the two. A program could write anything into the pipe: the first bytes
+that are not a valid piece end the stream.
 """
 
 from __future__ import annotations

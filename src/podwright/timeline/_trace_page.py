@@ -10,9 +10,9 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from podwright.timeline._account import Account, account, in_sentences, seconds_text, size_text
 from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
+from podwright.timeline._time_account import Account, account, in_sentences, seconds_text, size_text
 
 _WIDTH, _LEFT, _LANE_HEIGHT = 1200.0, 150.0, 18.0
 #: The limit of drawn instances. A browser slows down with more, and nobody reads them.

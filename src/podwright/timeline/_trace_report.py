@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from podwright.tables import card, printable, table
-from podwright.timeline._account import Account, in_sentences, seconds_text, size_text
 from podwright.timeline._read_back import Timeline
+from podwright.timeline._time_account import Account, in_sentences, seconds_text, size_text
 
 
 def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import InvalidRequest
-from podwright.timeline._clocks import HostClock
+from podwright.timeline._clock_offset import HostClock
 from podwright.timeline._instance_records import InstanceRecords
 
 if TYPE_CHECKING:

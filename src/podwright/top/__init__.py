@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from podwright.lazy_imports import lazy_names
 from podwright.top._feed import Feed
-from podwright.top._picture import Cell, Domain, draw, legend
+from podwright.top._pod_picture import Cell, Domain, draw, legend
 from podwright.top._rows import TABS, Tab, rows
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from podwright.errors import PodwrightError
 from podwright.page import Snapshot
-from podwright.top._picture import Cell, draw, kept_marks, legend, letters
+from podwright.top._pod_picture import Cell, draw, kept_marks, legend, letters
 from podwright.top._rows import TABS, facts, held_by, queue_name, rows
 
 #: A refresh that took t seconds is followed by a pause of at least this many times t.

@@ -50,7 +50,16 @@ from podwright.wire._admin import (
     UserList,
     UserRequest,
 )
-from podwright.wire._holder import Holder, holder_words, read_holder
+from podwright.wire._caller_proofs import (
+    SERVER_URI,
+    agent_name,
+    certificate_number,
+    munge_payload,
+    read_certificates,
+    user_of,
+    user_uri,
+)
+from podwright.wire._device_sets import DeviceSet, device_sets
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._jobs import (
     EnqueueReply,
@@ -65,6 +74,7 @@ from podwright.wire._jobs import (
     ShareList,
     ShareRequest,
 )
+from podwright.wire._lease_holder import Holder, holder_words, read_holder
 from podwright.wire._method import About, AuditEntry, May, Method, ObjectKind, Repeat, Rights
 from podwright.wire._methods import METHODS
 from podwright.wire._moving import (
@@ -80,16 +90,6 @@ from podwright.wire._moving import (
 )
 from podwright.wire._paging import joined, next_page
 from podwright.wire._plain_json import plain
-from podwright.wire._proof import (
-    SERVER_URI,
-    agent_name,
-    certificate_number,
-    munge_payload,
-    read_certificates,
-    user_of,
-    user_uri,
-)
-from podwright.wire._subsets import DeviceSet, device_sets
 from podwright.wire._thread_safe_types import prepared
 from podwright.wire._value import Value
 from podwright.wire._values import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from podwright.wire._subsets import device_sets
+from podwright.wire._device_sets import device_sets
 from podwright.wire._values import AllocationInfo, ClusterInfo, DeviceInfo, PartitionInfo
 
 

@@ -18,9 +18,9 @@ from podwright.gpu.configure import (
     make_inventory,
     take_back,
 )
-from podwright.gpu.configure._lines import fold, folded_in_order
+from podwright.gpu.configure._edit_conf_lines import fold, folded_in_order
 from podwright.hosts import expand
-from podwright.slurm.site.changes import carry_out
+from podwright.slurm.site.file_changes import carry_out
 from tests.gpu.configure.test_inventory import NODE
 
 LINES = st.lists(

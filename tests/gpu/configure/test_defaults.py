@@ -15,7 +15,7 @@ import pytest
 from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
 from podwright.gpu.configure import ConfigureOptions, check, configure, make_inventory, take_back
-from podwright.slurm.site.changes import carry_out
+from podwright.slurm.site.file_changes import carry_out
 from tests.gpu.configure.test_inventory import NODE
 from tests.slurm.reader import texts
 

@@ -17,7 +17,7 @@ from podwright.gpu.configure import (
     take_back,
 )
 from podwright.gpu.health import STAYS_DRAINED
-from podwright.slurm.site.changes import carry_out
+from podwright.slurm.site.file_changes import carry_out
 
 _GPUS = {"type": "h100", "count": 2, "memory": 80}
 NODES = [{"names": "n[1-2]", "sockets": 1, "cores_per_socket": 8, "gpus": _GPUS}]

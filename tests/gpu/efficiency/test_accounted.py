@@ -7,7 +7,7 @@ Recorded by `tests/outer/gpu/test_accounted.py`: two tasks for 9 s, one at 80 pe
 from __future__ import annotations
 
 from podwright.gpu.efficiency import facts, line, read_jobs, report
-from podwright.gpu.efficiency._accounts import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
 from podwright.slurm.reader import CUT
 
 _BATCH = (

@@ -11,7 +11,7 @@ import pytest
 
 from podwright.errors import Unavailable
 from podwright.gpu.efficiency import AccountedJob, Destinations, append_as_user, work
-from podwright.gpu.efficiency._accounts import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
 from podwright.slurm.reader import CUT, accounting_format
 
 BOTH = Destinations(comment=True, output=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwright.cli.podwright import main
-from podwright.gpu.efficiency._accounts import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
 from podwright.slurm.reader import CUT, accounting_format
 from tests.gpu.efficiency.test_report import write
 

@@ -19,7 +19,7 @@ from podwright.gpu.efficiency import (
     report,
     tree,
 )
-from podwright.gpu.efficiency._accounts import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
 from podwright.slurm.reader import CUT, accounting_format
 
 START = 1_700_000_000

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from podwright.gpu.health import LEVELS, XIDS, Settings, all_checks, reason, xid
-from podwright.gpu.health._kernel import KernelClock
-from podwright.gpu.health._probe import apart
+from podwright.gpu.health._kernel_facts import KernelClock
+from podwright.gpu.health._probe_with_timeout import apart
 from podwright.gpu.health._settings import Check, ExpectedNode, SiteScript
 from podwright.hosts.gpus import read_inventories
 from podwright.testing._amd_standin import VARIABLE as AMD

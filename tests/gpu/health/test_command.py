@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
 from podwright.gpu.health import all_checks, read_settings
-from podwright.gpu.health._state import forget, forgotten
+from podwright.gpu.health._node_health_state import forget, forgotten
 from podwright.testing._nvml_standin import VARIABLE
 from tests.machines.node import HGX
 

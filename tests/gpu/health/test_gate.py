@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.gpu.health._gate import (
+from podwright.gpu.health._drain_actions import carry_out
+from podwright.gpu.health._drain_decisions import (
     CLOCK_TICK_SECONDS,
     Drain,
     GateOutcome,
@@ -27,7 +28,6 @@ from podwright.gpu.health._gate import (
     over,
     read_rows,
 )
-from podwright.gpu.health._gate_actions import carry_out
 
 ILL = "podwright: GPU 3 XID 79"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.gpu.nodebench._rounds import (
+from podwright.gpu.nodebench._find_slow_nodes import (
     BenchVerdict,
     Pair,
     Round,

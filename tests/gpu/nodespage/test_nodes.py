@@ -9,7 +9,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.gpu.nodespage import Looker, NodesPage
-from podwright.gpu.nodespage._nodes import options_of
+from podwright.gpu.nodespage._nodes_page_data import options_of
 from podwright.http import HttpRequest, Reply
 from podwright.slurm.reader import read_jobs
 from podwright.slurm.site.commands import CommandResult, FakeSlurm

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from podwright.gpu.configure import make_inventory
 from podwright.gpu.proof import planned_files, prove
-from podwright.slurm.site.changes import FileChanges
+from podwright.slurm.site.file_changes import FileChanges
 from podwright.slurm.twin import (
     FilledTwin,
     Granted,

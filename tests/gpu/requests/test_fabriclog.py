@@ -10,7 +10,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.gpu.fabriclog import FabricReport, judge, read_log
-from podwright.gpu.fabriclog._read_log import transport_of
+from podwright.gpu.fabriclog._read_nccl_log import transport_of
 
 HERE = Path(__file__).parent / "nccl"
 

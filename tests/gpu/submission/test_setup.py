@@ -8,7 +8,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.gpu.submission import Places, configure, take_back
-from podwright.slurm.site.changes import FileChanges, carry_out
+from podwright.slurm.site.file_changes import FileChanges, carry_out
 
 OWN = "-- the site's\nfunction slurm_job_submit() return slurm.SUCCESS end\n"
 PODS = "-- Podwright's part of job_submit: turns --ipus into licences\n"

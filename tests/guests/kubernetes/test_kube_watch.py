@@ -12,7 +12,7 @@ import pytest
 
 from podwright.errors import NotFound, PodwrightError, Unavailable
 from podwright.guests.kubernetes.cluster import _kube_watch
-from podwright.guests.kubernetes.cluster._kube import Object
+from podwright.guests.kubernetes.cluster._kube_interface import Object
 from podwright.guests.kubernetes.cluster._kube_watch import KindWatch
 
 Body = list[bytes] | PodwrightError

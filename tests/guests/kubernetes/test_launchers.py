@@ -40,7 +40,7 @@ def spec(container: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]
 async def equipped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """An operator with the name of its image. The operator's own machine has no openssl."""
     keys = {path.name: path.read_bytes() for path in JOB_KEYS.iterdir()}
-    monkeypatch.setattr("podwright.guests.kubernetes.job._job_keys.make_job_keys", lambda _: keys)
+    monkeypatch.setattr("podwright.guests.kubernetes.job._job_secret.make_job_keys", lambda _: keys)
     made = World()
     made.start(PodOptions(host_network=False, image="podwright:1"))
     yield made

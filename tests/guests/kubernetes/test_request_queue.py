@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from podwright.guests.kubernetes.cluster._request_queue import (
+from podwright.guests.kubernetes.cluster._api_request_queue import (
     LATER,
     NOW,
     SOON,

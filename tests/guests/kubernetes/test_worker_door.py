@@ -20,7 +20,7 @@ from podwright.guests.kubernetes.workers._worker_call import WorkerUnusable
 from podwright.guests.kubernetes.workers._worker_call import call as reach_and_run
 from podwright.guests.kubernetes.workers._worker_door import MAX_UNKNOWN_CALLERS, WorkerDoor
 from podwright.hosts import KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE, job_workers
-from podwright.hosts._job_workers import worker_ports
+from podwright.hosts._kubernetes_workers import worker_ports
 from tests.certificates import JOB_KEYS, OTHER_KEYS
 
 Start = Callable[..., subprocess.Popen[bytes]]

@@ -21,9 +21,9 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from podwright.guests.kubernetes.workers import _worker_call
+from podwright.guests.kubernetes.workers._pods_exec_client import ExecTarget, Tunnel
 from podwright.guests.kubernetes.workers._worker_call import WorkerNotReached, WorkerUnusable
 from podwright.guests.kubernetes.workers._worker_call import call as reach_and_run
-from podwright.guests.kubernetes.workers._worker_exec import ExecTarget, Tunnel
 from podwright.hosts import EXEC_VARIABLE, KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE
 from tests.certificates import JOB_KEYS, OTHER_KEYS, SERVER_CALLER
 from tests.guests.kubernetes.test_worker_door import new_name, wait_for
@@ -108,7 +108,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     account.mkdir()
     shutil.copy(SERVER_CALLER / "ca.pem", account / "ca.crt")
     (account / "token").write_text(f"{TOKEN}\n")
-    monkeypatch.setattr("podwright.guests.kubernetes.workers._worker_exec.ACCOUNT", account)
+    monkeypatch.setattr("podwright.guests.kubernetes.workers._pods_exec_client.ACCOUNT", account)
     made = ApiServer()
     await made.start()
     yield made

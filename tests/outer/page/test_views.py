@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from podwright.cli.about._commands import parser_of
+from podwright.cli.about._command_parsers import parser_of
 from tests.outer.page.conftest import Site
 from tests.outer.page.test_page import VIEWS, live
 from tests.whole.conftest import BIN

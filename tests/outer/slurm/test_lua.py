@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod
-from podwright.guests.slurm.setup._native import cli_filter, job_submit
+from podwright.guests.slurm.setup._plan_site_changes import cli_filter, job_submit
 from tests.outer.lua import NO_VAL, VERSIONS, Said, run
 
 pytestmark = [pytest.mark.outer]

@@ -17,7 +17,7 @@ from podwright.slurm.twin import (
     present_copied,
     present_from,
 )
-from podwright.slurm.twin._job_record import granted_nodes
+from podwright.slurm.twin._read_twin_answer import granted_nodes
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import ALICE, SlurmLab, poll, release, written_at
 from tests.outer.twin.test_ask import installed

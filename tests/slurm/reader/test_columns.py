@@ -11,14 +11,14 @@ import podwright
 from podwright.errors import InvalidRequest
 from podwright.gpu.efficiency import AccountedJob
 from podwright.gpu.efficiency import read_jobs as read_accounted
-from podwright.gpu.efficiency._accounts import _COLUMNS as EFFICIENCY
-from podwright.gpu.health._gate import LIST_NODES_COMMAND, read_rows
+from podwright.gpu.efficiency._sacct_jobs import _COLUMNS as EFFICIENCY
+from podwright.gpu.health._drain_decisions import LIST_NODES_COMMAND, read_rows
 from podwright.gpu.rehearse import LIST_JOBS, from_sacct
 from podwright.replay import Skipped, TraceJob
 from podwright.replay.traces._sacct import _ASKED, read_sacct
 from podwright.slurm.reader import (
     CUT,
-    _columns,
+    _sacct_sinfo_columns,
     accounting_columns,
     accounting_command,
     accounting_format,
@@ -58,12 +58,12 @@ def traced(header: str) -> list[TraceJob]:
     return list(read_sacct([header, row], Skipped()))
 
 
-@pytest.mark.parametrize("name", sorted(_columns._SACCT_COLUMNS))
+@pytest.mark.parametrize("name", sorted(_sacct_sinfo_columns._SACCT_COLUMNS))
 def test_a_column_that_sacct_renames_is_renamed_in_one_place(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, trace = accounted(), traced(accounting_format(*_ASKED).replace(",", "|"))
-    monkeypatch.setitem(_columns._SACCT_COLUMNS, name, "Renamed")
+    monkeypatch.setitem(_sacct_sinfo_columns._SACCT_COLUMNS, name, "Renamed")
     columns = accounting_command(*EFFICIENCY)[-1].partition("=")[2].split(",")
     assert ("Renamed" in columns) is (name in EFFICIENCY)
     assert accounted() == before
@@ -104,7 +104,9 @@ def test_the_last_column_of_sinfo_may_hold_anything() -> None:
 def test_no_other_module_names_a_column() -> None:
     """Of names that are no common words."""
     names = {
-        name for name in _columns._SACCT_COLUMNS.values() if re.search("[A-Z].*[A-Z].*[A-Z]", name)
+        name
+        for name in _sacct_sinfo_columns._SACCT_COLUMNS.values()
+        if re.search("[A-Z].*[A-Z].*[A-Z]", name)
     }
     names -= {"ReqTRES", "AllocTRES"}  # fields of `scontrol show job`, too
     root = Path(podwright.__file__).parent

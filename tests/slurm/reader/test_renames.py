@@ -14,7 +14,7 @@ from podwright.errors import FieldNotKnown
 from podwright.gpu import requests
 from podwright.gpu.configure import read_grant
 from podwright.gpu.lint import read_site as lint_site
-from podwright.gpu.nodespage import _nodes
+from podwright.gpu.nodespage import _nodes_page_data
 from podwright.gpu.requests import Texts, parse_request
 from podwright.gpu.templates import Fit, of_slurm
 from podwright.slurm.reader import (
@@ -28,7 +28,7 @@ from podwright.slurm.reader import (
     read_partitions,
     read_reservations,
 )
-from podwright.slurm.reader._record import FieldRecord
+from podwright.slurm.reader._scontrol_records import FieldRecord
 from tests.slurm.reader import texts
 
 Outputs = dict[str, str]
@@ -131,11 +131,11 @@ def explained(outputs: Outputs) -> Any:
 
 def paged(outputs: Outputs) -> Any:
     jobs = read_jobs(outputs["jobs"])
-    running = _nodes.running_jobs(jobs)
+    running = _nodes_page_data.running_jobs(jobs)
     for one in running.values():
         del one["on"]  # the page writes it into its nodes
-    waiting = [_nodes.readable(partial(_nodes.options_of, job)) for job in jobs]
-    return [_nodes.nodes(read_nodes(outputs["nodes"])), running, waiting]
+    waiting = [_nodes_page_data.readable(partial(_nodes_page_data.options_of, job)) for job in jobs]
+    return [_nodes_page_data.nodes(read_nodes(outputs["nodes"])), running, waiting]
 
 
 def fitted(outputs: Outputs) -> Fit:

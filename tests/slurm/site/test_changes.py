@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.site.changes import FileChanges, carry_out, summary
+from podwright.slurm.site.file_changes import FileChanges, carry_out, summary
 
 
 @pytest.mark.parametrize("behind", [0, 5, 100])

@@ -20,8 +20,8 @@ from podwright.guests.slurm.setup import (
     undo,
     window,
 )
-from podwright.slurm.site.changes import as_diff, carry_out
 from podwright.slurm.site.edit import changed, settings, undone, with_line
+from podwright.slurm.site.file_changes import as_diff, carry_out
 from tests.slurm.site_files import everything, make_site
 
 SITE = Site(

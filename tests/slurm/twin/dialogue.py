@@ -12,7 +12,7 @@ from typing import Any
 
 from podwright.slurm.site.command_result import CommandResult
 from podwright.slurm.twin import Submission, Twin, find_slurm
-from podwright.slurm.twin._cell import CellUser, NamespaceCell, TwinCell, TwinPlace
+from podwright.slurm.twin._twin_process_client import CellUser, NamespaceCell, TwinCell, TwinPlace
 from tests.slurm.twin.recorded import clusters, read_cluster
 
 FILE = Path(__file__).with_name("dialogue.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.twin_service._keeper import _clean
+from podwright.slurm.twin_service._state_keeper_process import _clean
 
 
 def test_a_socket_that_its_ended_service_has_not_closed_yet_is_removed(tmp_path: Path) -> None:

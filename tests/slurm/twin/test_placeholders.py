@@ -9,7 +9,7 @@ import pytest
 from podwright.errors import FieldNotKnown, InvalidRequest
 from podwright.slurm.site.command_result import CommandResult
 from podwright.slurm.twin import MOST_NODES_IN_USE, NodeUse, present_from
-from podwright.slurm.twin._placeholders import occupy
+from podwright.slurm.twin._placeholder_jobs import occupy
 
 NODES = (
     "NodeName=n1 CPUAlloc=6 AllocMem=3000 Gres=gpu:h100:4(S:0-1) "

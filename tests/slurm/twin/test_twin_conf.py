@@ -6,9 +6,9 @@ import pytest
 
 from podwright.errors import FieldNotKnown, InvalidRequest
 from podwright.slurm.twin import SiteFiles
-from podwright.slurm.twin._gres_lines import gres_conf
 from podwright.slurm.twin._site_conf import expand, fold_names, read_site_conf
 from podwright.slurm.twin._twin_conf import twin_conf
+from podwright.slurm.twin._twin_gres_conf import gres_conf
 from tests.slurm.reader import texts
 from tests.slurm.twin.recorded import clusters, read_cluster
 

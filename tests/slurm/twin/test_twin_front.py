@@ -13,7 +13,7 @@ from podwright.hosts import FakeMunge
 from podwright.http import HttpRequest
 from podwright.slurm.twin import Refused
 from podwright.slurm.twin_service import TwinAnswer, TwinQuestion
-from podwright.slurm.twin_service._twin_front import ASK_PATH, STATUS, TwinFront
+from podwright.slurm.twin_service._twin_http_server import ASK_PATH, STATUS, TwinFront
 from podwright.slurm.twin_service._warm_twins import WarmTwins
 
 BODY = msgspec.json.encode(TwinQuestion("sbatch", ("--gpus=1",)))

@@ -1,17 +1,22 @@
 """Drivers of fabrics, which join devices of several machines. One package has all kinds."""
 
-from podwright.agents.fabric._fabric_hardware import FabricHardware, FabricReading, FabricTiming
-from podwright.agents.fabric._http_manager import HttpAnswer, HttpManager, HttpTransport, read_login
-from podwright.agents.fabric._identities import (
+from podwright.agents.fabric._device_matching import (
     DeviceIdentity,
     FabricInventory,
     MachineIdentity,
     read_inventory,
 )
-from podwright.agents.fabric._nmx import Nmx
-from podwright.agents.fabric._ordered import OrderedFabric
-from podwright.agents.fabric._racks import Racks
-from podwright.agents.fabric._redfish import Redfish
+from podwright.agents.fabric._hardware_interface import FabricHardware, FabricReading, FabricTiming
+from podwright.agents.fabric._journaled_driver import OrderedFabric
+from podwright.agents.fabric._manager_http_client import (
+    HttpAnswer,
+    HttpManager,
+    HttpTransport,
+    read_login,
+)
+from podwright.agents.fabric._nmx_client import Nmx
+from podwright.agents.fabric._nvlink_rack_fabric import Racks
+from podwright.agents.fabric._redfish_client import Redfish
 from podwright.agents.fabric._redfish_composition import COMPOSITION, RedfishComposition
 from podwright.agents.fabric._redfish_zones import RedfishZones
 

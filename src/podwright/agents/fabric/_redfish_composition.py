@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from podwright.agents._fabric_driver import FabricDevice
-from podwright.agents.fabric._fabric_hardware import FabricReading
-from podwright.agents.fabric._identities import FabricInventory
-from podwright.agents.fabric._redfish import ROOT, Redfish, RedfishResource
+from podwright.agents._fabric_driver_interface import FabricDevice
+from podwright.agents.fabric._device_matching import FabricInventory
+from podwright.agents.fabric._hardware_interface import FabricReading
+from podwright.agents.fabric._redfish_client import ROOT, Redfish, RedfishResource
 from podwright.agents.fabric._redfish_zones import RedfishZones, critical_problem
 from podwright.errors import NotFound
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podwright.agents._fabric_driver import FabricDevice, attached_name
-from podwright.agents.fabric._fabric_hardware import FabricReading
-from podwright.agents.fabric._identities import FabricInventory
-from podwright.agents.fabric._redfish import Redfish, RedfishResource
+from podwright.agents._fabric_driver_interface import FabricDevice, attached_name
+from podwright.agents.fabric._device_matching import FabricInventory
+from podwright.agents.fabric._hardware_interface import FabricReading
+from podwright.agents.fabric._redfish_client import Redfish, RedfishResource
 from podwright.errors import Internal, NotFound
 
 #: The prefix of the names of Podwright's zones.

@@ -16,7 +16,7 @@ import logging
 import socket
 import time
 
-from podwright.agents.gpu._machine import GpuMachine
+from podwright.agents.gpu._gpu_machine_driver import GpuMachine
 from podwright.errors import Internal, InvalidRequest, PodwrightError
 from podwright.hosts import peer_of
 from podwright.http import TooManyVisitors, Visitors

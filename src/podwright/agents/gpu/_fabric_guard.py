@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from podwright.agents._fabric_driver import FabricDevice, FabricJournal
+from podwright.agents._fabric_driver_interface import FabricDevice, FabricJournal
 from podwright.agents.fabric import FabricHardware, FabricTiming, OrderedFabric
 from podwright.agents.gpu._guards import HeldPartition
 from podwright.hosts.gpus import Gpu

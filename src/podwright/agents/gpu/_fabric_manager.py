@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from podwright.agents._fabric_driver import FabricDevice
+from podwright.agents._fabric_driver_interface import FabricDevice
 from podwright.agents.fabric import FabricReading
+from podwright.agents.gpu._fabric_note_files import PartitionNote, PartitionNotes
 from podwright.agents.gpu._guards import HeldPartition
-from podwright.agents.gpu._machine_notes import PartitionNote, PartitionNotes
 from podwright.errors import Internal, InvalidRequest, WrongState
 from podwright.hosts.gpus import Gpu
 

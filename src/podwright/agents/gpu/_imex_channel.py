@@ -19,10 +19,10 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from podwright.agents._fabric_driver import FabricDevice
+from podwright.agents._fabric_driver_interface import FabricDevice
 from podwright.agents.fabric import FabricReading
+from podwright.agents.gpu._fabric_note_files import PartitionNote, PartitionNotes
 from podwright.agents.gpu._guards import HeldPartition, uid_of_user
-from podwright.agents.gpu._machine_notes import PartitionNote, PartitionNotes
 from podwright.errors import Internal, WrongState
 from podwright.hosts.gpus import Gpu
 

@@ -10,7 +10,7 @@ import argparse
 import os
 from collections.abc import Mapping
 
-from podwright.cli.about._commands import COMMANDS, parser_of
+from podwright.cli.about._command_parsers import COMMANDS, parser_of
 from podwright.errors import InvalidRequest
 from podwright.option_rows.completion import completion_script
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from podwright import option_rows as opt
-from podwright.cli.shared._results import show_result
-from podwright.cli.shared._verb import Verb, VerbGroup
+from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._verb_definition import Verb, VerbGroup
 
 if TYPE_CHECKING:
     from podwright.client import Contexts

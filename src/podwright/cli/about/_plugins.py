@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright import plugins
-from podwright.cli.shared._results import show_result
+from podwright.cli.shared._print_result import show_result
 from podwright.errors import Unavailable
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from podwright import option_rows as opt
-from podwright.cli.about._commands import COMMANDS, page
+from podwright.cli.about._command_parsers import COMMANDS, page
 from podwright.cli.about._complete import KINDS
 from podwright.cli.about._completion import SHELLS
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._verb_definition import Verb
 
 
 class _CompletionOptions(opt.OptionTable):
@@ -82,7 +82,7 @@ def _manual(arguments: _ManualOptions) -> int:
 
 
 def _version(arguments: _VersionOptions) -> int:
-    from podwright.cli.about._build import show_versions
+    from podwright.cli.about._version import show_versions
 
     as_json = arguments.output == "json"
     print(show_versions(os.environ, as_json=as_json, ask=not arguments.client))

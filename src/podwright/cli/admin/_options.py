@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._nouns import NamedOptions
-from podwright.cli.shared._server import JsonEverywhere
+from podwright.cli.shared._noun_grammar import NamedOptions
+from podwright.cli.shared._server_options import JsonEverywhere
 from podwright.option_rows import not_negative, number, port, positive
 
 _CHANGE_NOTHING = opt.flag("say what would be, no more")

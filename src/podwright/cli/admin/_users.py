@@ -13,7 +13,7 @@ from pathlib import Path
 from podwright.api import PodAdmin
 from podwright.cli.admin._options import CertificateOptions, RevokeOptions, UserOptions
 from podwright.cli.shared import _json
-from podwright.cli.shared._replies import names, success
+from podwright.cli.shared._print_replies import names, success
 from podwright.errors import InvalidRequest, NotFound
 from podwright.wire import user_uri
 

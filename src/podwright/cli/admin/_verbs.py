@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 
 from podwright.api import PodAdmin
-from podwright.cli.admin import _care
+from podwright.cli.admin import _maintenance
 from podwright.cli.admin import _options as options
-from podwright.cli.admin._show import (
+from podwright.cli.admin._tables import (
     agent_card,
     agent_table,
     discovered_table,
@@ -27,11 +27,11 @@ from podwright.cli.partitions._verbs import ACTIONS as OF_VIPU
 from podwright.cli.shared import _json
 from podwright.cli.shared._arguments import complain
 from podwright.cli.shared._listing import ListView
-from podwright.cli.shared._nouns import ListOptions, NamedOptions
-from podwright.cli.shared._pod_actions import Action, list_of, on_admin
-from podwright.cli.shared._replies import names, show, success
-from podwright.cli.shared._server import Connect
-from podwright.cli.shared._waiting import waiting
+from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
+from podwright.cli.shared._print_replies import names, show, success
+from podwright.cli.shared._server_options import Connect
+from podwright.cli.shared._verb_handlers import Action, list_of, on_admin
+from podwright.cli.shared._wait_indicator import waiting
 from podwright.errors import WrongState
 
 
@@ -156,8 +156,8 @@ ACTIONS = {
     **OF_VIPU,
     "list agent": _list(_list_agents),
     "list user": _list(_list_users),
-    "list machine": _list(_care.list_machines),
-    "list share": _list(_care.list_shares),
+    "list machine": _list(_maintenance.list_machines),
+    "list share": _list(_maintenance.list_shares),
     "discover agent": _list(_discover_agents),
     "create agent": on_admin(options.AgentOptions, _create_agent),
     "create cluster": on_admin(options.ClusterOptions, _create_cluster),
@@ -172,15 +172,15 @@ ACTIONS = {
     "get agent": on_admin(NamedOptions, _get_agent),
     "get user": on_admin(NamedOptions, _get_user),
     "test cluster": on_admin(NamedOptions, _test_cluster),
-    "add machine": on_admin(options.AddMachineOptions, _care.add_machine),
-    "replace machine": on_admin(options.ReplaceMachineOptions, _care.replace_machine),
-    "drain machine": on_admin(options.DrainOptions, _care.drain_machine),
-    "resume machine": on_admin(NamedOptions, _care.resume_machine),
-    "set quota": on_admin(options.SetQuotaOptions, _care.set_quota),
-    "remove quota": on_admin(options.QuotaOptions, _care.remove_quota),
-    "set share": on_admin(options.SetShareOptions, _care.set_share),
-    "remove share": on_admin(options.ShareOptions, _care.remove_share),
-    "backup store": on_admin(options.BackupOptions, _care.backup_store),
-    "audit verify": on_admin(options.AuditOptions, _care.verify_audit),
-    "moves": on_admin(options.MovesOptions, _care.show_moves),
+    "add machine": on_admin(options.AddMachineOptions, _maintenance.add_machine),
+    "replace machine": on_admin(options.ReplaceMachineOptions, _maintenance.replace_machine),
+    "drain machine": on_admin(options.DrainOptions, _maintenance.drain_machine),
+    "resume machine": on_admin(NamedOptions, _maintenance.resume_machine),
+    "set quota": on_admin(options.SetQuotaOptions, _maintenance.set_quota),
+    "remove quota": on_admin(options.QuotaOptions, _maintenance.remove_quota),
+    "set share": on_admin(options.SetShareOptions, _maintenance.set_share),
+    "remove share": on_admin(options.ShareOptions, _maintenance.remove_share),
+    "backup store": on_admin(options.BackupOptions, _maintenance.backup_store),
+    "audit verify": on_admin(options.AuditOptions, _maintenance.verify_audit),
+    "moves": on_admin(options.MovesOptions, _maintenance.show_moves),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._verb_definition import Verb
 
 
 class _InventoryOptions(opt.OptionTable):

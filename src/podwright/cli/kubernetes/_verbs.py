@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from podwright import option_rows as opt
-from podwright.cli.shared._results import log_to_stderr, needing
-from podwright.cli.shared._verb import Verb, VerbGroup
+from podwright.cli.shared._print_result import log_to_stderr, needing
+from podwright.cli.shared._verb_definition import Verb, VerbGroup
 from podwright.guests.kubernetes.command import _kubernetes_options as options
 
 _EXAMPLES = """\
@@ -29,7 +29,7 @@ _Options = TypeVar("_Options", bound=opt.OptionTable)
 
 def _print_manifests(arguments: options.ManifestOptions) -> int:
     from podwright.guests.kubernetes import as_yaml, crd, manifests, minor_of
-    from podwright.guests.kubernetes.command._chosen_values import chosen_setting
+    from podwright.guests.kubernetes.command._operator_from_options import chosen_setting
 
     minor = minor_of(arguments.version)
     objects = (
@@ -43,7 +43,7 @@ def _write_kustomize(arguments: options.KustomizeOptions) -> int:
     from pathlib import Path
 
     from podwright.guests.kubernetes import kustomize, minor_of, write_files
-    from podwright.guests.kubernetes.command._chosen_values import chosen_setting
+    from podwright.guests.kubernetes.command._operator_from_options import chosen_setting
 
     files = kustomize(chosen_setting(arguments, "kustomize"), minor_of(arguments.version))
     write_files(Path(arguments.folder), files)
@@ -65,7 +65,7 @@ def _run_operator(arguments: options.OperatorOptions) -> int:
     import asyncio
 
     from podwright.guests.kubernetes import serve
-    from podwright.guests.kubernetes.command._chosen_values import operator_serving
+    from podwright.guests.kubernetes.command._operator_from_options import operator_serving
 
     log_to_stderr()
     return asyncio.run(serve(operator_serving(arguments)))
@@ -85,7 +85,7 @@ def _run_remove(arguments: options.RemoveOptions) -> int:
     import asyncio
 
     from podwright.guests.kubernetes import remove, remove_for_gone
-    from podwright.guests.kubernetes.command._chosen_values import removal_serving
+    from podwright.guests.kubernetes.command._operator_from_options import removal_serving
 
     serving = removal_serving(arguments)
     work = remove_for_gone if arguments.cluster_gone else remove

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from podwright import option_rows as opt
-from podwright.cli.shared._results import needing
-from podwright.cli.shared._server import ServerNames, connect
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._print_result import needing
+from podwright.cli.shared._server_options import ServerNames, connect
+from podwright.cli.shared._verb_definition import Verb
 from podwright.option_rows import seconds
 
 _EXAMPLES = """\

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._verb_definition import Verb
 
 if TYPE_CHECKING:
     from podwright.timeline import Timeline

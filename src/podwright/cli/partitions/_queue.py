@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from podwright.api import Pod
+from podwright.cli.partitions._create_request import partition_spec
 from podwright.cli.partitions._options import EventOptions, ExplainOptions
-from podwright.cli.partitions._request import partition_spec
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
-from podwright.cli.shared._nouns import ListOptions, NamedOptions
-from podwright.cli.shared._replies import show, success
+from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
+from podwright.cli.shared._print_replies import show, success
 from podwright.client import Client
 from podwright.errors import InvalidRequest, as_sentence
 from podwright.tables import Table, table_of
@@ -139,7 +139,7 @@ def _of_job(arguments: ExplainOptions, client: Client) -> Explanation:
     import asyncio
     from pathlib import Path
 
-    from podwright.guests.slurm.command._pod_options import FOLDER
+    from podwright.guests.slurm.command._pod_configure_options import FOLDER
     from podwright.guests.slurm.service import load
     from podwright.guests.slurm.waiting import explain_job
     from podwright.slurm.site.commands import SlurmCommands

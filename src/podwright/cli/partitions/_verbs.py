@@ -8,8 +8,8 @@ from typing import TypeVar
 from podwright.api import Pod
 from podwright.cli.partitions import _options as options
 from podwright.cli.partitions import _queue
-from podwright.cli.partitions._request import partition_spec
-from podwright.cli.partitions._show import (
+from podwright.cli.partitions._create_request import partition_spec
+from podwright.cli.partitions._tables import (
     allocation_card,
     allocation_table,
     attribute_table,
@@ -24,11 +24,11 @@ from podwright.cli.partitions._show import (
 from podwright.cli.shared import _json
 from podwright.cli.shared._arguments import complain
 from podwright.cli.shared._listing import ListView
-from podwright.cli.shared._nouns import GroupedListOptions, ListOptions, NamedOptions
-from podwright.cli.shared._pod_actions import list_of, on_pod
-from podwright.cli.shared._replies import show, success
-from podwright.cli.shared._server import JsonEverywhere
-from podwright.cli.shared._waiting import waiting
+from podwright.cli.shared._noun_grammar import GroupedListOptions, ListOptions, NamedOptions
+from podwright.cli.shared._print_replies import show, success
+from podwright.cli.shared._server_options import JsonEverywhere
+from podwright.cli.shared._verb_handlers import list_of, on_pod
+from podwright.cli.shared._wait_indicator import waiting
 from podwright.errors import NotFound
 from podwright.wire import PartitionInfo, ReadyState, ipuof_gcds
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._results import show_result
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._verb_definition import Verb
 
 
 class _DoctorOptions(opt.OptionTable):

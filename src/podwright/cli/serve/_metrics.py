@@ -6,7 +6,7 @@ import sys
 from functools import partial
 
 from podwright import option_rows as opt
-from podwright.cli.shared._verb import Verb, VerbGroup
+from podwright.cli.shared._verb_definition import Verb, VerbGroup
 
 _EXAMPLES = """\
 examples:

@@ -6,7 +6,7 @@ import os
 
 from podwright import option_rows as opt
 from podwright.cli.shared._arguments import complain
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._verb_definition import Verb
 from podwright.option_rows import port
 
 _EXAMPLES = """\

@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
-from podwright.cli.shared._server import ServerNames, connect
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._server_options import ServerNames, connect
+from podwright.cli.shared._verb_definition import Verb
 
 if TYPE_CHECKING:
     from pathlib import Path

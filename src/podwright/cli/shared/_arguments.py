@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from podwright.cli.shared._running import complain as complain
-from podwright.cli.shared._running import run as run
+from podwright.cli.shared._run_to_exit_code import complain as complain
+from podwright.cli.shared._run_to_exit_code import run as run
 
 EXIT_USAGE = 2
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.cli.shared._nouns import GroupedListOptions, ListOptions
+from podwright.cli.shared._noun_grammar import GroupedListOptions, ListOptions
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._results import show_result
-from podwright.cli.shared._server import ServerNames, connect
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._server_options import ServerNames, connect
+from podwright.cli.shared._verb_definition import Verb
 
 
 class _AdoptOptions(ServerNames):

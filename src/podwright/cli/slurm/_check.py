@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from podwright.cli.shared._verb import Verb
-from podwright.cli.slurm import _gpus
-from podwright.cli.slurm._gpus import CheckOptions
+from podwright.cli.shared._verb_definition import Verb
+from podwright.cli.slurm import _configure_gpus
+from podwright.cli.slurm._configure_gpus import CheckOptions
 
 
 def _run(arguments: CheckOptions) -> int:
     if arguments.gpus:
-        return _gpus.check(arguments)
+        return _configure_gpus.check(arguments)
     from pathlib import Path
 
     from podwright.errors import InvalidRequest
@@ -26,7 +26,7 @@ def _run(arguments: CheckOptions) -> int:
             would_work="; ".join(checks),
         )
     promises = ((promise, checks[promise]()) for promise in chosen)
-    return _gpus.show_promises(promises, arguments.json)
+    return _configure_gpus.show_promises(promises, arguments.json)
 
 
 VERBS = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._verb import Verb
-from podwright.cli.slurm import _gpus
-from podwright.cli.slurm._gpus import SetupOptions
-from podwright.guests.slurm.command._pod_options import NATIVE
+from podwright.cli.shared._verb_definition import Verb
+from podwright.cli.slurm import _configure_gpus
+from podwright.cli.slurm._configure_gpus import SetupOptions
+from podwright.guests.slurm.command._pod_configure_options import NATIVE
 
 
 class _BuildOptions(opt.OptionTable):
@@ -17,12 +17,12 @@ class _BuildOptions(opt.OptionTable):
 
 def _configure(arguments: SetupOptions) -> int:
     if arguments.gpus is not None:
-        return _gpus.configure(arguments)
+        return _configure_gpus.configure(arguments)
     from pathlib import Path
 
     from podwright.guests.slurm import setup
-    from podwright.guests.slurm.command._chosen_site import chosen_site, trusted_uids
-    from podwright.slurm.site.changes import as_diff, carry_out, summary
+    from podwright.guests.slurm.command._site_from_options import chosen_site, trusted_uids
+    from podwright.slurm.site.file_changes import as_diff, carry_out, summary
 
     places = setup.NativePlaces(
         slurm_conf=Path(arguments.slurm_conf).absolute(),

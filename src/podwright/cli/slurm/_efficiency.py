@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from podwright import option_rows as opt
-from podwright.cli.shared._results import show_result
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._verb_definition import Verb
 from podwright.option_rows import positive, seconds
-
-if TYPE_CHECKING:
-    pass
 
 _EXAMPLES = """\
 examples:

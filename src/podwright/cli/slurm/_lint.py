@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
 from podwright._version import __version__
-from podwright.cli.shared._results import show_result
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._verb_definition import Verb
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._verb_definition import Verb
 
 if TYPE_CHECKING:
     from podwright.guests.slurm.setup import StepResult

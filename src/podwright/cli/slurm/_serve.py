@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._results import log_to_stderr, needing
-from podwright.cli.shared._verb import Verb
-from podwright.guests.slurm.command._pod_options import FOLDER
+from podwright.cli.shared._print_result import log_to_stderr, needing
+from podwright.cli.shared._verb_definition import Verb
+from podwright.guests.slurm.command._pod_configure_options import FOLDER
 
 
 class _ServeOptions(opt.OptionTable):
@@ -46,7 +46,7 @@ def _web(place: str, command_prefix: str) -> int:
 
     from podwright.errors import InvalidRequest
     from podwright.hosts import tell_ready
-    from podwright.slurm.site.ask import ask_slurm
+    from podwright.slurm.site.blocking_commands import ask_slurm
     from podwright.slurm.site.commands import SlurmCommands
 
     host, _, port = place.rpartition(":")

@@ -6,8 +6,8 @@ import sys
 
 from podwright import option_rows as opt
 from podwright import plugins
-from podwright.cli.shared._results import show_result
-from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._verb_definition import Verb
 from podwright.option_rows import positive
 
 #: The names in `podwright.gpu.templates`, which is imported only when a template is printed.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._results import log_to_stderr, needing, show_result
-from podwright.cli.shared._verb import Verb, VerbGroup
+from podwright.cli.shared._print_result import log_to_stderr, needing, show_result
+from podwright.cli.shared._verb_definition import Verb, VerbGroup
 from podwright.option_rows import positive, seconds
 
 _SERVE = """\
@@ -59,7 +59,7 @@ def _serve(arguments: _ServeOptions) -> int:
     from pathlib import Path
 
     from podwright.hosts import tell_ready
-    from podwright.slurm.site.ask import ask_slurm
+    from podwright.slurm.site.blocking_commands import ask_slurm
     from podwright.slurm.twin_service import SOCKET
 
     with needing("pods", problem="is missing here"):

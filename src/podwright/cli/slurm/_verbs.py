@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.cli.shared._verb import VerbGroup
+from podwright.cli.shared._verb_definition import VerbGroup
 
 VERBS = (
     VerbGroup(

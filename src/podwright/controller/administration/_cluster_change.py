@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from podwright.controller.administration import _allocations as allocations
-from podwright.controller.hardware import _machines as machines
+from podwright.controller.hardware import _machine_drain as machines
 from podwright.controller.hardware._registry import Registry, put_cluster
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState

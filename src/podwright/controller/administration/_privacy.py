@@ -16,7 +16,7 @@ import msgspec
 
 from podwright.controller.state._caller import ANONYMOUS, Caller, Role
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._sight import Visibility, belongs_to_caller
+from podwright.controller.state._visibility import Visibility, belongs_to_caller
 from podwright.errors import Denied, InvalidRequest, NotFound
 from podwright.wire import (
     AcquireReply,

@@ -6,13 +6,13 @@ import asyncio
 
 from podwright.controller.administration._audit import EVENT, INTENT
 from podwright.controller.administration._audit_chain import read_head, verify_chains
-from podwright.controller.calls import _views as views
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls import _object_replies as views
+from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._list_pages import ListPage
-from podwright.controller.hardware import _machines as machines
+from podwright.controller.hardware import _machine_drain as machines
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._shielded import shielded
+from podwright.controller.state._shielded_tasks import shielded
 from podwright.wire import (
     AuditChain,
     AuditReport,

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from podwright.agents import EPOCH_LIMIT, Driver, MachineReport
-from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._done_once import done_once, gone_before, removed_since
+from podwright.controller.calls._call_context import Services
+from podwright.controller.calls._idempotent_calls import done_once, gone_before, removed_since
 from podwright.controller.calls._list_pages import ListPage, after
 from podwright.controller.hardware import _registry as registry
 from podwright.controller.hardware._registry import AgentRecord, Known

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls._call_context import Services
 from podwright.controller.state._audit_intents import CURRENT
 from podwright.controller.state._caller import ANONYMOUS, Caller, Role
 from podwright.errors import Denied, PodwrightError, Unavailable

@@ -6,11 +6,11 @@ import asyncio
 
 from podwright.controller.administration import _allocations as allocations
 from podwright.controller.administration import _cluster_change as change
-from podwright.controller.administration import _clusters as clusters
+from podwright.controller.administration import _cluster_validation as clusters
 from podwright.controller.administration import _users as users
-from podwright.controller.calls import _views as views
-from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._done_once import done_once, gone_before, removed_since
+from podwright.controller.calls import _object_replies as views
+from podwright.controller.calls._call_context import Services
+from podwright.controller.calls._idempotent_calls import done_once, gone_before, removed_since
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.hardware import _registry as registry
 from podwright.controller.state._caller import Caller

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from podwright.controller.calls._call_services import Services
-from podwright.controller.partitions import _partitions as partitions
+from podwright.controller.calls._call_context import Services
+from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.partitions._acquire import would_acquire
 from podwright.controller.requests import _explain as explaining
 from podwright.controller.requests._spec import CheckedSpec, described

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from podwright.controller.calls import _views as views
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls import _object_replies as views
+from podwright.controller.calls._call_context import Services
 from podwright.controller.partitions import _acquire as acquiring
-from podwright.controller.partitions import _lease_expiry as expiry
+from podwright.controller.partitions import _lease_lifetime as expiry
 from podwright.controller.partitions import _repeated_requests as repeats
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._leases import lease_info_of

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from podwright.controller.calls._call_services import Services
-from podwright.controller.partitions import _partitions as partitions
+from podwright.controller.calls._call_context import Services
+from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.partitions import _repeated_requests as repeats
-from podwright.controller.requests._reserve import guest_key
+from podwright.controller.requests._reserve_devices import guest_key
 from podwright.controller.requests._spec import CheckedSpec, described
 from podwright.controller.state._caller import Caller, Role, in_name_of
 from podwright.controller.state._partition_index import PartitionEntry

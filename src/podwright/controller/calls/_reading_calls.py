@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from podwright.controller.calls import _device_view as device_view
-from podwright.controller.calls import _views as views
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls import _device_replies as device_view
+from podwright.controller.calls import _object_replies as views
+from podwright.controller.calls._call_context import Services
 from podwright.controller.state._caller import Caller
 from podwright.store import backup_text
 from podwright.wire import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls._call_context import Services
 from podwright.controller.moves._launch_moves import row
 from podwright.controller.moves._move_planner import MoveStep, movable, movers, shape_of
 from podwright.controller.requests._spec import blocks_of

@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
-from podwright.controller.calls import _views as views
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls import _object_replies as views
+from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._list_pages import ListPage, bad_page_token
-from podwright.controller.partitions._partitions import MAX_DURATION_SECONDS
-from podwright.controller.queue._guest_queue import FirstJob, Need
-from podwright.controller.requests._exclusive_allocations import restrict_to_open
-from podwright.controller.requests._reserve import guest_key
+from podwright.controller.partitions._partition_lifecycle import MAX_DURATION_SECONDS
+from podwright.controller.queue._guest_first_jobs import FirstJob, Need
+from podwright.controller.requests._allocation_access import restrict_to_open
+from podwright.controller.requests._reserve_devices import guest_key
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import PartitionRecord

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._list_pages import ListPage, after
 from podwright.controller.calls._scheduler_queues import LONGEST_GUEST_NAME
-from podwright.controller.queue._shares import LEAST_WEIGHT, MOST_WEIGHT, is_weight
+from podwright.controller.queue._fair_share import LEAST_WEIGHT, MOST_WEIGHT, is_weight
 from podwright.controller.queue._stored_weights import store_weight
 from podwright.controller.state._caller import Caller
 from podwright.errors import InvalidRequest

@@ -6,12 +6,12 @@ import asyncio
 from functools import partial
 
 from podwright.controller.administration import _users as users
-from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._done_once import done_once, gone_before, removed_since
+from podwright.controller.calls._call_context import Services
+from podwright.controller.calls._idempotent_calls import done_once, gone_before, removed_since
 from podwright.controller.calls._list_pages import ListPage
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._request_ids import Remembered
-from podwright.controller.state._shielded import uninterruptible
+from podwright.controller.state._shielded_tasks import uninterruptible
 from podwright.errors import WrongState
 from podwright.wire import (
     Empty,

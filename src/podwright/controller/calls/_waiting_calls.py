@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from podwright.controller.calls import _views as views
-from podwright.controller.calls._call_services import Services
+from podwright.controller.calls import _object_replies as views
+from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._list_pages import ListPage, bad_page_token
-from podwright.controller.partitions import _lease_expiry as ends
+from podwright.controller.partitions import _lease_lifetime as ends
 from podwright.controller.queue._waiter import Order
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._leases import lease_info_of

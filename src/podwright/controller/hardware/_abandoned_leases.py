@@ -20,8 +20,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from podwright.controller.hardware import _steps as steps
-from podwright.controller.hardware._launch_sight import look_for_processes, may_look_for_launch
+from podwright.controller.hardware import _partition_steps as steps
+from podwright.controller.hardware._find_launch_processes import (
+    look_for_processes,
+    may_look_for_launch,
+)
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, descendants
 

@@ -20,13 +20,13 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.requests._refusals import fencing
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._cutoff import can_cut_off, in_words, waits_for
 from podwright.controller.state._leases import HeldLease, ending
 from podwright.controller.state._partition_index import PartitionEntry
+from podwright.controller.state._process_cutoff import can_cut_off, in_words, waits_for
 from podwright.controller.state._records import FenceRecord, drop_fence, put, put_fence
 from podwright.errors import Held
 from podwright.store import Change

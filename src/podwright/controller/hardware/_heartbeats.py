@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from podwright.agents import MachineReport
-from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.hardware._registry import Registry
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._machine_calls import MachineFault

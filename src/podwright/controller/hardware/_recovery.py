@@ -11,11 +11,19 @@ from __future__ import annotations
 import asyncio
 
 from podwright.agents import MachineReport
-from podwright.controller.hardware import _machines as machines
-from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware import _machine_drain as machines
+from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._machine_calls import MachineFault
 from podwright.controller.state._partition_index import PartitionEntry
+from podwright.controller.state._partition_states import (
+    BROKEN,
+    CREATING,
+    READY,
+    REMOVING,
+    move,
+    state_of,
+)
 from podwright.controller.state._records import (
     FENCE,
     LEASE,
@@ -35,7 +43,6 @@ from podwright.controller.state._records import (
     put,
     put_meta,
 )
-from podwright.controller.state._states import BROKEN, CREATING, READY, REMOVING, move, state_of
 from podwright.errors import PodwrightError, Unavailable
 from podwright.store import Change, Opened
 from podwright.wire import OperationState, ReadyState

@@ -25,8 +25,8 @@ from podwright.controller.moves._move_planner import (
     plan_room,
     undo,
 )
-from podwright.controller.moves._move_step import shift
-from podwright.controller.partitions import _lease_expiry as ends
+from podwright.controller.moves._swap_partition_devices import shift
+from podwright.controller.partitions import _lease_lifetime as ends
 from podwright.controller.queue._waiter import Waiter
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState

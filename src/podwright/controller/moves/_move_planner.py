@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.controller.requests._reserve import MAX_CANDIDATES, candidates, end_of
+from podwright.controller.requests._reserve_devices import MAX_CANDIDATES, candidates, end_of
+from podwright.controller.state._partition_states import READY, state_of
 from podwright.controller.state._records import PartitionRecord
 from podwright.controller.state._reservation import Goal, Reservation
-from podwright.controller.state._states import READY, state_of
 from podwright.fabric import Attachment
 from podwright.placement import Block, Placement, Request
 from podwright.placement.move_plans import InTheWay, cheapest_places, may_be_asked

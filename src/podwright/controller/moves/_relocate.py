@@ -10,17 +10,17 @@ is moved.
 
 from __future__ import annotations
 
-from podwright.controller.hardware import _steps as steps
-from podwright.controller.hardware._steps import left_behind_quarantines
+from podwright.controller.hardware import _partition_steps as steps
+from podwright.controller.hardware._partition_steps import left_behind_quarantines
 from podwright.controller.moves._move_planner import shape_of
-from podwright.controller.moves._move_step import quarantine
+from podwright.controller.moves._swap_partition_devices import quarantine
 from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
-from podwright.controller.state._cutoff import would_cut_off
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import ending
 from podwright.controller.state._partition_index import PartitionEntry
+from podwright.controller.state._partition_states import BROKEN, CREATING, move, state_of
+from podwright.controller.state._process_cutoff import would_cut_off
 from podwright.controller.state._records import drop_lease, put, put_quarantine
-from podwright.controller.state._states import BROKEN, CREATING, move, state_of
 
 AGAIN = 5.0  #: seconds until room is looked for again
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from podwright.controller.hardware import _fences as fences
-from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.hardware._gcd_division import Division, divide
-from podwright.controller.partitions import _partitions as partitions
-from podwright.controller.partitions._lease_expiry import MAX_NAME_LENGTH, check_hosts, over
-from podwright.controller.partitions._replace import Successor, replace
-from podwright.controller.requests._exclusive_allocations import may_lend, open_spec
+from podwright.controller.partitions import _partition_lifecycle as partitions
+from podwright.controller.partitions._lease_lifetime import MAX_NAME_LENGTH, check_hosts, over
+from podwright.controller.partitions._replace_partition import Successor, replace
+from podwright.controller.requests._allocation_access import may_lend, open_spec
 from podwright.controller.requests._partition_fit import differences
 from podwright.controller.requests._refusals import does_not_fit, failed, held_by_others
 from podwright.controller.requests._spec import CheckedSpec, check_name, described, renamed

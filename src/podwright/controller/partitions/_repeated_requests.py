@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.requests._refusals import failed
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from podwright.controller.queue._guest_queue import GuestQueue
+from podwright.controller.queue._guest_first_jobs import GuestQueue
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import Record, decode
 from podwright.store import Change, Delete, Put

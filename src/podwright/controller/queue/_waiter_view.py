@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from podwright.controller.partitions import _partitions as partitions
+from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.queue._waiter import Waiter
 from podwright.controller.requests._spec import described
 from podwright.controller.state._controller_state import ControllerState

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from podwright.controller.requests._reserve import end_of
+from podwright.controller.requests._reserve_devices import end_of
 from podwright.controller.requests._spec import to_request
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._cutoff import in_words as fence_in_words
+from podwright.controller.state._process_cutoff import in_words as fence_in_words
 from podwright.errors import PodwrightError
 from podwright.placement import Placement, Refusal
 from podwright.wire import Explanation, PartitionSpec, ReadyState, Standing

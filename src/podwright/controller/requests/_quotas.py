@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from podwright.controller.state._admission import Admission
+from podwright.controller.state._claimed_devices import Admission
 from podwright.controller.state._records import NO_LIMIT, PartitionRecord, QuotaRecord, decode
 from podwright.errors import InvalidRequest, NoCapacity
 from podwright.store import Change, Delete, Put

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
-from podwright.controller.state._admission import Admission
 from podwright.controller.state._caller import Caller
+from podwright.controller.state._claimed_devices import Admission
 from podwright.controller.state._cluster_index import ClusterIndex, IndexedCluster
 from podwright.controller.state._device_epochs import DeviceEpochs
 from podwright.controller.state._fence_index import FenceIndex
@@ -27,7 +27,7 @@ from podwright.controller.state._records import (
     QuotaRecord,
 )
 from podwright.controller.state._reservation import Reservation
-from podwright.controller.state._sight import Visibility
+from podwright.controller.state._visibility import Visibility
 from podwright.errors import NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block

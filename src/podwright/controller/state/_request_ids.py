@@ -31,7 +31,7 @@ from podwright.controller.state._records import (
     Record,
     decode,
 )
-from podwright.controller.state._shielded import shielded
+from podwright.controller.state._shielded_tasks import shielded
 from podwright.errors import InvalidRequest
 from podwright.store import Change, Delete, Put
 from podwright.wire import OperationState

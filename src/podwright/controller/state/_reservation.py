@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from podwright.controller.state._admission import Admission
+from podwright.controller.state._claimed_devices import Admission
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.placement import Block, Placement
 from podwright.wire import Routing

@@ -1,8 +1,14 @@
 """Configures Slurm for a GPU cluster: reads an inventory and plans the lines of Slurm's files."""
 
-from podwright.gpu.configure._adopt import GrantedJob, adopt, ask_grant, partition_name, read_grant
-from podwright.gpu.configure._check_jobs import Promise, check, commands
-from podwright.gpu.configure._gates import GateScript
+from podwright.gpu.configure._adopt_granted_gpus import (
+    GrantedJob,
+    adopt,
+    ask_grant,
+    partition_name,
+    read_grant,
+)
+from podwright.gpu.configure._check_by_jobs import Promise, check, commands
+from podwright.gpu.configure._health_gate_script import GateScript
 from podwright.gpu.configure._inventory import (
     Kind,
     NodeGpu,
@@ -11,11 +17,11 @@ from podwright.gpu.configure._inventory import (
     SiteInventory,
     Switch,
 )
-from podwright.gpu.configure._inventory_lines import DETECTION_MODES
+from podwright.gpu.configure._inventory_conf_lines import DETECTION_MODES
+from podwright.gpu.configure._job_summary_script import Summary
+from podwright.gpu.configure._plan_configuration import ConfigureOptions, configure, take_back
 from podwright.gpu.configure._read_inventory import make_inventory, read_inventory
-from podwright.gpu.configure._sampling import Sampling
-from podwright.gpu.configure._setup import ConfigureOptions, configure, take_back
-from podwright.gpu.configure._summaries import Summary
+from podwright.gpu.configure._sampling_script import Sampling
 from podwright.gpu.configure._topology import TOPOLOGIES, nodes_in_racks, plan_topology, units
 
 __all__ = [

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.configure._inventory import SiteInventory
-from podwright.gpu.configure._lines import (
+from podwright.gpu.configure._edit_conf_lines import (
     OURS,
     each,
     fold,
@@ -21,6 +20,7 @@ from podwright.gpu.configure._lines import (
     read_row,
     value,
 )
+from podwright.gpu.configure._inventory import SiteInventory
 
 #: The path that the daemon reads (NVIDIA's IMEX guide, IMEX_NODE_CONFIG_FILE).
 PLACE = "/etc/nvidia-imex/nodes_config.cfg"

@@ -49,7 +49,7 @@ from podwright.gpu.configure._inventory import (
     SiteInventory,
     Switch,
 )
-from podwright.gpu.configure._machine_survey import surveyed
+from podwright.gpu.configure._survey_to_inventory import surveyed
 from podwright.hosts import BadHostList, expand, read_list
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
+from podwright.gpu.configure._edit_conf_lines import Row, fold
 from podwright.gpu.configure._inventory import SiteInventory, Switch
-from podwright.gpu.configure._lines import Row, fold
 from podwright.slurm.site.releases import Version, release_of
 
 TOPOLOGIES = ("auto", "tree", "block", "none")

@@ -1,9 +1,16 @@
 """Reports how well jobs used their GPUs, from Slurm's accounting and from samples."""
 
-from podwright.gpu.efficiency._accounts import AccountedJob, Ask, asker, one_job, read_jobs, sacct
-from podwright.gpu.efficiency._ask_job import job_report, summarise_ended
+from podwright.gpu.efficiency._fetch_job_report import job_report, summarise_ended
+from podwright.gpu.efficiency._format_job_report import (
+    advice,
+    facts,
+    gpu_rows,
+    line,
+    plot,
+    text,
+    tree,
+)
 from podwright.gpu.efficiency._job_report import Advice, Efficiency, job_of_samples, report
-from podwright.gpu.efficiency._job_show import advice, facts, gpu_rows, line, plot, text, tree
 from podwright.gpu.efficiency._job_summaries import (
     Destinations,
     append_as_user,
@@ -11,8 +18,9 @@ from podwright.gpu.efficiency._job_summaries import (
     keep,
     work,
 )
-from podwright.gpu.efficiency._month import MonthRow, month, month_text
+from podwright.gpu.efficiency._sacct_jobs import AccountedJob, Ask, asker, one_job, read_jobs, sacct
 from podwright.gpu.efficiency._samples import GpuUse, Sampled, read_samples
+from podwright.gpu.efficiency._usage_table import MonthRow, month, month_text
 
 __all__ = [
     "AccountedJob",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from podwright.gpu.efficiency._accounts import AccountedJob
+from podwright.gpu.efficiency._sacct_jobs import AccountedJob
 from podwright.gpu.efficiency._samples import GpuUse, Sampled
 
 #: GPUs with load in a smaller share of the samples are waiting for something else.

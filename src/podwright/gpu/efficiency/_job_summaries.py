@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.gpu.efficiency._accounts import AccountedJob, Ask, sacct
+from podwright.gpu.efficiency._sacct_jobs import AccountedJob, Ask, sacct
 from podwright.slurm.reader import read_jobs
 
 #: The prefix of our comments. A comment without it belongs to somebody else and is never changed.

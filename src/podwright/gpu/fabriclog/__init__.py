@@ -2,8 +2,8 @@
 change."""
 
 from podwright.gpu.fabriclog._fabric_advice import FabricFinding, judge, not_known
-from podwright.gpu.fabriclog._fabric_show import as_json, as_text
-from podwright.gpu.fabriclog._read_log import FabricReport, Pair, read_log
+from podwright.gpu.fabriclog._format_fabric_report import as_json, as_text
+from podwright.gpu.fabriclog._read_nccl_log import FabricReport, Pair, read_log
 
 __all__ = [
     "FabricFinding",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podwright.gpu.fabriclog._read_log import FabricReport, Pair
+from podwright.gpu.fabriclog._read_nccl_log import FabricReport, Pair
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podwright.gpu.health._gpu_checks import CheckContext, Wrong
-from podwright.gpu.health._kernel import REMOTE
-from podwright.gpu.health._probe import Answer
+from podwright.gpu.health._kernel_facts import REMOTE
+from podwright.gpu.health._probe_with_timeout import Answer
 
 _LOCAL = ("ext4", "xfs", "btrfs", "ext3", "zfs")
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from podwright.gpu.health import _kernel as kernel
-from podwright.gpu.health._probe import Answer, apart, ask
+from podwright.gpu.health import _kernel_facts as kernel
+from podwright.gpu.health._probe_with_timeout import Answer, apart, ask
 from podwright.gpu.health._settings import Settings
 from podwright.hosts.gpus import (
     Condition,

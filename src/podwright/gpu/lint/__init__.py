@@ -1,5 +1,6 @@
 """Finds mistakes in job scripts before they cost a night in the queue."""
 
+from podwright.gpu.lint._apply_rules import lint, rules
 from podwright.gpu.lint._checked_script import CheckedScript, LintSettings, check_script
 from podwright.gpu.lint._fix import difference, fix, fixed
 from podwright.gpu.lint._formats import (
@@ -12,12 +13,11 @@ from podwright.gpu.lint._formats import (
     rules_text,
     whole_text,
 )
-from podwright.gpu.lint._rule import Case, Finding, Found, Level, Rule
-from podwright.gpu.lint._rules import lint, rules
+from podwright.gpu.lint._merge_script_options import scripted_request
+from podwright.gpu.lint._rule_types import Case, Finding, Found, Level, Rule
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 from podwright.gpu.lint._script import Script, read_script
 from podwright.gpu.lint._script_files import read_file, replace_file
-from podwright.gpu.lint._scripted_request import scripted_request
 from podwright.gpu.lint._site_cache import (
     CachedSite,
     PartitionLimits,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from podwright.gpu.lint._apply_rules import lint
 from podwright.gpu.lint._fix import difference, fix
 from podwright.gpu.lint._formats import as_text, whole_text
-from podwright.gpu.lint._rule import Finding
-from podwright.gpu.lint._rules import lint
+from podwright.gpu.lint._rule_types import Finding
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 from podwright.gpu.lint._script import read_script
 from podwright.gpu.lint._script_files import replace_file

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from podwright.gpu.lint._rule import Finding
-from podwright.gpu.lint._rules import lint
+from podwright.gpu.lint._apply_rules import lint
+from podwright.gpu.lint._rule_types import Finding
 from podwright.gpu.lint._script import read_script
 from podwright.gpu.lint._site_cache import CachedSite
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from podwright.gpu.lint._rule import Finding
-from podwright.gpu.lint._rules import rules
+from podwright.gpu.lint._apply_rules import rules
+from podwright.gpu.lint._rule_types import Finding
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 
 Files = Sequence[tuple[str, Sequence[Finding]]]

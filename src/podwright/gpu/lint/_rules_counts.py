@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._facts import elsewhere, number, step_of
 from podwright.gpu.lint._launchers import Launch
-from podwright.gpu.lint._rule import Case, Found, rule
+from podwright.gpu.lint._rule_types import Case, Found, rule
+from podwright.gpu.lint._script_counts import elsewhere, number, step_of
 from podwright.gpu.lint._shell import holes
 from podwright.gpu.requests import is_number
 

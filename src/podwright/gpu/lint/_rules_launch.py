@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._facts import number, step_of
+from podwright.gpu.lint._address_expressions import FIRST_NODE_EXPRESSION, is_local
 from podwright.gpu.lint._launchers import (
     Launch,
     launch_of,
@@ -14,9 +14,9 @@ from podwright.gpu.lint._launchers import (
     ranks,
     starts,
 )
-from podwright.gpu.lint._rule import Case, Found, rule
+from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.gpu.lint._rules_counts import line_of_option, processes
-from podwright.gpu.lint._script_addresses import FIRST_NODE_EXPRESSION, is_local
+from podwright.gpu.lint._script_counts import number, step_of
 from podwright.gpu.lint._shell import holes
 
 _SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"

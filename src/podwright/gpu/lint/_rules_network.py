@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._rule import Case, Found, rule
-from podwright.gpu.lint._script_addresses import JOB_PORT_EXPRESSION
+from podwright.gpu.lint._address_expressions import JOB_PORT_EXPRESSION
+from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import OLDEST, release_of
 

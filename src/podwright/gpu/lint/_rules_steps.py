@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._facts import elsewhere
 from podwright.gpu.lint._launchers import Launch
-from podwright.gpu.lint._rule import Case, Found, rule
+from podwright.gpu.lint._rule_types import Case, Found, rule
+from podwright.gpu.lint._script_counts import elsewhere
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import release_of
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podwright.gpu.lint._option_values import minutes
-from podwright.gpu.lint._rule import Case, Found, rule
+from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.slurm.site.releases import OLDEST, release_of
 
 _SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"

@@ -22,7 +22,7 @@ from podwright.slurm.reader import (
     known,
     read_partitions,
 )
-from podwright.slurm.site.ask import ask_slurm
+from podwright.slurm.site.blocking_commands import ask_slurm
 from podwright.slurm.site.releases import Version, parse_version
 
 KEPT = 3600.0  # seconds

@@ -2,10 +2,10 @@
 
 from podwright.gpu.nodebench._bench import Bench, Slow, bench, srun_step
 from podwright.gpu.nodebench._bench_job import become_job, bench_command, extent, job_command
-from podwright.gpu.nodebench._bench_show import as_json, as_text
+from podwright.gpu.nodebench._find_slow_nodes import BenchVerdict, judge, most_rounds, next_round
+from podwright.gpu.nodebench._format_bench_result import as_json, as_text
 from podwright.gpu.nodebench._history import Change, changes, keep, rates, record
 from podwright.gpu.nodebench._measures import PAIR_MEASURES, ways
-from podwright.gpu.nodebench._rounds import BenchVerdict, judge, most_rounds, next_round
 
 __all__ = [
     "PAIR_MEASURES",

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from podwright.errors import Unavailable
 from podwright.gpu.nodebench._expected_rates import expected as expected_of
-from podwright.gpu.nodebench._rank import MARK, TOKEN
-from podwright.gpu.nodebench._rounds import (
+from podwright.gpu.nodebench._find_slow_nodes import (
     SHARE,
     BenchVerdict,
     Pair,
@@ -22,6 +21,7 @@ from podwright.gpu.nodebench._rounds import (
     judge,
     next_round,
 )
+from podwright.gpu.nodebench._rank import MARK, TOKEN
 
 _RANK = (sys.executable, "-P", "-m", "podwright.gpu.nodebench._rank")
 _LIMIT = 120.0  # seconds of a step, beyond its measurement

@@ -7,7 +7,7 @@ import sys
 from typing import NoReturn, Protocol
 
 from podwright.errors import Unavailable
-from podwright.gpu.nodebench._rounds import most_rounds
+from podwright.gpu.nodebench._find_slow_nodes import most_rounds
 from podwright.hosts import expand
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from podwright.gpu.rehearse import read_site_files
-from podwright.slurm.site.changes import FileChanges
+from podwright.slurm.site.file_changes import FileChanges
 from podwright.slurm.site.files import included, read
 from podwright.slurm.twin import SiteFiles
 

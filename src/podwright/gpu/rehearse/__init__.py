@@ -4,10 +4,10 @@
 each, and `differences` compares the answers. The cluster itself is not changed.
 """
 
-from podwright.gpu.rehearse._compare import AnswerChange, AnswerPair, differences
+from podwright.gpu.rehearse._compare_answers import AnswerChange, AnswerPair, differences
 from podwright.gpu.rehearse._rehearsal_report import as_json, as_text
+from podwright.gpu.rehearse._rehearsal_sides import find_sides
 from podwright.gpu.rehearse._rehearse import Side, rehearse
-from podwright.gpu.rehearse._sides import find_sides
 from podwright.gpu.rehearse._site_files import read_site_files
 from podwright.gpu.rehearse._submissions import (
     LIST_JOBS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podwright.gpu.rehearse._compare import AnswerChange
+from podwright.gpu.rehearse._compare_answers import AnswerChange
+from podwright.gpu.rehearse._rehearsal_sides import cautions
 from podwright.gpu.rehearse._rehearse import Side
-from podwright.gpu.rehearse._sides import cautions
 from podwright.gpu.rehearse._submissions import Submissions
 from podwright.slurm.twin import Submission
 from podwright.tables import table

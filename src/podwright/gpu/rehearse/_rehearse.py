@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
-from podwright.gpu.rehearse._compare import Answer, AnswerPair
+from podwright.gpu.rehearse._compare_answers import Answer, AnswerPair
 from podwright.slurm.twin import InstalledSlurm, Present, SiteFiles, Submission, Twin
 
 #: The most pairs of twins, and the submissions for which another pair is worth its start.

@@ -31,6 +31,7 @@ from podwright.gpu.requests._units import is_number
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
+    from podwright.gpu.requests._answer_by_counts import count_request
     from podwright.gpu.requests._ask_twin import (
         AskedSite,
         ask_slurm,
@@ -38,22 +39,25 @@ if TYPE_CHECKING:
         asked_site,
     )
     from podwright.gpu.requests._assumed_nodes import assumed_site
+    from podwright.gpu.requests._collect_site_texts import bundle, live
     from podwright.gpu.requests._consistent_counts import refusal
-    from podwright.gpu.requests._count_request import count_request
     from podwright.gpu.requests._explain_request import (
         TELLS_MORE,
         AnswerSources,
         explain_by_counts,
         explain_request,
     )
-    from podwright.gpu.requests._explained_text import as_text, explained_json, explained_text
-    from podwright.gpu.requests._known_site import KnownSite, known_site
+    from podwright.gpu.requests._format_answer import (
+        advice,
+        as_json,
+        counts_picture,
+        picture,
+        sentence,
+    )
+    from podwright.gpu.requests._format_explanation import as_text, explained_json, explained_text
     from podwright.gpu.requests._read_site import Texts, read_shape, read_site
-    from podwright.gpu.requests._slurm_reply import RequestAnswer
-    from podwright.gpu.requests._sources import bundle, live
-    from podwright.gpu.requests._submission import twin_submission
-    from podwright.gpu.requests._test_only import run_command
-    from podwright.gpu.requests._values import (
+    from podwright.gpu.requests._select_site import KnownSite, known_site
+    from podwright.gpu.requests._site_answer_types import (
         CountedJob,
         Grant,
         NodeGrant,
@@ -63,13 +67,9 @@ if TYPE_CHECKING:
         SlurmRefusal,
         TaskView,
     )
-    from podwright.gpu.requests._words import (
-        advice,
-        as_json,
-        counts_picture,
-        picture,
-        sentence,
-    )
+    from podwright.gpu.requests._slurm_reply import RequestAnswer
+    from podwright.gpu.requests._submitted_options import twin_submission
+    from podwright.gpu.requests._test_only import run_command
 
 __all__ = [
     "COMMANDS",
@@ -133,20 +133,20 @@ _LATER = {
     "_ask_twin": ("AskedSite", "ask_slurm", "ask_twin_service", "asked_site"),
     "_assumed_nodes": ("assumed_site",),
     "_consistent_counts": ("refusal",),
-    "_count_request": ("count_request",),
+    "_answer_by_counts": ("count_request",),
     "_explain_request": ("TELLS_MORE", "AnswerSources", "explain_by_counts", "explain_request"),
-    "_explained_text": ("as_text", "explained_json", "explained_text"),
-    "_known_site": ("KnownSite", "known_site"),
+    "_format_explanation": ("as_text", "explained_json", "explained_text"),
+    "_select_site": ("KnownSite", "known_site"),
     "_read_site": ("Texts", "read_shape", "read_site"),
     "_slurm_reply": ("RequestAnswer",),
-    "_sources": ("bundle", "live"),
-    "_submission": ("twin_submission",),
+    "_collect_site_texts": ("bundle", "live"),
+    "_submitted_options": ("twin_submission",),
     "_test_only": ("run_command",),
-    "_values": (
+    "_site_answer_types": (
         *("CountedJob", "Grant", "NodeGrant", "NodeHardware", "SlurmCluster", "SlurmPartition"),
         *("SlurmRefusal", "TaskView"),
     ),
-    "_words": ("advice", "as_json", "counts_picture", "picture", "sentence"),
+    "_format_answer": ("advice", "as_json", "counts_picture", "picture", "sentence"),
 }
 
 if not TYPE_CHECKING:  # with it, no misspelt name would be found

@@ -14,17 +14,17 @@ from typing import Protocol
 from podwright.errors import Denied, FieldNotKnown, InvalidRequest, Unavailable, WrongState
 from podwright.gpu.requests._read_site import Texts
 from podwright.gpu.requests._request import SlurmRequest
+from podwright.gpu.requests._site_answer_types import SlurmCluster
 from podwright.gpu.requests._slurm_reply import (
     RequestAnswer,
     SlurmQuestion,
     SlurmReply,
     request_answer,
 )
-from podwright.gpu.requests._submission import command_of, deciding_options, twin_submission
-from podwright.gpu.requests._values import SlurmCluster
+from podwright.gpu.requests._submitted_options import command_of, deciding_options, twin_submission
 from podwright.slurm.reader import SlurmConfig
-from podwright.slurm.site.ask import Ask
-from podwright.slurm.site.ask import ask_slurm as site_command
+from podwright.slurm.site.blocking_commands import Ask
+from podwright.slurm.site.blocking_commands import ask_slurm as site_command
 from podwright.slurm.site.releases import Version
 from podwright.slurm.twin import (
     Granted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._request_details import read_details
-from podwright.gpu.requests._values import NodeHardware, SlurmCluster, SlurmPartition
+from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster, SlurmPartition
 from podwright.slurm.twin import SiteFiles
 
 

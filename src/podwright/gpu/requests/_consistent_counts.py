@@ -17,8 +17,8 @@ from podwright.gpu.requests._job_counts import (
 )
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._request_details import read_details
+from podwright.gpu.requests._site_answer_types import SlurmRefusal
 from podwright.gpu.requests._units import plural
-from podwright.gpu.requests._values import SlurmRefusal
 
 _BINDING_PATTERN = re.compile(
     r"(verbose,)?(none|closest|single:\d+|per_task:\d+"

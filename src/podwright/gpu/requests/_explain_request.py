@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from podwright.errors import Denied, NoCapacity, TimedOut, Unauthenticated, Unavailable
+from podwright.gpu.requests._answer_by_counts import count_request
 from podwright.gpu.requests._ask_twin import (
     AskedSite,
     AsksTwins,
     ask_slurm,
     ask_twin_service,
 )
-from podwright.gpu.requests._count_request import count_request
 from podwright.gpu.requests._request import SlurmRequest
+from podwright.gpu.requests._site_answer_types import CountedJob, SlurmRefusal
 from podwright.gpu.requests._slurm_reply import RequestAnswer
 from podwright.gpu.requests._test_only import Run, ask_test_only
-from podwright.gpu.requests._values import CountedJob, SlurmRefusal
 from podwright.slurm.site.releases import Version
 
 COUNTED = "Counted by the documented rules; start `podwright slurm twin serve` to know the GPUs."

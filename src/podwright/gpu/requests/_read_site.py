@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podwright.gpu.requests._not_known import UnshownFields
+from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster, SlurmPartition
 from podwright.gpu.requests._units import MIB, minutes, names
-from podwright.gpu.requests._values import NodeHardware, SlurmCluster, SlurmPartition
+from podwright.gpu.requests._unshown_fields import UnshownFields
 from podwright.slurm.reader import (
     SlurmConfig,
     SlurmNode,

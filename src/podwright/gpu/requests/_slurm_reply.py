@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from podwright.errors import PodwrightError
-from podwright.gpu.requests._count_request import count_request, option_steps
+from podwright.gpu.requests._answer_by_counts import count_request, option_steps
 from podwright.gpu.requests._request import SlurmRequest
-from podwright.gpu.requests._units import MIB
-from podwright.gpu.requests._values import (
+from podwright.gpu.requests._site_answer_types import (
     CountedJob,
     Grant,
     NodeGrant,
@@ -23,6 +22,7 @@ from podwright.gpu.requests._values import (
     SlurmRefusal,
     TaskView,
 )
+from podwright.gpu.requests._units import MIB
 from podwright.slurm.site.releases import Version, release_of
 from podwright.slurm.twin import Granted, GrantedNode, Refused, Submission, TaskOutcome, Waits
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from podwright.gpu.requests._request import SlurmRequest
-from podwright.gpu.requests._submission import deciding_options
+from podwright.gpu.requests._submitted_options import deciding_options
 from podwright.slurm.site.command_result import CommandResult
 
 Run = Callable[[Sequence[str]], CommandResult]

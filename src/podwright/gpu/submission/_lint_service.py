@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from podwright.gpu.lint import CachedSite
-from podwright.gpu.submission._question import answer
+from podwright.gpu.submission._job_submit_question import answer
 
 LARGEST = 8 << 20  # bytes of a question; Slurm's own limit of a script is 4 MiB
 _SECONDS = 2  # that a question may take

@@ -6,7 +6,7 @@ import pwd
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.reader import SHOW_CONFIG, SlurmConfig
-from podwright.slurm.site.ask import ask_slurm
+from podwright.slurm.site.blocking_commands import ask_slurm
 
 
 def slurmctld_uid(user_name: str | None) -> int:

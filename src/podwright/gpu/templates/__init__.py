@@ -1,14 +1,14 @@
 """Generates job scripts that are fitted to a site."""
 
-from podwright.gpu.templates._fit import (
+from podwright.gpu.templates._fit_templates import fit_site
+from podwright.gpu.templates._render import TEMPLATES, Template, all_templates, render
+from podwright.gpu.templates._template_values import (
     Fit,
     TemplateOptions,
     nodes_with,
     of_inventory,
     of_slurm,
 )
-from podwright.gpu.templates._fit_site import fit_site
-from podwright.gpu.templates._render import TEMPLATES, Template, all_templates, render
 
 __all__ = [
     "TEMPLATES",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from podwright import plugins
 from podwright.errors import InvalidRequest
-from podwright.gpu.templates._fit import Fit, TemplateOptions
+from podwright.gpu.templates._template_values import Fit, TemplateOptions
 from podwright.slurm.site.releases import OLDEST, release_of
 
 #: The purpose of each template, by name.

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.guests.kubernetes.cluster._kube import Kube
     from podwright.guests.kubernetes.cluster._kube_api import KubeApi, connect
+    from podwright.guests.kubernetes.cluster._kube_interface import Kube
     from podwright.guests.kubernetes.cluster._memory_cluster import FakeKube
     from podwright.guests.kubernetes.job._crd import API_VERSION, RULES, crd
     from podwright.guests.kubernetes.job._ipu_job import FINALIZER, IpuJob, JobKey, read_job
-    from podwright.guests.kubernetes.job._job_keys import make_job_keys
+    from podwright.guests.kubernetes.job._job_secret import make_job_keys
+    from podwright.guests.kubernetes.job._observed_pods import Holds, PodView, read_pod
     from podwright.guests.kubernetes.job._reconcile import JobPlan, plan
-    from podwright.guests.kubernetes.job._sightings import Holds, PodView, read_pod
     from podwright.guests.kubernetes.operator._operator import Operator
     from podwright.guests.kubernetes.operator._operator_process import (
         Serving,
@@ -31,10 +31,14 @@ if TYPE_CHECKING:
         remove_for_gone,
         serve,
     )
-    from podwright.guests.kubernetes.operator._removal import Removal, alone, give_all_back
-    from podwright.guests.kubernetes.partitions._controllers import JobServer, VipuController, reach
+    from podwright.guests.kubernetes.operator._operator_removal import Removal, alone, give_all_back
     from podwright.guests.kubernetes.partitions._job_partitions import DevicePlace, Partitions
-    from podwright.guests.kubernetes.partitions._sites import VipuSite, read_sites
+    from podwright.guests.kubernetes.partitions._vipu_controller_client import (
+        JobServer,
+        VipuController,
+        reach,
+    )
+    from podwright.guests.kubernetes.partitions._vipu_controller_list import VipuSite, read_sites
     from podwright.guests.kubernetes.pods._chart import VALUES, chart, filled
     from podwright.guests.kubernetes.pods._manifests import (
         Setting,
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
     from podwright.guests.kubernetes.pods._pod_objects import PodOptions
     from podwright.guests.kubernetes.pods._pod_preparation import prove
     from podwright.guests.kubernetes.pods._worker_files import write_worker_files
-    from podwright.guests.kubernetes.pods._written_files import write_files
+    from podwright.guests.kubernetes.pods._write_folder import write_files
 
 __all__ = [
     "API_VERSION",

@@ -14,15 +14,15 @@ devices there are and owns every partition. Between the two stands what this roo
 What a guest must say about its jobs is `Guest`. No module here knows any guest.
 """
 
-from podwright.guests.shared._attempts import HELD, FailedStart, attempts, failed
-from podwright.guests.shared._book import Book, Holding
-from podwright.guests.shared._guest import Guest
-from podwright.guests.shared._guest_server import CALL_TIMEOUT, GuestServer, ThreadedServer
-from podwright.guests.shared._locks import Freed, Locks
-from podwright.guests.shared._pod_places import PodPlaces
+from podwright.guests.shared._block_holdings import Book, Holding
+from podwright.guests.shared._device_positions import PodPlaces
+from podwright.guests.shared._failed_start_limit import HELD, FailedStart, attempts, failed
+from podwright.guests.shared._guest_interface import Guest
+from podwright.guests.shared._job_locks import Freed, Locks
+from podwright.guests.shared._large_job_room import Room, Waits, first_in_line
 from podwright.guests.shared._retries import until_done
-from podwright.guests.shared._room import Room, Waits, first_in_line
-from podwright.guests.shared._sweep import sweep
+from podwright.guests.shared._sweep_ended_jobs import sweep
+from podwright.guests.shared._vipu_server_client import CALL_TIMEOUT, GuestServer, ThreadedServer
 
 __all__ = [
     "CALL_TIMEOUT",

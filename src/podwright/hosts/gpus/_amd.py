@@ -9,8 +9,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import (
+from podwright.hosts.gpus._inventory_types import Gpu
+from podwright.hosts.gpus._nvml import slurm_gpu_type
+from podwright.hosts.gpus._pci import short_pci_address
+from podwright.hosts.gpus._process_owner import holder
+from podwright.hosts.gpus._vendor_library import (
     AMDSMI_STANDIN_VARIABLE,
     Condition,
     GpuUser,
@@ -19,9 +22,6 @@ from podwright.hosts.gpus._library import (
     Sample,
     stand_in,
 )
-from podwright.hosts.gpus._nvml import slurm_gpu_type
-from podwright.hosts.gpus._pci import short_pci_address
-from podwright.hosts.gpus._values import Gpu
 
 _T = TypeVar("_T")
 

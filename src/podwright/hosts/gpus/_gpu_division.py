@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from podwright.hosts.gpus._values import Gpu
+from podwright.hosts.gpus._inventory_types import Gpu
 
 
 class Device(NamedTuple):

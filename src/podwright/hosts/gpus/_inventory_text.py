@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from podwright.hosts.gpus._values import Inventory
+from podwright.hosts.gpus._inventory_types import Inventory
 from podwright.tables import card, table
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from podwright.hosts.gpus._inventory_types import PATHS, Gpu, Nic
 from podwright.hosts.gpus._pci import numa_node, pci_folder, pci_path, read_line
-from podwright.hosts.gpus._values import PATHS, Gpu, Nic
 
 #: An adapter that is further away than this serves no GPU in particular.
 _FARTHEST_SERVING_PATH = PATHS.index("NODE")

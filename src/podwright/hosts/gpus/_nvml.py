@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from podwright.hosts._cores import write_list
-from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import (
+from podwright.hosts.gpus._inventory_types import Gpu, Slice
+from podwright.hosts.gpus._nvml_condition import read_condition
+from podwright.hosts.gpus._nvml_rack_place import read_place
+from podwright.hosts.gpus._pci import read_line, short_pci_address
+from podwright.hosts.gpus._process_owner import holder
+from podwright.hosts.gpus._vendor_library import (
     NVML_STANDIN_VARIABLE,
     Condition,
     GpuUser,
@@ -21,10 +25,6 @@ from podwright.hosts.gpus._library import (
     Sample,
     stand_in,
 )
-from podwright.hosts.gpus._nvml_condition import read_condition
-from podwright.hosts.gpus._nvml_place import read_place
-from podwright.hosts.gpus._pci import read_line, short_pci_address
-from podwright.hosts.gpus._values import Gpu, Slice
 
 _T = TypeVar("_T")
 

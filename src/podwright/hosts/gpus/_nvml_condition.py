@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from podwright.hosts.gpus._library import Condition
+from podwright.hosts.gpus._vendor_library import Condition
 
 #: Reasons for lower clocks that are faults of cooling or power, by their bit in NVML.
 _SLOWED = {0x8: "hardware", 0x20: "software thermal", 0x40: "thermal", 0x80: "power brake"}

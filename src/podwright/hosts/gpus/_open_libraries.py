@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from podwright.hosts.gpus._library import (
+from podwright.hosts.gpus._vendor_library import (
     AMDSMI_STANDIN_VARIABLE,
     NVML_STANDIN_VARIABLE,
     STANDINS,

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from podwright.hosts._cores import Cores, cores_of_sys, read_list, write_list
-from podwright.hosts._local import host_name
-from podwright.hosts.gpus._library import Library, LibraryError, renumbered_gpus
+from podwright.hosts._local_host_facts import host_name
+from podwright.hosts.gpus._inventory_types import Gpu, Inventory
 from podwright.hosts.gpus._nics import read_nics
 from podwright.hosts.gpus._open_libraries import open_libraries
 from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, pci_path, read_line
-from podwright.hosts.gpus._values import Gpu, Inventory
+from podwright.hosts.gpus._vendor_library import Library, LibraryError, renumbered_gpus
 
 
 class TakenInventory(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from podwright.hosts._cores import Cores, CpuCore, read_list
-from podwright.hosts.gpus._values import Gpu
+from podwright.hosts.gpus._inventory_types import Gpu
 
 #: The variable by which each vendor's runtime selects GPUs.
 VARIABLES = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"}

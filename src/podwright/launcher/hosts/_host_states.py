@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, SILENCE
+from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE
 from podwright.launcher.instances._exit_cause import Cause
 from podwright.launcher.watchers._guardian import ORPHAN_GRACE
 

@@ -25,7 +25,7 @@ from podwright.hosts import (
     processes,
     remove_group,
 )
-from podwright.launcher.instances._folder import RUN_VARIABLE, group_in, places, remove_tree
+from podwright.launcher.instances._run_folder import RUN_VARIABLE, group_in, places, remove_tree
 from podwright.launcher.watchers._guardian import ORPHAN_GRACE
 
 #: The command of a sweep, as a host runs it.

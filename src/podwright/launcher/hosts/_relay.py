@@ -27,18 +27,11 @@ from podwright.hosts import (
     reap,
     subnets,
 )
-from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, PeerLiveness
+from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, PeerLiveness
 from podwright.launcher.hosts._relay_protocol import HostTask, RelayConnection
-from podwright.launcher.instances._exchange import TRACE_STREAM, add_piece, streams
+from podwright.launcher.instances._divide_gpus import HOST_GPU_VARIABLES, TooFewGpus
 from podwright.launcher.instances._failures import read_error_file
-from podwright.launcher.instances._folder import (
-    RUN_VARIABLE,
-    SESSION,
-    make_folder,
-    memory_settings,
-    sweep,
-)
-from podwright.launcher.instances._gpus import HOST_GPU_VARIABLES, TooFewGpus
+from podwright.launcher.instances._function_exchange import TRACE_STREAM, add_piece, streams
 from podwright.launcher.instances._instance_binding import bind
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import (
@@ -47,8 +40,14 @@ from podwright.launcher.instances._instance_wrapper import (
     make_wrapper,
     restore,
 )
-from podwright.launcher.instances._profiling import listed, report_folder
-from podwright.launcher.watchers._channel import Channel
+from podwright.launcher.instances._profile_folders import listed, report_folder
+from podwright.launcher.instances._run_folder import (
+    RUN_VARIABLE,
+    SESSION,
+    make_folder,
+    memory_settings,
+    sweep,
+)
 from podwright.launcher.watchers._guardian import (
     END,
     ENDED,
@@ -61,6 +60,7 @@ from podwright.launcher.watchers._guardian import (
     fork_guardian,
     placed,
 )
+from podwright.launcher.watchers._guardian_channel import Channel
 from podwright.launcher.watchers._lease_keeper import SLACK
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"

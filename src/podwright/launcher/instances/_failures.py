@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.instances._run_folder import RunFolder
 
 NAME = "failures.jsonl"
 #: The limit in bytes of an instance's text about its end.

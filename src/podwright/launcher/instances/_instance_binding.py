@@ -12,7 +12,7 @@ from typing import Any
 
 from podwright.hosts import Cores, find_program, read_cores, read_list, write_list
 from podwright.launcher.instances._instance_wrapper import Own
-from podwright.launcher.options._placement import (
+from podwright.launcher.options._core_placement import (
     CPUS_VARIABLE,
     NODES_VARIABLE,
     near_memory_nodes,
@@ -36,7 +36,7 @@ def bind(
     cores = read_cores(environ) if own_variables and strategy != "disabled" else None
     bindings: list[tuple[Mapping[str, str], str]] = [({}, "")] * len(own_variables)
     if gpu_settings and own_variables:
-        from podwright.launcher.instances._gpus import shares
+        from podwright.launcher.instances._divide_gpus import shares
 
         bindings = [
             *shares(len(own_variables), gpu_settings[0], gpu_settings[1], strategy, cores, environ)

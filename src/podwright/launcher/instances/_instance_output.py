@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from podwright.launcher.instances._exchange import (
+from podwright.launcher.instances._exit_cause import Cause
+from podwright.launcher.instances._function_exchange import (
     RESULT_STREAM,
     STREAMS,
     TRACE_STREAM,
     Results,
     streams,
 )
-from podwright.launcher.instances._exit_cause import Cause
-from podwright.launcher.instances._folder import RunFolder
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._logs import Logs, allow_open_files
-from podwright.launcher.instances._output import Output
-from podwright.launcher.instances._profiling import listed, report_folder
-from podwright.launcher.instances._streams import Stream, last_lines
+from podwright.launcher.instances._poprun_output import Output
+from podwright.launcher.instances._profile_folders import listed, report_folder
+from podwright.launcher.instances._run_folder import RunFolder
+from podwright.launcher.instances._tagged_output import Stream, last_lines
 from podwright.timeline import OFF, TraceWriter
 
 _NUMBERS = streams(returns=True, traces=True)

@@ -6,8 +6,8 @@ import os
 import select
 from collections.abc import Callable, Collection, Mapping
 
-from podwright.launcher.instances._folder import RunFolder
 from podwright.launcher.instances._instance_wrapper import open_stream
+from podwright.launcher.instances._run_folder import RunFolder
 
 _CHUNK = 65536
 

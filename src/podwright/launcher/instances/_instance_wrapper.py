@@ -26,7 +26,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from podwright.launcher.instances._exchange import (
+from podwright.launcher.instances._function_exchange import (
     PAYLOAD_VARIABLE,
     RESULT_STREAM,
     RESULT_VARIABLE,
@@ -34,7 +34,7 @@ from podwright.launcher.instances._exchange import (
     TRACE_VARIABLE,
     streams,
 )
-from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.instances._run_folder import RunFolder
 
 _SCRIPT = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM

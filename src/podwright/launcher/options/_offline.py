@@ -8,7 +8,7 @@ have on such a cluster.
 from __future__ import annotations
 
 from podwright.errors import InvalidRequest
-from podwright.launcher.options._environment import target_options
+from podwright.launcher.options._instance_environment import target_options
 
 TARGET_SIZES = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
 _LINK_DOMAIN_SIZE = 64  # devices of a whole link domain

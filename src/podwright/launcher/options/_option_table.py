@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from podwright import plugins
 from podwright.errors import InvalidRequest
-from podwright.launcher.options._environment import HOST_IPC, PRIVATE_IPC
+from podwright.launcher.options._core_placement import PLACEMENT_STRATEGIES
+from podwright.launcher.options._instance_environment import HOST_IPC, PRIVATE_IPC
 from podwright.launcher.options._move_notice import DEFAULT_MOVE_SECONDS, signal_number
 from podwright.launcher.options._offline import TARGET_SIZES
-from podwright.launcher.options._placement import PLACEMENT_STRATEGIES
 
 _MAX = 1 << 20  # The limit of replicas and instances, beyond any pod that was ever built.
 #: Seconds from the last renewal of a lease to the fencing of its devices.

@@ -22,9 +22,10 @@ from podwright.hosts import (
     fold,
     shared_host,
 )
-from podwright.launcher.instances._gpus import visibility
-from podwright.launcher.instances._profiling import AUTOREPORT_VARIABLE, check_profiling
-from podwright.launcher.options._environment import (
+from podwright.launcher.instances._divide_gpus import visibility
+from podwright.launcher.instances._profile_folders import AUTOREPORT_VARIABLE, check_profiling
+from podwright.launcher.options._core_placement import MPIRUN_PLACEMENT_FLAGS, InstancePlace, places
+from podwright.launcher.options._instance_environment import (
     SERVER_TIMEOUT_SECONDS,
     TARGET_VARIABLE,
     TIMEOUT_VARIABLE,
@@ -41,10 +42,9 @@ from podwright.launcher.options._move_notice import (
 from podwright.launcher.options._offline import offline_options
 from podwright.launcher.options._option_table import MAX_FENCE_SECONDS, MIN_FENCE_SECONDS
 from podwright.launcher.options._options import Options
-from podwright.launcher.options._placement import MPIRUN_PLACEMENT_FLAGS, InstancePlace, places
-from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY_CACHE, cache_path
+from podwright.launcher.plan._executable_cache import CACHE_VARIABLE, TEMPORARY_CACHE, cache_path
 from podwright.launcher.plan._host_selection import HostChoice, choose_hosts
-from podwright.launcher.plan._prepare import Preparation, preparation
+from podwright.launcher.plan._prepare_hosts import Preparation, preparation
 from podwright.launcher.plan._topology_table import topology_table
 from podwright.launcher.plan._wanted_partition import WantedPartition, check_sync_type
 

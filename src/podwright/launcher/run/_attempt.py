@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.hosts import children
-from podwright.launcher.hosts._hosts import NOWHERE, Remotes
-from podwright.launcher.instances._folder import RunFolder, make_folder
+from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
 from podwright.launcher.instances._instance_wrapper import give
-from podwright.launcher.options._environment import whole_environment
-from podwright.launcher.run._engine import Command
+from podwright.launcher.instances._run_folder import RunFolder, make_folder
+from podwright.launcher.options._instance_environment import whole_environment
+from podwright.launcher.run._mpirun_engine import Command
 from podwright.launcher.watchers._guardian import ENGINE, START, wait_for_end
 from podwright.launcher.watchers._lease_keeper import KeeperProcess, Means, start_keeper
 

@@ -11,30 +11,30 @@ from podwright import plugins
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import become_subreaper
 from podwright.launcher.hosts._host_sweep import sweep_hosts
-from podwright.launcher.hosts._hosts import Remotes
 from podwright.launcher.hosts._relay_protocol import HostsUnusable
-from podwright.launcher.instances._exchange import Exchange, Results, append
+from podwright.launcher.hosts._remote_hosts import Remotes
+from podwright.launcher.instances._divide_gpus import InstancePlacement, simulated
 from podwright.launcher.instances._exit_cause import Cause
-from podwright.launcher.instances._folder import RUN_VARIABLE, RunFolder, sweep
-from podwright.launcher.instances._gpus import InstancePlacement, simulated
+from podwright.launcher.instances._function_exchange import Exchange, Results, append
 from podwright.launcher.instances._instance_binding import bind
 from podwright.launcher.instances._instance_output import InstanceOutput, StreamOptions
 from podwright.launcher.instances._instance_wrapper import make_wrapper, restore
-from podwright.launcher.instances._output import Output
-from podwright.launcher.options._environment import (
+from podwright.launcher.instances._poprun_output import Output
+from podwright.launcher.instances._run_folder import RUN_VARIABLE, RunFolder, sweep
+from podwright.launcher.options._instance_environment import (
     IPC_VARIABLE,
     SIMULATED_VARIABLE,
 )
 from podwright.launcher.options._move_notice import MOVE_SIGNAL_VARIABLE
-from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY_CACHE
+from podwright.launcher.plan._check_program import check_program
+from podwright.launcher.plan._executable_cache import CACHE_VARIABLE, TEMPORARY_CACHE
 from podwright.launcher.plan._plan import Plan
-from podwright.launcher.plan._program import check_program
 from podwright.launcher.run._attempt import Attempt
-from podwright.launcher.run._engine import Command, Engine, Local, Mpirun
+from podwright.launcher.run._connect_hosts import meet, meeting_point
 from podwright.launcher.run._launch_partition import Find, LaunchPartition, hosts_of
-from podwright.launcher.run._meeting import meet, meeting_point
 from podwright.launcher.run._mpi_arguments import local_arguments, own_variables
-from podwright.launcher.run._watch import Watch
+from podwright.launcher.run._mpirun_engine import Command, Engine, Local, Mpirun
+from podwright.launcher.run._watch_launch import Watch
 from podwright.launcher.watchers._join_cgroup import agent_may_confine
 from podwright.launcher.watchers._lease_clock import LeaseClock
 from podwright.launcher.watchers._lease_keeper import KeeperProcess
@@ -143,7 +143,7 @@ def _launch(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> Launc
         output.log("I", f"removed what the abandoned run {run_name} had left")
     ssh_key = ""
     if any(plan.preparation):
-        from podwright.launcher.plan._prepare import prepare
+        from podwright.launcher.plan._prepare_hosts import prepare
 
         ssh_key = prepare(plan.preparation, plan.hosts, environ, output)
     trace = TraceWriter(open_file(plan.trace), len(plan.instances)) if plan.trace else OFF

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from podwright.hosts import marked, reap
 from podwright.launcher.instances._failures import FailureLog
-from podwright.launcher.instances._folder import RUN_VARIABLE
 from podwright.launcher.instances._instance_output import InstanceOutput
-from podwright.launcher.instances._output import Output
+from podwright.launcher.instances._poprun_output import Output
+from podwright.launcher.instances._run_folder import RUN_VARIABLE
 from podwright.launcher.options._move_notice import signal_name
 from podwright.launcher.run._attempt import Attempt
 from podwright.launcher.run._local_reports import outside_pid

@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.errors import Internal, PodwrightError, TimedOut, WrongState
-from podwright.launcher.hosts._hosts import Remotes
+from podwright.launcher.hosts._remote_hosts import Remotes
 from podwright.launcher.instances._exit_cause import TIMED_OUT
-from podwright.launcher.instances._output import Output
-from podwright.launcher.options._environment import check_hosts, partition_environment, visible_gpus
+from podwright.launcher.instances._poprun_output import Output
+from podwright.launcher.options._instance_environment import (
+    check_hosts,
+    partition_environment,
+    visible_gpus,
+)
 from podwright.launcher.plan._plan import Plan
 from podwright.timeline import TraceWriter, clock
 

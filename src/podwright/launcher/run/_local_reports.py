@@ -15,10 +15,9 @@ from typing import Any
 
 from podwright.hosts import outside
 from podwright.launcher.instances._instance_wrapper import StatusPipe
-from podwright.launcher.instances._output import Output
+from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.run._attempt import Attempt
 from podwright.launcher.watchers import _launch_events as on
-from podwright.launcher.watchers._channel import Channel
 from podwright.launcher.watchers._guardian import (
     ENDED,
     ENGINE,
@@ -28,6 +27,7 @@ from podwright.launcher.watchers._guardian import (
     STARTED,
     SYNCED,
 )
+from podwright.launcher.watchers._guardian_channel import Channel
 from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Event
 from podwright.launcher.watchers._lease_clock import LeaseClock
 from podwright.launcher.watchers._lease_keeper import CLEARED, KEPT, LOST, MOVE

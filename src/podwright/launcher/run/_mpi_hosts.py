@@ -13,10 +13,10 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 
-from podwright.launcher.hosts._hosts import Remotes
-from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.hosts._remote_hosts import Remotes
+from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.plan._plan import Plan
-from podwright.launcher.run._meeting import subnet_of
+from podwright.launcher.run._connect_hosts import subnet_of
 
 _AGENT = """\
 folder=${0%/*}

@@ -50,10 +50,10 @@ from podwright.hosts import (
     reap,
     remove_group,
 )
-from podwright.launcher.instances._folder import RunFolder
-from podwright.launcher.options._environment import IPC_VARIABLE, PRIVATE_IPC
+from podwright.launcher.instances._run_folder import RunFolder
+from podwright.launcher.options._instance_environment import IPC_VARIABLE, PRIVATE_IPC
 from podwright.launcher.options._move_notice import catches_signal, count_listening_instances
-from podwright.launcher.watchers._channel import Channel
+from podwright.launcher.watchers._guardian_channel import Channel
 from podwright.launcher.watchers._join_cgroup import enter_partition
 
 START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"

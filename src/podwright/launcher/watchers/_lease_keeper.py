@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from podwright.errors import PodwrightError
 from podwright.hosts import NOT_HELD, HeldChild, become_subreaper, name_process, reap, see_end
-from podwright.launcher.instances._folder import RunFolder
-from podwright.launcher.watchers._channel import Channel
+from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.watchers._guardian import (
     END,
     LAST_WORDS,
@@ -37,6 +36,7 @@ from podwright.launcher.watchers._guardian import (
     fork_guardian,
     placed,
 )
+from podwright.launcher.watchers._guardian_channel import Channel
 from podwright.launcher.watchers._stop_detection import boottime
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from podwright.replay._advice import duration
 from podwright.replay._report_tables import DISTANCE, WAYS, distance_cells, size_cells, way_cells
-from podwright.replay._report_values import ReportFigures, WayFigures
+from podwright.replay._report_types import ReportFigures, WayFigures
 from podwright.replay.traces._trace import SkippedFigures
 from podwright.tables import printable, table
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from podwright.replay._advice import duration
 from podwright.replay.command._report_text import item, left_out
-from podwright.replay.sharing._comparison import GuestVerdict, SetupFigures, SharedFigures
+from podwright.replay.sharing._compare_shared_split import GuestVerdict, SetupFigures, SharedFigures
 from podwright.tables import printable, table
 
 

@@ -4,7 +4,7 @@ The server's own queue decides between them (`controller.PodRehearsal`), so this
 controller. The door of `replay` does not load it.
 """
 
-from podwright.replay.sharing._comparison import check_names, compare
+from podwright.replay.sharing._compare_shared_split import check_names, compare
 from podwright.replay.sharing._shared_guest import SLURM, SharedGuest
 
 __all__ = ["SLURM", "SharedGuest", "check_names", "compare"]

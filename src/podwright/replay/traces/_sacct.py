@@ -14,8 +14,8 @@ from datetime import tzinfo
 from functools import reduce
 
 from podwright.errors import InvalidRequest
+from podwright.replay.traces._parse_sacct_values import count, devices, duration, memory, tres, when
 from podwright.replay.traces._trace import Skipped, Status, TraceJob
-from podwright.replay.traces._tres import count, devices, duration, memory, tres, when
 from podwright.slurm.reader import accounting_columns, accounting_format
 
 #: The fields that a site should request.

@@ -8,18 +8,7 @@ alone. A twin also takes over settings that are not read here, by the keys of sl
 
 from podwright.errors import FieldNotKnown
 from podwright.hosts import NetworkSwitch, read_switches
-from podwright.slurm.reader._columns import (
-    CUT,
-    accounting_columns,
-    accounting_command,
-    accounting_format,
-    node_listing_command,
-    read_accounting,
-    read_node_listing,
-)
 from podwright.slurm.reader._job_fields import JobRecord, JobUser, read_jobs
-from podwright.slurm.reader._kinds import kind_of_output
-from podwright.slurm.reader._listing import listing_format, read_listing
 from podwright.slurm.reader._node import (
     GresGpus,
     NodeState,
@@ -31,14 +20,25 @@ from podwright.slurm.reader._node import (
     read_nodes,
 )
 from podwright.slurm.reader._partition_fields import SlurmPartitionRecord, read_partitions
-from podwright.slurm.reader._record import known, one_line_each
+from podwright.slurm.reader._recognise_output import kind_of_output
 from podwright.slurm.reader._reservations_licences import (
     LicenceRecord,
     ReservationRecord,
     read_licences,
     read_reservations,
 )
+from podwright.slurm.reader._sacct_sinfo_columns import (
+    CUT,
+    accounting_columns,
+    accounting_command,
+    accounting_format,
+    node_listing_command,
+    read_accounting,
+    read_node_listing,
+)
+from podwright.slurm.reader._scontrol_records import known, one_line_each
 from podwright.slurm.reader._slurm_config import SlurmConfig, release_note
+from podwright.slurm.reader._squeue_columns import listing_format, read_listing
 
 #: The commands whose output is read here.
 SHOW_CONFIG = ("scontrol", "show", "config")

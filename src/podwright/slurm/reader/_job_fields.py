@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import expand, read_list
-from podwright.slurm.reader._record import FieldRecord, records
+from podwright.slurm.reader._scontrol_records import FieldRecord, records
 
 _NODE_GPUS_PATTERN: Final = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _GPU_INDICES_PATTERN: Final = re.compile(r"(?:^|,)gpu(?::[^(),:]+)?:\d+\(IDX:([0-9,-]+)\)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from podwright.slurm.reader._record import FieldRecord, records
+from podwright.slurm.reader._scontrol_records import FieldRecord, records
 
 #: What a letter after a state means (Slurm's node_state_string; scontrol prints words instead).
 _STATE_SUFFIXES: Final = {

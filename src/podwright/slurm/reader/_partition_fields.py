@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from podwright.slurm.reader._record import FieldRecord, records
+from podwright.slurm.reader._scontrol_records import FieldRecord, records
 from podwright.slurm.reader._slurm_config import job_defaults, sized
 
 _SHARES: Final = ("EXCLUSIVE", "NO", "YES", "FORCE")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.slurm.reader._record import FieldRecord, records
+from podwright.slurm.reader._scontrol_records import FieldRecord, records
 
 
 class ReservationRecord:

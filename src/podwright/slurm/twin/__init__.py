@@ -6,13 +6,13 @@ task of the job sees. `docs/design/twin.md` describes how it is kept from other 
 taken over from the site.
 """
 
-from podwright.slurm.twin._cluster_state import present_copied
+from podwright.slurm.twin._copy_cluster_state import present_copied
 from podwright.slurm.twin._find_slurm import find_slurm
-from podwright.slurm.twin._placeholders import MOST_NODES_IN_USE, present_from
-from podwright.slurm.twin._site_names import read_names
+from podwright.slurm.twin._placeholder_jobs import MOST_NODES_IN_USE, present_from
+from podwright.slurm.twin._site_users_groups import read_names
 from podwright.slurm.twin._twin import Twin
 from podwright.slurm.twin._twin_conf import allowed_groups, same_files
-from podwright.slurm.twin._values import (
+from podwright.slurm.twin._twin_types import (
     FilledTwin,
     Granted,
     GrantedNode,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from podwright.slurm.site.releases import Version
-from podwright.slurm.twin._values import InstalledSlurm
+from podwright.slurm.twin._twin_types import InstalledSlurm
 
 PREFIX = "PODWRIGHT_SLURM_PREFIX"
 

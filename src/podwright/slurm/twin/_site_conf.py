@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.reader import SlurmNode, node_state, read_nodes
-from podwright.slurm.twin._values import SiteFiles
+from podwright.slurm.twin._twin_types import SiteFiles
 
 _UNSET = ("", "(null)", "NONE", "UNLIMITED", "(null type)", "n/a", "N/A")
 #: Fields of `scontrol show node`, in the words of any release, and their keys in slurm.conf where

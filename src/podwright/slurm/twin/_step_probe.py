@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 
-from podwright.slurm.twin._values import TaskOutcome
+from podwright.slurm.twin._twin_types import TaskOutcome
 
 LIBRARY = "affinity.so"
 AFFINITY_VARIABLE = "PODWRIGHT_TWIN_AFFINITY"

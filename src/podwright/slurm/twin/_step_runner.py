@@ -11,8 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from podwright.errors import Unavailable, WrongState
-from podwright.slurm.twin._cell import CONTROLLER, NAMESPACES, TwinCell
-from podwright.slurm.twin._job_record import granted_nodes
+from podwright.slurm.twin._read_twin_answer import granted_nodes
 from podwright.slurm.twin._step_probe import (
     AFFINITY_VARIABLE,
     LIBRARY,
@@ -24,7 +23,8 @@ from podwright.slurm.twin._step_probe import (
     topology,
 )
 from podwright.slurm.twin._twin_conf import TwinConf
-from podwright.slurm.twin._values import Granted, InstalledSlurm, Submission, TaskOutcome
+from podwright.slurm.twin._twin_process_client import CONTROLLER, NAMESPACES, TwinCell
+from podwright.slurm.twin._twin_types import Granted, InstalledSlurm, Submission, TaskOutcome
 
 MOST_NODES = 32
 _START_LIMIT = 20.0  # seconds

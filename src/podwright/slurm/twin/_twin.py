@@ -21,13 +21,18 @@ from types import TracebackType
 
 from podwright.errors import Unavailable, WrongState
 from podwright.slurm.site.command_result import CommandResult
-from podwright.slurm.twin._cell import CONTROLLER, SLURM_USER, CellUser, TwinCell, open_cell
-from podwright.slurm.twin._job_record import read_answer, refused
-from podwright.slurm.twin._placeholders import MOST_NODES_IN_USE, occupy
+from podwright.slurm.twin._placeholder_jobs import MOST_NODES_IN_USE, occupy
+from podwright.slurm.twin._read_twin_answer import read_answer, refused
 from podwright.slurm.twin._step_runner import StepRunner, UncertainStep
 from podwright.slurm.twin._twin_conf import twin_conf
-from podwright.slurm.twin._twin_users import account_of, user_files
-from podwright.slurm.twin._values import (
+from podwright.slurm.twin._twin_process_client import (
+    CONTROLLER,
+    SLURM_USER,
+    CellUser,
+    TwinCell,
+    open_cell,
+)
+from podwright.slurm.twin._twin_types import (
     FilledTwin,
     Granted,
     InstalledSlurm,
@@ -39,6 +44,7 @@ from podwright.slurm.twin._values import (
     TaskOutcome,
     Waits,
 )
+from podwright.slurm.twin._twin_users import account_of, user_files
 
 _START_LIMIT = 120.0  # seconds
 _ANSWER_LIMIT = 30.0

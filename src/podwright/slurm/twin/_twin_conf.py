@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from podwright.slurm.site.releases import Version, release_of
-from podwright.slurm.twin._cell import TwinPlace
-from podwright.slurm.twin._gres_lines import gres_conf
 from podwright.slurm.twin._site_conf import SiteConf, read_site_conf
-from podwright.slurm.twin._values import SiteFiles
+from podwright.slurm.twin._twin_gres_conf import gres_conf
+from podwright.slurm.twin._twin_process_client import TwinPlace
+from podwright.slurm.twin._twin_types import SiteFiles
 
 FIRST_NODE_PORT = 7000
 

@@ -8,8 +8,8 @@ import base64
 import os
 import pwd
 
-from podwright.slurm.twin._cell import SLURM_USER, CellUser
-from podwright.slurm.twin._values import SiteNames
+from podwright.slurm.twin._twin_process_client import SLURM_USER, CellUser
+from podwright.slurm.twin._twin_types import SiteNames
 
 _NOBODY = 65534
 _FIRST_GROUP = 0x50000000  # the groups of AllowGroups, in the twin alone

@@ -26,11 +26,11 @@ from typing import Final
 from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
 from podwright.hosts import Munge, MungeError
 from podwright.http import listen
-from podwright.slurm.site.ask import Ask
+from podwright.slurm.site.blocking_commands import Ask
 from podwright.slurm.twin import InstalledSlurm, Twin, find_slurm, same_files
-from podwright.slurm.twin_service._keeper import Keeper, start_keeper
 from podwright.slurm.twin_service._site_copy import SiteCopy, receive
-from podwright.slurm.twin_service._twin_front import TwinFront
+from podwright.slurm.twin_service._state_keeper_process import Keeper, start_keeper
+from podwright.slurm.twin_service._twin_http_server import TwinFront
 from podwright.slurm.twin_service._warm_twins import TwinSource, WarmTwins, privileged
 
 _log = logging.getLogger("podwright.twin")

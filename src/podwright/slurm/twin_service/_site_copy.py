@@ -14,7 +14,7 @@ import msgspec
 
 from podwright.errors import Denied, InvalidRequest, Unavailable
 from podwright.slurm.reader import SHOW_CONFIG, SHOW_NODES, SHOW_PARTITIONS, SlurmConfig
-from podwright.slurm.site.ask import Ask
+from podwright.slurm.site.blocking_commands import Ask
 from podwright.slurm.site.releases import Version, release_of
 from podwright.slurm.twin import Present, SiteFiles, allowed_groups, present_copied, read_names
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from podwright.guests.slurm.service import HookJob, Listed, Site, SlurmPod, parse_licences
-from podwright.guests.slurm.service._job_start import Life, life
+from podwright.guests.slurm.service._job_start_text import Life, life
 from podwright.guests.slurm.service._licence_check import (
     LicencesDiffer,
     StartIsOver,

@@ -12,8 +12,8 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
-from podwright.guests.slurm.service._queue import _WIDTHS
-from podwright.guests.slurm.service._work import state
+from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
+from podwright.guests.slurm.service._way_interface import state
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.guests.slurm.native.test_service import POD, OnePod, described
 

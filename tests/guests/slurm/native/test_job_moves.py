@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from podwright.errors import NotFound
 from podwright.guests.slurm.service import Service, Site
 from podwright.guests.slurm.service._job_mover import JobMover, _unheld_blocks
-from podwright.guests.slurm.service._pod_book import PodBook
-from podwright.guests.slurm.service._queue import Listed
-from podwright.guests.slurm.service._queue_room import QueueRoom
-from podwright.guests.slurm.service._queue_sweep import sentence
+from podwright.guests.slurm.service._missed_hook_sweep import sentence
+from podwright.guests.slurm.service._pod_holdings import PodBook
+from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
+from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.placement.buddy_blocks import soonest
 from podwright.placement.move_plans import plan_moves
 from podwright.slurm.site.commands import CommandResult, FakeSlurm

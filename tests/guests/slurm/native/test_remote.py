@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from podwright.errors import Unavailable
-from podwright.guests.slurm.hooks._hook_identity import (
+from podwright.guests.slurm.hooks._active_standby_roles import StandbyRole, ask_role
+from podwright.guests.slurm.hooks._hook_request_proofs import (
     CLOCK_SKEW_LIMIT_S,
     KeyProofs,
     MungeProofs,
@@ -22,7 +23,6 @@ from podwright.guests.slurm.hooks._hook_identity import (
     sign,
 )
 from podwright.guests.slurm.hooks._hook_server import REMOTE, HookFront
-from podwright.guests.slurm.hooks._service_standby import StandbyRole, ask_role
 from podwright.hosts import FakeMunge, MungeError
 from podwright.http import Reply
 from tests.conftest import SOAK

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from podwright.guests.slurm.service import Service, Site
+from podwright.guests.slurm.service._missed_hook_sweep import sentence
 from podwright.guests.slurm.service._node_failure import NodeFailures
-from podwright.guests.slurm.service._queue import Listed
-from podwright.guests.slurm.service._queue_room import QueueRoom
-from podwright.guests.slurm.service._queue_sweep import sentence
+from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
+from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.slurm.site.commands import FakeSlurm
 from tests.guests.slurm.native.test_service import POD, OnePod, Queue, ask
 

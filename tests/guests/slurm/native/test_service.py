@@ -11,10 +11,10 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, SlurmPod, Sweep
-from podwright.guests.slurm.service._deviceless_jobs import OLD_JOB_GRACE_S
-from podwright.guests.slurm.service._job_request import hook_job
+from podwright.guests.slurm.service._end_deviceless_jobs import OLD_JOB_GRACE_S
+from podwright.guests.slurm.service._hook_job_request import hook_job
 from podwright.guests.slurm.service._licence_check import StartIsOver, expected_licences
-from podwright.guests.slurm.service._queue import _WIDTHS, listed
+from podwright.guests.slurm.service._squeue_jobs import _WIDTHS, listed
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
     DeviceInfo,

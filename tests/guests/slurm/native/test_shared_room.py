@@ -9,9 +9,9 @@ import pytest
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.guests.slurm.service import Service, Site
-from podwright.guests.slurm.service._job_calls import Busy
-from podwright.guests.slurm.service._queue_room import QueueRoom
-from podwright.guests.slurm.service._queue_sweep import sentence
+from podwright.guests.slurm.service._hook_calls import Busy
+from podwright.guests.slurm.service._missed_hook_sweep import sentence
+from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
 from podwright.slurm.site.commands import FakeSlurm
 from podwright.wire import EnqueueReply, EnqueueRequest, KeptPlace
 from tests.guests.slurm.native.test_room import Clock, listed

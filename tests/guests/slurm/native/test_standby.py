@@ -12,17 +12,17 @@ import socket
 import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
-from podwright.guests.slurm.hooks._hook_socket import listen_tcp
-from podwright.guests.slurm.hooks._post import HookDispatcher
-from podwright.guests.slurm.hooks._service_standby import (
+from podwright.guests.slurm.hooks._active_standby_roles import (
     ROLE_POLL_S,
     SILENT_S,
     Peers,
     StandbyRole,
     next_role,
 )
-from podwright.guests.slurm.service._job_request import HookJob
-from podwright.guests.slurm.service._pods import Site
+from podwright.guests.slurm.hooks._hook_dispatcher import HookDispatcher
+from podwright.guests.slurm.hooks._hook_socket import listen_tcp
+from podwright.guests.slurm.service._hook_job_request import HookJob
+from podwright.guests.slurm.service._pods_and_licences import Site
 from podwright.guests.slurm.service._retry_limit import RetryLimit
 from podwright.slurm.site.commands import FakeSlurm
 from tests.ports import free_ports

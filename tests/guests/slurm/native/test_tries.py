@@ -11,7 +11,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.guests.slurm.service import HookJob, RetryLimit
-from podwright.guests.slurm.service._queue import _WIDTHS
+from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from podwright.guests.slurm.service import Listed, SlurmPod
-from podwright.guests.slurm.service._pod_book import PodBook
+from podwright.guests.slurm.service._missed_hook_sweep import next_jobs, sentence
+from podwright.guests.slurm.service._pod_holdings import PodBook
 from podwright.guests.slurm.service._queue_report import WaitingJob
-from podwright.guests.slurm.service._queue_sweep import next_jobs, sentence
-from podwright.guests.slurm.waiting._free_time import soonest
+from podwright.guests.slurm.waiting._block_free_time import soonest
 from podwright.wire import DeviceInfo, DeviceRef
 
 

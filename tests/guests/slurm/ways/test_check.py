@@ -12,9 +12,9 @@ from msgspec import structs
 
 from podwright.cli import podwright
 from podwright.guests.slurm.service import Fixed, Site, SlurmPod, dump
-from podwright.guests.slurm.setup._check_static import shelf
-from podwright.guests.slurm.setup._checks import _runs, _server
-from podwright.guests.slurm.setup._served_cluster import ServedCluster
+from podwright.guests.slurm.setup._check_by_small_jobs import _runs, _server
+from podwright.guests.slurm.setup._check_environment import ServedCluster
+from podwright.guests.slurm.setup._check_partition_counts import shelf
 from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
 from tests.guests.slurm.ways.test_setup import partition
 

@@ -10,7 +10,7 @@ import pytest
 from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest, NotFound
 from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod
-from podwright.guests.slurm.service._queue import _WIDTHS
+from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
 from podwright.guests.slurm.waiting import explain_job
 from podwright.slurm.reader import SHOW_CONFIG
 from podwright.slurm.site.commands import CommandResult, FakeSlurm

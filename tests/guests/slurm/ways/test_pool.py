@@ -14,7 +14,7 @@ from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import Fixed, HookJob, Site
 from podwright.guests.slurm.service import SlurmPod as Kind
 from podwright.guests.slurm.service._licence_check import expected_licences
-from podwright.guests.slurm.service._queue_sweep import Sweep
+from podwright.guests.slurm.service._missed_hook_sweep import Sweep
 from podwright.guests.slurm.ways import SharedService, Static
 from podwright.slurm.site.command_result import CommandResult
 from podwright.wire import AcquireRequest, LeaseRequest, PartitionSpec

@@ -13,7 +13,7 @@ from podwright.controller import Caller, Controller, Role
 from podwright.errors import Unavailable
 from podwright.fabric import preset
 from podwright.guests.slurm.service import HookJob
-from podwright.guests.slurm.service._queue import _WIDTHS
+from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.store import MemoryStore
 from podwright.wire import (

@@ -23,11 +23,11 @@ from podwright.errors import (
     Unavailable,
     WrongState,
 )
-from podwright.guests.kubernetes.cluster._kube import Object, Told, priority_values
+from podwright.guests.kubernetes.cluster._api_request_queue import NOW, RequestQueue, ranked
+from podwright.guests.kubernetes.cluster._kube_interface import Object, Told, priority_values
 from podwright.guests.kubernetes.cluster._kube_watch import KindWatch
-from podwright.guests.kubernetes.cluster._request_queue import NOW, RequestQueue, ranked
 from podwright.guests.kubernetes.job._crd import GROUP, KIND, PLURAL, VERSION
-from podwright.guests.kubernetes.job._sightings import UID_LABEL
+from podwright.guests.kubernetes.job._observed_pods import UID_LABEL
 
 _MERGE: Final = "application/merge-patch+json"
 _JOBS_PATH: Final = f"/apis/{GROUP}/{VERSION}"

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from podwright.errors import PodwrightError, Unavailable
-from podwright.guests.kubernetes.cluster._kube import Object, Told
+from podwright.guests.kubernetes.cluster._kube_interface import Object, Told
 
 _log = logging.getLogger("podwright.guests.kubernetes")
 #: Seconds after which the API server ends a stream. A connection that broke without a word is

@@ -8,9 +8,9 @@ import itertools
 from typing import Any
 
 from podwright.errors import NotFound, WrongState
-from podwright.guests.kubernetes.cluster._kube import Object, Told, priority_values
+from podwright.guests.kubernetes.cluster._kube_interface import Object, Told, priority_values
 from podwright.guests.kubernetes.job._crd import API_VERSION, KIND
-from podwright.guests.kubernetes.job._sightings import UID_LABEL
+from podwright.guests.kubernetes.job._observed_pods import UID_LABEL
 
 _Key = tuple[str, str, str]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.guests.kubernetes.job._ipu_job import IpuJob
-from podwright.guests.kubernetes.job._sightings import LAUNCHER, WORKER, Holds, PodView
+from podwright.guests.kubernetes.job._observed_pods import LAUNCHER, WORKER, Holds, PodView
 
 
 class AttemptEnd(NamedTuple):

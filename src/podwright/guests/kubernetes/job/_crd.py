@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from podwright.guests.kubernetes.job._shapes import Schema, plain, pod_template
+from podwright.guests.kubernetes.job._pod_schemas import Schema, plain, pod_template
 
 GROUP: Final = "graphcore.ai"
 VERSION: Final = "v1alpha1"

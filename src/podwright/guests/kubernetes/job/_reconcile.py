@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from podwright.guests.kubernetes.job._attempt_end import AttemptEnd, end_of
 from podwright.guests.kubernetes.job._ipu_job import FINALIZER, IpuJob
-from podwright.guests.kubernetes.job._sightings import LAUNCHER, WORKER, Holds, PodView
+from podwright.guests.kubernetes.job._observed_pods import LAUNCHER, WORKER, Holds, PodView
 from podwright.guests.kubernetes.job._status import StatusWords, status_of
 
 #: Seconds until a pod is tried again whose name another pod has: nobody tells when that one goes.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.guests.kubernetes.job._ipu_job import IpuJob, stamp
-from podwright.guests.kubernetes.job._sightings import LAUNCHER, WORKER, Holds, PodView
+from podwright.guests.kubernetes.job._observed_pods import LAUNCHER, WORKER, Holds, PodView
 
 #: Conditions, one of each at most, in the order in which they are listed. Those of Graphcore's
 #: operator have the name of their state; Queued, PartitionReady and Succeeded are ours.

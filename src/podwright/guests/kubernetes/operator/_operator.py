@@ -15,12 +15,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from podwright.errors import Denied, PodwrightError
-from podwright.guests.kubernetes.cluster._kube import Kube, Object
-from podwright.guests.kubernetes.cluster._request_queue import LATER, NOW, SOON, ranked
+from podwright.guests.kubernetes.cluster._api_request_queue import LATER, NOW, SOON, ranked
+from podwright.guests.kubernetes.cluster._kube_interface import Kube, Object
 from podwright.guests.kubernetes.job._crd import KIND
 from podwright.guests.kubernetes.job._ipu_job import FINALIZER, IpuJob, JobKey, read_job
 from podwright.guests.kubernetes.job._job_events import events_of
-from podwright.guests.kubernetes.job._job_keys import build_secret
+from podwright.guests.kubernetes.job._job_secret import build_secret
+from podwright.guests.kubernetes.job._observed_pods import UID_LABEL, PodView, read_pod
 from podwright.guests.kubernetes.job._reconcile import (
     Adopt,
     EndPod,
@@ -32,12 +33,11 @@ from podwright.guests.kubernetes.job._reconcile import (
     Want,
     plan,
 )
-from podwright.guests.kubernetes.job._sightings import UID_LABEL, PodView, read_pod
 from podwright.guests.kubernetes.operator._operator_metrics import OperatorCounts
 from podwright.guests.kubernetes.operator._work_queue import RETRY_S, WorkQueue
 from podwright.guests.kubernetes.partitions._job_partitions import Partitions
 from podwright.guests.kubernetes.partitions._job_queue import Granted
-from podwright.guests.kubernetes.partitions._sites import program_environment
+from podwright.guests.kubernetes.partitions._vipu_controller_list import program_environment
 from podwright.guests.kubernetes.pods._exec_rights import exec_rights
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions, build_pod, owned_by
 from podwright.guests.shared import Locks, Room, until_done

@@ -14,8 +14,8 @@ from podwright.errors import Held, InvalidRequest, NotFound, PodwrightError
 from podwright.guests.kubernetes.cluster._kube_api import KubeApi, connect
 from podwright.guests.kubernetes.cluster._leader import Leader
 from podwright.guests.kubernetes.job._ipu_job import read_job
+from podwright.guests.kubernetes.job._observed_pods import Holds, read_pod
 from podwright.guests.kubernetes.job._reconcile import plan
-from podwright.guests.kubernetes.job._sightings import Holds, read_pod
 from podwright.guests.kubernetes.operator._operator import Operator
 from podwright.guests.kubernetes.operator._operator_metrics import (
     FAILING_DEAF_SECONDS,
@@ -23,10 +23,10 @@ from podwright.guests.kubernetes.operator._operator_metrics import (
     deaf,
     figures,
 )
-from podwright.guests.kubernetes.operator._removal import Removal, alone, give_all_back
-from podwright.guests.kubernetes.partitions._controllers import VipuController, reach
+from podwright.guests.kubernetes.operator._operator_removal import Removal, alone, give_all_back
 from podwright.guests.kubernetes.partitions._job_partitions import DevicePlace, Partitions
-from podwright.guests.kubernetes.partitions._sites import VipuSite
+from podwright.guests.kubernetes.partitions._vipu_controller_client import VipuController, reach
+from podwright.guests.kubernetes.partitions._vipu_controller_list import VipuSite
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions
 from podwright.http import Figure, MetricsFront
 

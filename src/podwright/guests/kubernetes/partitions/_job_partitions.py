@@ -16,11 +16,11 @@ import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.guests.kubernetes.job._ipu_job import IpuJob, JobKey
-from podwright.guests.kubernetes.job._sightings import Holds
+from podwright.guests.kubernetes.job._observed_pods import Holds
 from podwright.guests.kubernetes.partitions._claims import Claim, ClaimBook
-from podwright.guests.kubernetes.partitions._controllers import JobServer
 from podwright.guests.kubernetes.partitions._job_queue import Granted, JobQueue, QueuedJob, never
-from podwright.guests.kubernetes.partitions._sites import VipuSite
+from podwright.guests.kubernetes.partitions._vipu_controller_client import JobServer
+from podwright.guests.kubernetes.partitions._vipu_controller_list import VipuSite
 from podwright.guests.shared import Room
 from podwright.wire import (
     JobInfo,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from podwright.guests.kubernetes.job._ipu_job import IpuJob
+from podwright.guests.kubernetes.job._observed_pods import UID_LABEL, WORKER
 from podwright.guests.kubernetes.job._reconcile import pod_name
-from podwright.guests.kubernetes.job._sightings import UID_LABEL, WORKER
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _API: Final = f"{_GROUP}/v1"

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from podwright.guests.kubernetes.job._crd import API_VERSION, KIND
 from podwright.guests.kubernetes.job._ipu_job import IpuJob
-from podwright.guests.kubernetes.job._reconcile import MakePod, pod_name
-from podwright.guests.kubernetes.job._sightings import (
+from podwright.guests.kubernetes.job._observed_pods import (
     ATTEMPT_LABEL,
     INSTANCE_LABEL,
     LAUNCHER,
@@ -18,7 +17,8 @@ from podwright.guests.kubernetes.job._sightings import (
     UID_LABEL,
     WORKER,
 )
-from podwright.guests.kubernetes.pods._pod_equipment import equip, let_exec
+from podwright.guests.kubernetes.job._reconcile import MakePod, pod_name
+from podwright.guests.kubernetes.pods._inject_worker_files import equip, let_exec
 from podwright.hosts import WORKER_VARIABLE
 
 #: The longest sleep of a worker that only waits, in seconds. The job ends it before that.

@@ -23,7 +23,7 @@ from py_compile import PycInvalidationMode
 from typing import Final
 
 from podwright.errors import Unavailable
-from podwright.guests.kubernetes.pods._written_files import filled
+from podwright.guests.kubernetes.pods._write_folder import filled
 
 #: Where these files are, in our image and in pods. The scripts contain this path.
 PLACE: Final = "/podwright"

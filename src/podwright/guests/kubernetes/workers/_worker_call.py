@@ -19,14 +19,14 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.guests.kubernetes.workers._worker_door import read_frame
-from podwright.guests.kubernetes.workers._worker_exec import (
+from podwright.guests.kubernetes.workers._pods_exec_client import (
     ExecTarget,
     TunnelRefused,
     open_tunnel,
     read_exec_target,
 )
-from podwright.hosts._job_workers import (
+from podwright.guests.kubernetes.workers._worker_door import read_frame
+from podwright.hosts._kubernetes_workers import (
     BEGIN,
     CHUNK,
     END,

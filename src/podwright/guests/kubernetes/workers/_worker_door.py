@@ -20,7 +20,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.hosts._job_workers import (
+from podwright.hosts._kubernetes_workers import (
     BEGIN,
     CHUNK,
     END,

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from podwright.hosts._job_workers import CHUNK
+from podwright.hosts._kubernetes_workers import CHUNK
 
 #: Seconds for a caller to hang up once the door has hung up. The door's last bytes may still be on
 #: their way.

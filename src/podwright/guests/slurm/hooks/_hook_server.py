@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.guests.slurm.hooks._hook_identity import HookIdentity
-from podwright.guests.slurm.hooks._service_standby import PATH as ROLE
-from podwright.guests.slurm.service._job_request import HookJob, hook_job
+from podwright.guests.slurm.hooks._active_standby_roles import PATH as ROLE
+from podwright.guests.slurm.hooks._hook_request_proofs import HookIdentity
+from podwright.guests.slurm.service._hook_job_request import HookJob, hook_job
 from podwright.hosts import MungeError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
-from podwright.guests.slurm.service._pods import Site
+from podwright.guests.slurm.service._pods_and_licences import Site
 from podwright.http import host_port
 
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every job with devices takes one: MARK in podwright/guests/slurm/service/_pods.py. */
+/* Every job with devices takes one: MARK in podwright/guests/slurm/service/_pods_and_licences.py. */
 static const char *const mark = "podwright_job";
 
 /* 1: the cluster to which Slurm's calls go now counts devices. 0: it does not. -1: no answer. */

@@ -2,9 +2,11 @@
 Slurm's counts true. Everything that it knows can be read again from the server and from Slurm.
 """
 
-from podwright.guests.slurm.service._job_request import HookJob
-from podwright.guests.slurm.service._job_start import in_short
-from podwright.guests.slurm.service._pods import (
+from podwright.guests.slurm.service._hook_job_request import HookJob
+from podwright.guests.slurm.service._job_start_text import in_short
+from podwright.guests.slurm.service._missed_hook_sweep import Sweep
+from podwright.guests.slurm.service._native_service import Service
+from podwright.guests.slurm.service._pods_and_licences import (
     Fixed,
     Mapped,
     Site,
@@ -14,11 +16,9 @@ from podwright.guests.slurm.service._pods import (
     of_job,
     parse_licences,
 )
-from podwright.guests.slurm.service._queue import Listed, listed
-from podwright.guests.slurm.service._queue_sweep import Sweep
 from podwright.guests.slurm.service._retry_limit import RetryLimit, comment, tried
-from podwright.guests.slurm.service._service import Service
-from podwright.guests.slurm.service._work import Work, native_work
+from podwright.guests.slurm.service._squeue_jobs import Listed, listed
+from podwright.guests.slurm.service._way_interface import Work, native_work
 
 __all__ = [
     "Fixed",

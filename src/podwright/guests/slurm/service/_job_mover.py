@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from podwright.errors import NotFound, PodwrightError
 from podwright.guests.shared import Waits, first_in_line
-from podwright.guests.slurm.service._pod_book import (
+from podwright.guests.slurm.service._pod_holdings import (
     DEVICES_DEADLINE_S,
     JobHolding,
     PodBook,
     job_of,
     settled,
 )
-from podwright.guests.slurm.service._queue import Listed
+from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.placement.buddy_blocks import BuddyBlocks, fit
 from podwright.placement.move_plans import MovePlan, likely_end_time, plan_moves
 from podwright.wire import (
@@ -48,7 +48,7 @@ from podwright.wire import (
 )
 
 if TYPE_CHECKING:
-    from podwright.guests.slurm.service._service import Service
+    from podwright.guests.slurm.service._native_service import Service
 
 _log = logging.getLogger("podwright.slurm")
 _PAUSE: Final = 0.3

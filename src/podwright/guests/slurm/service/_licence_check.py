@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.guests.slurm.service._job_request import HookJob
-from podwright.guests.slurm.service._pods import (
+from podwright.guests.slurm.service._hook_job_request import HookJob
+from podwright.guests.slurm.service._pods_and_licences import (
     GCDS,
     HET_WAIT_LICENCE,
     MARK,
@@ -22,7 +22,7 @@ from podwright.guests.slurm.service._pods import (
     SlurmPod,
     parse_licences,
 )
-from podwright.guests.slurm.service._queue import Listed
+from podwright.guests.slurm.service._squeue_jobs import Listed
 
 
 class WantedDevices(NamedTuple):

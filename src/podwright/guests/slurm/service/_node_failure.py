@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from podwright.errors import PodwrightError
 
 if TYPE_CHECKING:
-    from podwright.guests.slurm.service._service import Service
+    from podwright.guests.slurm.service._native_service import Service
 
 _log = logging.getLogger("podwright.slurm")
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from podwright.errors import PodwrightError
-from podwright.guests.slurm.service._queue import Listed
+from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.wire import JobInfo
 
 _log = logging.getLogger("podwright.slurm")

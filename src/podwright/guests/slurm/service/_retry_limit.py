@@ -13,8 +13,8 @@ import logging
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.guests.shared import HELD, attempts, failed
-from podwright.guests.slurm.service._job_request import HookJob
-from podwright.guests.slurm.service._queue import Listed, listed
+from podwright.guests.slurm.service._hook_job_request import HookJob
+from podwright.guests.slurm.service._squeue_jobs import Listed, listed
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")

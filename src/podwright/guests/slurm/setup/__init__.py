@@ -1,8 +1,24 @@
 """Configures a site's Slurm for Podwright, and undoes it."""
 
-from podwright.guests.slurm.setup._build import build
-from podwright.guests.slurm.setup._checks import promises
-from podwright.guests.slurm.setup._crash_remnants import (
+from podwright.guests.slurm.setup._build_hook_plugin import build
+from podwright.guests.slurm.setup._check_by_small_jobs import promises
+from podwright.guests.slurm.setup._crash_repair_text import plan_text, plan_values
+from podwright.guests.slurm.setup._plan_site_changes import (
+    NativePlaces,
+    native,
+    slurm_user,
+    undo,
+    window,
+)
+from podwright.guests.slurm.setup._pod_survey import mapping, shared, shelf, survey
+from podwright.guests.slurm.setup._service_reachability import (
+    check_server,
+    far_door,
+    munge_socket,
+    server_host,
+    without_munge,
+)
+from podwright.guests.slurm.setup._slurmctld_crash_repair import (
     LeftAlone,
     RecoveryPlan,
     RecoveryStep,
@@ -11,16 +27,6 @@ from podwright.guests.slurm.setup._crash_remnants import (
     carry_out,
     recovery_plan,
 )
-from podwright.guests.slurm.setup._native import NativePlaces, native, slurm_user, undo, window
-from podwright.guests.slurm.setup._pod_survey import mapping, shared, shelf, survey
-from podwright.guests.slurm.setup._reachability import (
-    check_server,
-    far_door,
-    munge_socket,
-    server_host,
-    without_munge,
-)
-from podwright.guests.slurm.setup._recovery_text import plan_text, plan_values
 
 __all__ = [
     "LeftAlone",

@@ -3,6 +3,6 @@ says.
 """
 
 from podwright.guests.slurm.waiting._explain_job import explain_job
-from podwright.guests.slurm.waiting._show_job import find
+from podwright.guests.slurm.waiting._read_slurm_job import find
 
 __all__ = ["explain_job", "find"]

@@ -24,9 +24,9 @@ from podwright.guests.slurm.service import (
     of_job,
     parse_licences,
 )
-from podwright.guests.slurm.service._queue_sweep import other_wait_text
-from podwright.guests.slurm.waiting._free_time import soonest
-from podwright.guests.slurm.waiting._show_job import find
+from podwright.guests.slurm.service._missed_hook_sweep import other_wait_text
+from podwright.guests.slurm.waiting._block_free_time import soonest
+from podwright.guests.slurm.waiting._read_slurm_job import find
 from podwright.slurm.reader import SHOW_CONFIG, JobRecord, SlurmConfig, known, release_note
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec

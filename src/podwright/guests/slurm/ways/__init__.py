@@ -4,9 +4,9 @@ hooks.
 
 from podwright.guests.shared import ThreadedServer
 from podwright.guests.slurm.service import Site, Work, native_work
-from podwright.guests.slurm.ways._mapping import HostMapping
-from podwright.guests.slurm.ways._shared import Shared, SharedBook, SharedService
-from podwright.guests.slurm.ways._static import Static
+from podwright.guests.slurm.ways._host_mapping_way import HostMapping
+from podwright.guests.slurm.ways._shared_partition_way import Shared, SharedBook, SharedService
+from podwright.guests.slurm.ways._static_partition_way import Static
 from podwright.slurm.site.commands import Slurm
 
 __all__ = [

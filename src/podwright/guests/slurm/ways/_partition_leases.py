@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from podwright.errors import Fenced
 from podwright.guests.slurm.service import HookJob
-from podwright.guests.slurm.service._job_start import JOB, Life, life
+from podwright.guests.slurm.service._job_start_text import JOB, Life, life
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,

@@ -1,0 +1,104 @@
+"""The calls that one kind of fabric must offer, so that `OrderedFabric` can drive it safely.
+
+An implementation makes single requests and reports what there is. It decides nothing. The order of
+calls, epochs, the journal, refusals and the reading back are the same for all kinds of fabrics, and
+are in `_ordered`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from podwright.agents._fabric_driver_interface import FabricDevice
+
+
+@dataclass(frozen=True)
+class FabricReading:
+    """The state of a fabric at one moment.
+
+    partitions: Podwright's partitions, by name. foreign: devices in other parties' partitions, with
+    these partitions' names. free: devices in no partition, or in the fabric's default partition.
+    The fabric does not know a device that is in none of these three. doubts: by name of a
+    partition, why it cannot be used as it is: a device in two partitions, a bad health, two records
+    that disagree. unmatched: by name of a partition, its members that match no device; nothing can
+    be added to such a partition. disputed: by device, the partition of Podwright's that only one of
+    the fabric's two records gives it. ill: by device, why it cannot be joined.
+    """
+
+    partitions: Mapping[str, frozenset[FabricDevice]]
+    foreign: Mapping[FabricDevice, str] = field(default_factory=dict)
+    free: frozenset[FabricDevice] = frozenset()
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    unmatched: Mapping[str, str] = field(default_factory=dict)
+    disputed: Mapping[FabricDevice, str] = field(default_factory=dict)
+    ill: Mapping[FabricDevice, str] = field(default_factory=dict)
+
+    def knows(self, device: FabricDevice) -> bool:
+        """Return whether the fabric lists this device."""
+        return (
+            device in self.free
+            or device in self.foreign
+            or any(device in members for members in self.partitions.values())
+        )
+
+
+class FabricHardware(Protocol):
+    """One fabric, in calls that block. All raise PodwrightError.
+
+    `add` and `remove` return when the fabric reports that the change is done. The caller believes
+    it only after `read` shows it. Both send their request even when the partition already has the
+    wanted devices, because the request also repairs disputed devices. `add` takes devices out of
+    the default partition, and out of no other.
+    """
+
+    #: The name of the fabric for people.
+    kind: str
+
+    def settle(self) -> None:
+        """Wait until the fabric works on no request to Podwright's partitions, whoever sent it.
+
+        Raises Unavailable when that takes too long.
+        """
+        ...
+
+    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+        """Return the state of the fabric. devices: those that the caller must know about.
+
+        Raises Internal for a device whose identity contradicts the fabric's record of it.
+        """
+        ...
+
+    def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
+        """Put devices into a partition, which is created if it does not exist."""
+        ...
+
+    def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
+        """Take devices out of a partition. The partition is deleted with its last device."""
+        ...
+
+
+@dataclass(frozen=True)
+class FabricTiming:
+    """The time limits of a driver.
+
+    patience: seconds for a change, and again for its reading back. clock, sleep: the time, which
+    tests replace.
+    """
+
+    patience: float = 25.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def pauses(self) -> Iterable[None]:
+        """Yield at once, then after growing pauses of up to a second, until the patience is used
+        up.
+        """
+        deadline, pause_seconds = self.clock() + self.patience, 0.05
+        yield
+        while self.clock() < deadline:
+            self.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, 1.0)
+            yield

@@ -1,0 +1,431 @@
+"""The first jobs of the schedulers beside the controller, and the devices that are kept for them.
+
+A scheduler starts its jobs by itself, and knows only its own. Two schedulers that fill a pod with
+small jobs would each starve the other's large one, since neither leaves a block alone in which the
+other has a partition. So each scheduler names its first job that waits for devices alone
+(`Enqueue`), and the controller keeps a place for it, as it does for a waiter of its own queue
+(`_waiting_queue`). One request of a pool has a kept place at a time. Whose request comes next is
+decided among guests (`_shares`), not among jobs: each scheduler's own order stays its own.
+
+A job that has not waited long gets no more than its turn: of what becomes free, a place that is
+free at once and that fits. So guests that both have more jobs than devices each get their share. A
+job that is due also has devices kept for it that are still in use. Every job is while people wait.
+
+Such a place stays where it is until its job has started. Nothing else starts on it meanwhile, so
+the job waits at most until the last partition on it ends. A place that moved to wherever the
+estimate is better today could move for ever, because the end of most partitions is only an
+estimate. The place changes only if its machines go out of service, or if another place is free at
+once.
+
+Once all of its devices are free, the place is offered: the scheduler may create partitions there.
+A scheduler that does not do so within OFFERED_S loses its place for a while, which doubles each
+time. One that is silent for SILENT_S has no jobs here. Nothing of this is stored: schedulers call
+every few seconds, and after a restart of the server the next call brings their jobs back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import ChainMap, Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from podwright.controller.queue._fair_share import PEOPLE, Shares, Sharing, guest_name
+from podwright.controller.requests._reserve_devices import guest_goal, in_service
+from podwright.controller.requests._spec import CheckedSpec
+from podwright.controller.state._controller_state import ControllerState
+from podwright.controller.state._reservation import Goal, Reservation
+from podwright.errors import InvalidRequest
+from podwright.wire import PartitionSpec
+
+OFFERED_S: Final = 60.0  #: seconds in which an offered place is to be used
+SILENT_S: Final = 60.0  #: seconds without a call, after which a scheduler's jobs are forgotten
+REPLAN_S: Final = 5.0  #: seconds between looks for a place that is free at once
+MOST_GUESTS: Final = 16
+_DOUBLED: Final = 6  #: times at most
+_REPLAN_NOW: Final = 0.0  #: when a place was planned that is to be thought over at once
+
+Pool = tuple[str, str]
+
+
+class Need(NamedTuple):
+    """What a job needs of one cluster. allocation: empty: of any. sizes: of its blocks, the largest
+    first."""
+
+    cluster: str
+    allocation: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class FirstJob:
+    """A scheduler's first job that waits for devices.
+
+    guest: the scheduler (`guest_key`). due: devices in use are kept for it, too. since: when it was
+    first named. offered_at: since when all of its devices are free; 0: they are not. untaken: how
+    often it did not take its offer. not_before: until then nothing is kept for it. promised:
+    devices in use have been kept for it, so it counts as due from then on.
+    """
+
+    guest: str
+    job: str
+    owner: str
+    needs: tuple[Need, ...]
+    due: bool
+    since: float
+    offered_at: float = 0.0
+    untaken: int = 0
+    not_before: float = 0.0
+    promised: bool = False
+
+    @property
+    def name(self) -> str:
+        """The job, as messages and lists name it."""
+        return f"{self.job} of {guest_name(self.guest)}"
+
+
+@dataclass(slots=True)
+class _Guest:
+    seen: float
+    heads: dict[str, FirstJob] = field(default_factory=dict)
+    end_times: Mapping[str, float] = field(default_factory=dict)
+
+
+class GuestQueue:
+    """The first jobs of all schedulers.
+
+    oldest_waiter: since when the first waiter of the server's own queue waits for devices; None:
+    none does. enabled: whether devices are kept for schedulers. shares: decides whose turn it is.
+    stored_weights, option_weights: by the name of a scheduler, or `people`; a stored one comes
+    first.
+    """
+
+    def __init__(self, state: ControllerState, oldest_waiter: Callable[[], float | None]) -> None:
+        self._state, self._oldest_waiter = state, oldest_waiter
+        self._guests: dict[str, _Guest] = {}
+        # What oldest_waiter returned at the last charge.
+        self._people_wait_since: float | None = None
+        self._guests_compete = False  # do two guests wait
+        #: The devices of the largest due job, by cluster.
+        self._due_sizes: dict[str, int] = {}
+        self.stored_weights: dict[str, float] = {}
+        self.configure(Sharing())
+
+    def configure(self, sharing: Sharing) -> None:
+        """Share as the site says. Called before anybody waits."""
+        self.enabled, self.option_weights = sharing.enabled, dict(sharing.weights)
+        self.shares = Shares(ChainMap(self.stored_weights, self.option_weights))
+
+    def __bool__(self) -> bool:
+        return any(queued_guest.heads for queued_guest in self._guests.values())
+
+    def set_weight(self, name: str, weight: float | None) -> None:
+        """Change the stored weight of a guest; None: it has none any more. Time that has passed
+        counts with the old weight."""
+        self._charge_use()
+        if weight is None:
+            self.stored_weights.pop(name, None)
+        else:
+            self.stored_weights[name] = weight
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the schedulers that call, and `people`. Empty if nothing is shared."""
+        return (
+            {guest_name(guest_key) for guest_key in (PEOPLE, *self._guests)}
+            if self.enabled
+            else set()
+        )
+
+    # -- what schedulers say -----------------------------------------------------------------
+
+    def enqueue(
+        self, guest_key: str, jobs: Iterable[FirstJob], end_times: Mapping[str, float]
+    ) -> None:
+        """Take over a scheduler's first jobs. A job that it named before keeps its place.
+
+        end_times: of its partitions, in seconds of `ControllerState.now`.
+        """
+        now = self._state.now()
+        guest = self._guests.setdefault(guest_key, _Guest(now))
+        guest.seen, guest.end_times = now, end_times
+        while len(self._guests) > MOST_GUESTS:
+            self._forget(min(self._guests, key=lambda known_key: self._guests[known_key].seen))
+        jobs_by_id = {first_job.job: first_job for first_job in jobs}
+        for job_id, first_job in list(guest.heads.items()):
+            new_job = jobs_by_id.get(job_id)
+            if new_job is None or (new_job.owner, new_job.needs) != (
+                first_job.owner,
+                first_job.needs,
+            ):
+                self._drop(guest.heads.pop(job_id))
+            else:
+                first_job.due = new_job.due
+        guest.heads = jobs_by_id | guest.heads
+
+    def places(self, guest_key: str, pool: Pool) -> Iterator[tuple[str, Goal, bool]]:
+        """What is kept in a pool: the scheduler's own job or empty, the place, and whether it is
+        offered. An empty allocation stands for all of the cluster's."""
+        cluster, allocation = pool
+        for (cluster_name, allocation_name), reservation in self._state.reservations.items():
+            if cluster_name == cluster and allocation in ("", allocation_name):
+                first_job = self._head(reservation) if reservation.guest == guest_key else None
+                is_offered = first_job is not None and bool(first_job.offered_at)
+                yield first_job.job if first_job else "", reservation.goal, is_offered
+
+    def places_of_job(self, scheduler: str, job_id: str) -> list[Reservation]:
+        """What is kept for a job. scheduler: its `guest_key`."""
+        guest = self._guests.get(scheduler)
+        first_job = guest.heads.get(job_id) if guest is not None else None
+        return self._reservations_of(first_job) if first_job is not None else []
+
+    def sweep(self) -> None:
+        """Forget silent schedulers, and take back offers that were not used."""
+        now = self._state.now()
+        for guest_key, guest in list(self._guests.items()):
+            if now - guest.seen > SILENT_S:
+                self._forget(guest_key)
+        for first_job in self._first_jobs():
+            if first_job.offered_at and now - first_job.offered_at > OFFERED_S:
+                first_job.untaken += 1
+                first_job.not_before = now + OFFERED_S * 2 ** min(first_job.untaken, _DOUBLED)
+                self._drop(first_job)
+        self._charge_use()
+
+    # -- whose turn it is --------------------------------------------------------------------
+
+    def plan(self, *, before_people: bool = False) -> None:
+        """Keep a place for each job whose turn it is. before_people: only for those whose turn is
+        before that of the server's own queue.
+
+        A job of several pools gets all its places at once, so that no two jobs can each keep what
+        the other lacks. While it waits for that, no job behind it gets a place in its pools.
+        """
+        if not self.enabled or not self:
+            return
+        self._charge_use()
+        rank_limit = (math.inf, math.inf)
+        if before_people:
+            rank_limit = (self.shares.use(PEOPLE), self._people_wait_since or 0.0)
+        claimed_pools: set[Pool] = set()
+        for first_job in sorted(self._waiting(), key=self._rank):
+            if self._rank(first_job)[:2] >= rank_limit:
+                break
+            reservations = self._planned(first_job, claimed_pools)
+            claimed_pools.update(reservation.goal.pool for reservation in reservations)
+            is_complete = bool(reservations) and not any(
+                reservation.missing for reservation in reservations
+            )
+            first_job.offered_at = (
+                (first_job.offered_at or self._state.now()) if is_complete else 0.0
+            )
+
+    def _planned(self, first_job: FirstJob, claimed_pools: set[Pool]) -> list[Reservation]:
+        """The places of a job, which are planned where it has none yet."""
+        if reservations := self._reservations_of(first_job):
+            self._think_over(first_job, reservations)
+        if reservations := self._reservations_of(first_job):
+            return reservations
+        goals = self._goals(first_job, claimed_pools | self._state.reservations.keys())
+        if not self._is_due(first_job):
+            # It is kept only from others who wait: without them its scheduler decides alone.
+            return self._keep_free(first_job, goals or ()) if self._guests_compete else []
+        if goals is not None:
+            first_job.promised = True
+            return [self._keep(first_job, goal) for goal in goals]
+        if len(first_job.needs) > 1 and self._goals(first_job, ()):
+            # One of its pools has a kept place already. The others are not given to jobs behind it.
+            claimed_pools.update(pool for need in first_job.needs for pool in self._pools(need))
+        return []
+
+    def _is_due(self, first_job: FirstJob) -> bool:
+        """Whether devices in use are kept for a job, too.
+
+        While people wait they are, because the server's own queue keeps them for its waiters from
+        the start. They also are while a due job waits that is no smaller: a place of that size is
+        kept in any case, and the guests' use decides for whom.
+        """
+        return (
+            first_job.due
+            or first_job.promised
+            or self._people_wait_since is not None
+            or all(
+                sum(need.sizes) <= self._due_sizes.get(need.cluster, 0) for need in first_job.needs
+            )
+        )
+
+    def _waiting(self) -> Iterator[FirstJob]:
+        now = self._state.now()
+        return (
+            first_job
+            for first_job in self._first_jobs()
+            if self.enabled and first_job.not_before <= now
+        )
+
+    def _rank(self, first_job: FirstJob) -> tuple[float, float, str]:
+        return self.shares.use(first_job.guest), first_job.since, first_job.name
+
+    def _charge_use(self) -> None:
+        first_jobs = list(self._waiting())
+        waiting_guests = {first_job.guest for first_job in first_jobs}
+        self._due_sizes = {}
+        for need in (need for first_job in first_jobs if first_job.due for need in first_job.needs):
+            largest_size = self._due_sizes.get(need.cluster, 0)
+            self._due_sizes[need.cluster] = max(largest_size, sum(need.sizes))
+        self._people_wait_since = self._oldest_waiter()
+        if self._people_wait_since is not None:
+            waiting_guests.add(PEOPLE)
+        device_counts: Counter[str] = Counter()
+        self._guests_compete = len(waiting_guests) > 1
+        if self._guests_compete:
+            for record in self._state.partitions.records():
+                device_counts[record.guest] += record.size
+            for reservation in self._state.reservations.values():
+                device_counts[reservation.guest] += reservation.reserved
+        self.shares.update(waiting_guests, device_counts, self._state.now())
+
+    # -- places ------------------------------------------------------------------------------
+
+    def _goals(self, first_job: FirstJob, barred_pools: Collection[Pool]) -> list[Goal] | None:
+        """A place for each need, in pools that are not barred; None unless there are all."""
+        end_times = {
+            partition_name: end_time
+            for guest in self._guests.values()
+            for partition_name, end_time in guest.end_times.items()
+        }
+        goals: list[Goal] = []
+        for need in first_job.needs:
+            best_goal: Goal | None = None
+            for cluster_name, allocation_name in self._pools(need):
+                if (cluster_name, allocation_name) in barred_pools or any(
+                    goal.pool == (cluster_name, allocation_name) for goal in goals
+                ):
+                    continue
+                cluster = self._state.inventory.clusters[cluster_name]
+                goal = guest_goal(
+                    self._state, cluster, first_job.owner, need.sizes, allocation_name, end_times
+                )
+                if goal and (best_goal is None or goal.starts_at < best_goal.starts_at):
+                    best_goal = goal
+            if best_goal is None:
+                return None
+            goals.append(best_goal)
+        return goals
+
+    def _keep(self, first_job: FirstJob, goal: Goal) -> Reservation:
+        """Reserve a place for a job.
+
+        The goal counts the partitions that are written down. Devices may also belong to a start
+        that is not written down yet. Then the place is thought over at the next look.
+        """
+        reservation = self._reservation(first_job, goal)
+        if sum(block.size for block in reservation.missing) > goal.busy:
+            reservation.planned_at = _REPLAN_NOW
+        self._state.reservations[goal.pool] = reservation
+        return reservation
+
+    def _reservation(self, first_job: FirstJob, goal: Goal) -> Reservation:
+        queue_order = (0, first_job.since, first_job.name)
+        return Reservation(
+            first_job.name, queue_order, goal, self._state.now(), first_job.owner, first_job.guest
+        )
+
+    def _keep_free(self, first_job: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
+        """Reserve places if all of them are free at once; else none, and nothing has changed."""
+        reservations = [self._reservation(first_job, goal) for goal in goals if not goal.busy]
+        if (
+            reservations
+            and len(reservations) == len(goals)
+            and not any(reservation.missing for reservation in reservations)
+        ):
+            self._state.reservations.update(
+                (reservation.goal.pool, reservation) for reservation in reservations
+            )
+            return reservations
+        for reservation in reservations:  # somebody else is about to start there
+            reservation.lift()
+        return []
+
+    def _think_over(self, first_job: FirstJob, reservations: Sequence[Reservation]) -> None:
+        """Drop places that can no longer be had, and change to places that are free at once."""
+        state, now = self._state, self._state.now()
+        is_stale = any(reservation.planned_at == _REPLAN_NOW for reservation in reservations)
+        if is_stale or not all(in_service(state, reservation.goal) for reservation in reservations):
+            self._drop(first_job)
+            return
+        if not any(reservation.missing for reservation in reservations):
+            return
+        if not self._is_due(first_job):
+            self._drop(first_job)  # its scheduler has started something there
+            return
+        if any(
+            now - reservation.planned_at < REPLAN_S for reservation in reservations
+        ) and not self._fits(first_job):
+            return
+        pools = {reservation.goal.pool for reservation in reservations}
+        for reservation in reservations:
+            reservation.planned_at = now
+            reservation.lift()
+        goals = self._goals(first_job, state.reservations.keys() - pools) or ()
+        if free_reservations := self._keep_free(first_job, goals):
+            for pool in pools - {reservation.goal.pool for reservation in free_reservations}:
+                del state.reservations[pool]
+            return
+        for reservation in reservations:
+            reservation.reserve_free_blocks()
+
+    def _fits(self, first_job: FirstJob) -> bool:
+        """Whether devices for each need are free that are kept for nobody. It costs far less than
+        `_goals`."""
+        for need in first_job.needs:
+            cluster = self._state.inventory.clusters.get(need.cluster)
+            if cluster is None:
+                return False
+            spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
+            try:
+                block_request = CheckedSpec(spec, "keep a place").at(cluster.layout)
+            except InvalidRequest:
+                return False  # the cluster has no such block
+            if cluster.index.find(block_request) is None:
+                return False
+        return True
+
+    def _pools(self, need: Need) -> list[Pool]:
+        cluster = self._state.inventory.clusters.get(need.cluster)
+        if cluster is None:
+            return []
+        return [
+            (need.cluster, allocation_name)
+            for allocation_name in cluster.allocations
+            if need.allocation in ("", allocation_name)
+        ]
+
+    def _reservations_of(self, first_job: FirstJob) -> list[Reservation]:
+        return [
+            reservation
+            for reservation in self._state.reservations.values()
+            if reservation.guest == first_job.guest and reservation.waiter == first_job.name
+        ]
+
+    def _head(self, reservation: Reservation) -> FirstJob | None:
+        guest = self._guests.get(reservation.guest)
+        first_jobs = guest.heads.values() if guest else ()
+        return next(
+            (first_job for first_job in first_jobs if first_job.name == reservation.waiter), None
+        )
+
+    def _first_jobs(self) -> Iterator[FirstJob]:
+        return (first_job for guest in self._guests.values() for first_job in guest.heads.values())
+
+    def _drop(self, first_job: FirstJob) -> None:
+        """Keep nothing for a job any more. The caller has the freed devices looked at."""
+        first_job.offered_at = 0.0
+        for pool, reservation in list(self._state.reservations.items()):
+            if reservation.guest == first_job.guest and reservation.waiter == first_job.name:
+                reservation.lift()
+                del self._state.reservations[pool]
+
+    def _forget(self, guest_key: str) -> None:
+        for first_job in self._guests.pop(guest_key).heads.values():
+            self._drop(first_job)

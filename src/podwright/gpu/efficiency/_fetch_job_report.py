@@ -1,0 +1,54 @@
+"""Reports of jobs from what Slurm's accounting and the samples of their steps tell now."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from podwright.errors import Unavailable
+from podwright.gpu.efficiency._job_report import Efficiency, job_of_samples, report
+from podwright.gpu.efficiency._job_summaries import Destinations, append_as_user, as_user, work
+from podwright.gpu.efficiency._sacct_jobs import AccountedJob, Ask, asker, one_job
+from podwright.gpu.efficiency._samples import read_samples
+
+_PATIENCE = 120.0  # seconds for a command of Slurm's, and for a summary
+
+
+def job_report(run_slurm: Ask, job_id: str, samples_folder: str = "") -> Efficiency:
+    """Return the report of a job. samples_folder: where they are; empty: beside its output.
+
+    A site without slurmdbd has no accounting, but a job may have sampled its GPUs itself. Raises
+    Unavailable where there is neither.
+    """
+    try:
+        job = one_job(run_slurm, job_id)
+    except Unavailable:
+        job_samples = read_samples(Path(samples_folder or f"slurm-{job_id}.gpus"))
+        if job_samples is None or not job_samples.uses:
+            raise
+        return report(job_of_samples(job_id, job_samples), job_samples)
+    return report(
+        job, read_samples(Path(samples_folder or Path(job.folder) / f"slurm-{job.raw}.gpus"))
+    )
+
+
+def summarise_ended(noted_folder: Path, destinations: Destinations) -> Iterator[str]:
+    """Write the summaries of the jobs that are noted in a folder, and yield what went wrong."""
+    report_command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "podwright.cli.podwright",
+        "slurm",
+        "efficiency",
+        "--line",
+    ]
+
+    def summarise(job: AccountedJob) -> str:
+        return as_user(job.user, [*report_command, job.id], "", _PATIENCE)
+
+    return iter(
+        work(noted_folder, asker(os.environ, _PATIENCE), destinations, summarise, append_as_user)
+    )

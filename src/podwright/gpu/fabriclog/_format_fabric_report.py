@@ -1,0 +1,85 @@
+"""What a log of NCCL says, as text for people and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from podwright.gpu.fabriclog._fabric_advice import FabricFinding
+from podwright.gpu.fabriclog._read_nccl_log import FabricReport
+from podwright.tables import table
+
+
+def as_text(
+    log_report: FabricReport, findings: Sequence[FabricFinding], unknown_facts: Sequence[str]
+) -> str:
+    """Return what was used between which ranks, and what to set. unknown_facts: why nothing is
+    known.
+    """
+    header = (
+        f"{log_report.library} {log_report.version or '(version not in the log)'}, "
+        f"{log_report.ranks} ranks"
+    )
+    host_count = len(set(log_report.hosts.values()))
+    hosts_text = f"{host_count} host{'s' * (host_count != 1)}"
+    all_ranks_logged = len(log_report.hosts) >= log_report.ranks
+    lines = [
+        f"{header} on {hosts_text}"
+        if host_count and all_ranks_logged
+        else f"{header}; {hosts_text} wrote"
+        if host_count
+        else header
+    ]
+    if log_report.adapters:
+        lines.append(f"Adapters: {', '.join(log_report.adapters)}")
+    if log_report.several_groups:
+        lines.append("Several communicators: each counts its ranks from 0")
+    pair_rows = [
+        (
+            f"{pair.a} - {pair.b}",
+            "other hosts" if log_report.between_hosts(pair) else "same host",
+            pair.transport,
+            "yes" if pair.gpudirect else ("no" if pair.transport.startswith("NET/") else "-"),
+            pair.channels,
+        )
+        for pair in log_report.pairs
+    ]
+    if pair_rows:
+        lines.append(table(("Ranks", "On", "Transport", "GPUDirect", "Channels"), pair_rows))
+    for finding in findings:
+        pairs_text = f"{finding.pairs} pair{'s' * (finding.pairs != 1)}"
+        lines.append(f"{finding.id}: {finding.problem} ({pairs_text}).")
+        lines.append(f"  Set: {finding.remedy}.")
+    for unknown_fact in unknown_facts:
+        lines.append(f"Not known: {unknown_fact}.")
+    if not findings and not unknown_facts:
+        lines.append("Nothing to set: every pair uses the fabric as it should.")
+    return "\n".join(lines)
+
+
+def as_json(
+    log_report: FabricReport,
+    findings: Sequence[FabricFinding],
+    unknown_facts: Sequence[str],
+    verdict: str,
+) -> dict[str, object]:
+    """Return the report with its findings, as data for JSON. verdict: what follows from it."""
+    pair_objects = [
+        asdict(pair) | {"between_hosts": log_report.between_hosts(pair)}
+        for pair in log_report.pairs
+    ]
+    return asdict(log_report) | {
+        "verdict": verdict,
+        "not_known": unknown_facts,
+        "findings": [asdict(finding) for finding in findings],
+        "one_name": sorted(log_report.one_name),
+        "names": sorted(log_report.names),
+        "sends": {
+            host: {
+                process: sorted(adapter_numbers)
+                for process, adapter_numbers in adapters_by_process.items()
+            }
+            for host, adapters_by_process in log_report.sends.items()
+        },
+        "pairs": pair_objects,
+    }

@@ -1,0 +1,84 @@
+"""What a rule is and what it finds: the values, and the list in which rules register."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from podwright.gpu.lint._script import Script
+from podwright.gpu.lint._script_counts import Facts
+from podwright.gpu.lint._site_cache import CachedSite
+
+Level = Literal["mistake", "better"]
+
+
+class Finding(NamedTuple):
+    """One finding.
+
+    `line` counts from 1, and `text` is that line. `corrected` is the corrected line ("" if there is
+    no single one). `before`: it is a new line to insert before `line`. `gone`: the line should be
+    removed. `whole`: the whole corrected script. `sure`: whether --fix applies it.
+    """
+
+    rule: str
+    line: int
+    text: str
+    reason: str
+    corrected: str = ""
+    sure: bool = False
+    before: bool = False
+    level: Level = "mistake"
+    whole: str = ""
+
+
+class Found(NamedTuple):
+    """The result of a rule: the finding without its rule's name, text and level."""
+
+    line: int
+    reason: str
+    corrected: str = ""
+    sure: bool = False
+    before: bool = False
+    level: Level | None = None  # another than the rule's
+    whole: str = ""
+
+
+class Case(NamedTuple):
+    """The script and the site that a rule examines."""
+
+    script: Script
+    site: CachedSite
+    facts: Facts
+
+
+Check = Callable[[Case], Iterator[Found]]
+
+
+class Rule(NamedTuple):
+    """A rule.
+
+    `says` is its short description. `evidence` is a test that shows it on real Slurm
+    (tests/…::name), or the page that documents it (https://…). `fix` describes what --fix does.
+    """
+
+    id: str
+    level: Level
+    says: str
+    evidence: str
+    check: Check
+    fix: str = ""
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(
+    id: str, level: Level, says: str, evidence: str, fix: str = ""
+) -> Callable[[Check], Check]:
+    """Register a check as a rule."""
+
+    def register(check: Check) -> Check:
+        _RULES[id] = Rule(id, level, says, evidence, check, fix)
+        return check
+
+    return register

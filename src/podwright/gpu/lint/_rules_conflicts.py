@@ -1,0 +1,149 @@
+"""Rules about options that exclude each other, or that Slurm resolves in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podwright.errors import InvalidRequest
+from podwright.gpu.lint._rule_types import Case, Found, rule
+from podwright.hosts import expand
+
+_SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"
+_SIZES = ("mem", "mem-per-cpu", "mem-per-gpu")
+
+
+@rule(
+    "refused",
+    "mistake",
+    "counts that Slurm cannot bring into line",
+    "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses",
+)
+def refused(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
+    gpu_units = [unit for unit, _ in script.request.gpu_options]
+    request = script.request
+    has_few_units = len(set(gpu_units)) < 2 and not request.tasks_per_gpu and not request.bind
+    lacks_sockets = request.per_socket and not request.sockets_per_node
+    if script.problems or script.unknown or not script.settled:
+        return
+    if (
+        has_few_units
+        and not lacks_sockets
+        and not request.per_task
+        and not (request.per_job and request.min_nodes)
+    ):
+        return
+    from podwright.gpu.requests import refusal  # loaded only when it is needed
+
+    slurm_refusal = refusal(request)
+    if slurm_refusal:
+        line_number = script.line_of(
+            "gpus-per-task", "ntasks-per-gpu", "gpus-per-socket", "gpu-bind", "gpus"
+        ) or script.line_of("gres", "gpus-per-node")
+        hint = f". What works: {slurm_refusal.would_work}" if slurm_refusal.would_work else ""
+        yield Found(line_number, f"Slurm refuses this: {slurm_refusal.reason}{hint}")
+
+
+@rule(
+    "memory-twice",
+    "mistake",
+    "--mem, --mem-per-cpu and --mem-per-gpu exclude each other",
+    f"{_SHOWN_BY}::test_conflicting_ways_of_asking",
+)
+def memory_twice(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
+    given_options = [option_name for option_name in _SIZES if script.option(option_name)]
+    if len(given_options) > 1 and script.settled:
+        line_number = max(script.line_of(option_name) for option_name in given_options)
+        options_text = " and ".join(f"--{option_name}" for option_name in given_options)
+        yield Found(line_number, f"{options_text} exclude each other: sbatch refuses the job")
+
+
+@rule(
+    "gpus-disagree",
+    "mistake",
+    "--gres and --gpus-per-node ask for different counts; one is not heard",
+    f"{_SHOWN_BY}::test_conflicting_ways_of_asking",
+)
+def gpus_disagree(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
+    per_node_requests = [
+        gpu_request for unit, gpu_request in script.request.gpu_options if unit == "node"
+    ]
+    if not script.line_of("gres") or not script.line_of("gpus-per-node") or not script.settled:
+        return
+    if (
+        len({gpu_request.count for gpu_request in per_node_requests}) > 1
+        and len({gpu_request.kind for gpu_request in per_node_requests}) < 2
+    ):
+        line_number = max(script.line_of("gres"), script.line_of("gpus-per-node"))
+        yield Found(
+            line_number, "--gres=gpu and --gpus-per-node say the same thing with different counts"
+        )
+
+
+@rule(
+    "tasks-disagree",
+    "mistake",
+    "more tasks than nodes times tasks of each node: no node can be found",
+    f"{_SHOWN_BY}::test_conflicting_ways_of_asking",
+)
+def tasks_disagree(lint_case: Case) -> Iterator[Found]:
+    script, request = lint_case.script, lint_case.script.request
+    max_nodes = request.max_nodes
+    if not (request.tasks and request.tasks_per_node and max_nodes) or not script.settled:
+        return
+    task_capacity = max_nodes * request.tasks_per_node
+    if request.tasks > task_capacity:
+        reason = (
+            f"{request.tasks} tasks do not fit on {max_nodes} nodes with {request.tasks_per_node} "
+            "each: Slurm refuses the job"
+        )
+        yield Found(script.line_of("ntasks"), reason)
+    elif request.tasks < task_capacity and request.tasks >= max_nodes:
+        reason = (
+            f"--ntasks={request.tasks} stands against {max_nodes} x {request.tasks_per_node} tasks"
+        )
+        yield Found(script.line_of("ntasks"), reason, level="better")
+
+
+@rule(
+    "fewer-tasks-than-nodes",
+    "mistake",
+    "Slurm gives back nodes that have no task",
+    "tests/outer/gpu/test_lint.py::test_what_more_silent_mistakes_do",
+)
+def fewer_tasks_than_nodes(lint_case: Case) -> Iterator[Found]:
+    script, request = lint_case.script, lint_case.script.request
+    if not script.settled or not (request.tasks and request.min_nodes):
+        return
+    if request.tasks < request.min_nodes:
+        reason = (
+            f"{request.tasks} tasks need no {request.min_nodes} nodes: Slurm gives {request.tasks}"
+        )
+        yield Found(script.line_of("ntasks"), reason)
+
+
+@rule(
+    "more-nodes-named",
+    "mistake",
+    "--nodelist names more nodes than --nodes allows: Slurm 22.05 refuses the job, and newer "
+    "releases leave out nodes that were named",
+    f"{_SHOWN_BY}::test_more_nodes_named_than_allowed",
+)
+def more_nodes_named(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
+    nodelist, max_nodes = script.option("nodelist"), script.request.max_nodes
+    if nodelist is None or max_nodes is None or not script.settled or "/" in nodelist.value:
+        return  # a value with a slash names a file
+    try:
+        named_count = len(set(expand(nodelist.value)))
+    except InvalidRequest:
+        return  # another rule reports what cannot be read
+    tasks = script.request.tasks
+    if named_count > max_nodes and (tasks is None or tasks >= named_count):
+        reason = (
+            f"the list names {named_count} nodes, and --nodes allows {max_nodes}: Slurm 22.05 "
+            f"refuses the job, and newer releases give {max_nodes} of them"
+        )
+        yield Found(script.line_of("nodelist"), reason)

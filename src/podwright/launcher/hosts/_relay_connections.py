@@ -1,0 +1,211 @@
+"""poprun's side of its relays: one for each other host. They are started together and read one by
+one.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from podwright._version import __version__
+from podwright.hosts import WAY, Subnet, explain
+from podwright.launcher.hosts._connection_process import ConnectionProcess
+from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE
+from podwright.launcher.hosts._relay import BEAT, HELLO, READY, REFUSED
+from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask, RelayConnection
+from podwright.launcher.watchers._guardian import ENDED
+
+#: The command of a relay, as its host runs it.
+RELAY = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "relay")
+#: Seconds that all hosts together have until their relays are ready.
+LIMIT = 40.0
+#: Seconds that a relay has beyond the time that it was given to end everything.
+SLACK = 6.0
+
+#: Makes the command that runs words on a host.
+Starter = Callable[[str, Sequence[str]], list[str]]
+
+
+class Remote:
+    """One other host. ranks: its instances. finished: the run has ended there, or the host is lost.
+
+    wrapper, restore: words in front of an instance's rank, and of its program, on that host.
+    address: the address of a Kubernetes job's worker, whose name no resolver knows; empty for other
+    hosts. run: the name of the run there. sweeper: the command that sweeps the host (_host_sweep).
+    note: a message about the connection, for poprun's user.
+    """
+
+    def __init__(
+        self, host_number: int, host: str, ranks: Sequence[int], address: str = ""
+    ) -> None:
+        self.number, self.host, self.ranks = host_number, host, tuple(ranks)
+        self.address = address
+        self.run = ""
+        self.sweeper: list[str] = []
+        self.note = ""
+        self.wrapper: list[str] = []
+        self.restore: list[str] = []
+        self.subnets: tuple[Subnet, ...] = ()
+        self.port = 0
+        self.ready = self.finished = self.lost = False
+        #: When the relay was ready, in nanoseconds of CLOCK_BOOTTIME.
+        self.reached = 0
+        self.problem: tuple[str, str, int] | None = None
+        self.heard = 0.0
+        self._process: ConnectionProcess | None = None
+
+    def start(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Start ssh or srun to the host. Raises OSError."""
+        self._process = ConnectionProcess(argv, environ)
+        self.line = RelayConnection(self._process.reading, self._process.writing)
+
+    @property
+    def started(self) -> bool:
+        """Whether ssh or srun was started."""
+        return self._process is not None
+
+    @property
+    def process(self) -> ConnectionProcess:
+        """ssh or srun, once it was started."""
+        assert self._process is not None
+        return self._process
+
+    def register(self, poll: select.poll, *, reading: bool) -> None:
+        """Register this host's connection with a poll."""
+        if self.line.closed:
+            return
+        if reading:
+            poll.register(self.line.handle, select.POLLIN)
+        if self.line.waiting:
+            poll.register(self.line.writing, select.POLLOUT)
+
+    def hear(self) -> list[tuple[Any, ...]]:
+        """Return the messages since the last call. Signs of life and of the end are recorded."""
+        messages = self.line.receive()
+        self.finished = self.finished or any(message[0] == ENDED for message in messages)
+        self.heard = time.monotonic()
+        return messages
+
+    def silent(self, now: float) -> bool:
+        """Return whether it has been silent for so long that it must be gone."""
+        return not self.finished and now - self.heard > SILENCE
+
+    def greet(self, host_task: HostTask) -> None:
+        """Do one step towards READY. Sets `ready` or `problem`."""
+        for message_kind, *message_values in self.line.receive():
+            if message_kind == READY:
+                greeting = message_values[0]
+                self.wrapper, self.restore = greeting["wrapper"], greeting["restore"]
+                self.subnets = tuple(
+                    Subnet(*subnet_fields) for subnet_fields in greeting["subnets"]
+                )
+                self.port = greeting["port"]
+                self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+                self.note = _note(self.process.stderr_text())
+                self.process.forget_stderr()  # what login scripts say explains nothing any more
+            elif message_kind == REFUSED:
+                self.problem = (message_values[0], message_values[1], message_values[2])
+        if self.ready or self.problem:
+            return
+        if self.line.version not in (None, __version__):
+            self.problem = (
+                f"it has Podwright {self.line.version}, this host has {__version__}",
+                f"Put this one there too: rsync -a {sys.prefix}/ {self.host}:{sys.prefix}/",
+                HostsUnusable.exit_code,
+            )
+        elif self.line.version and not self.heard:
+            self.heard = time.monotonic()
+            self.line.send(HELLO, host_task._asdict())
+        if self.line.closed and not self.problem:
+            self.fail(self.process.wait(2.0))
+
+    def reason(self) -> str:
+        """Return why the connection closed."""
+        return self.process.reason()
+
+    def fail(self, exit_code: int | None) -> None:
+        """Record that the host cannot be used, with the reason from its standard error."""
+        see_command = "kubectl logs {host}" if self.address else "ssh {host} true"
+        problem = explain(
+            self.host,
+            self.process.stderr_text(),
+            exit_code,
+            see=f"See: {see_command.format(host=self.host)}",
+        )
+        self.problem = (*problem, HostsUnusable.exit_code)
+
+    def close(self, seconds: float = 0.0) -> None:
+        """Close the connection, and wait for the end of ssh or srun."""
+        self.line.close()
+        self.process.close(seconds)
+
+
+def _note(stderr_text: str) -> str:
+    return "\n".join(
+        line.removeprefix(WAY) for line in stderr_text.splitlines() if line.startswith(WAY)
+    )
+
+
+def connect(
+    remotes: Sequence[Remote],
+    task: Callable[[Remote], HostTask],
+    starter: Starter,
+    environ: Mapping[str, str],
+    limit: float = LIMIT,
+) -> None:
+    """Start all relays and wait until they are ready.
+
+    Raises HostsUnusable (or, if a relay refused, an error with its exit code) naming each host.
+    """
+    for remote in remotes:
+        remote.start(starter(remote.host, RELAY), environ)
+    deadline = time.monotonic() + limit
+    waiting_remotes = list(remotes)
+    while waiting_remotes and (seconds_left := deadline - time.monotonic()) > 0:
+        poll = select.poll()
+        for remote in waiting_remotes:
+            remote.register(poll, reading=True)
+        ready_fds = {fd for fd, _ in poll.poll(seconds_left * 1000)}
+        for remote in waiting_remotes:
+            if remote.line.writing in ready_fds:
+                remote.line.pump()
+            if remote.line.handle in ready_fds or remote.line.closed:
+                remote.greet(task(remote))
+        waiting_remotes = [r for r in waiting_remotes if not (r.ready or r.problem)]
+    for remote in waiting_remotes:
+        remote.fail(None)
+    _raise([r for r in remotes if r.problem], len(remotes))
+
+
+def _raise(unusable_remotes: Sequence[Remote], host_count: int) -> None:
+    problems = [(remote.host, *remote.problem) for remote in unusable_remotes if remote.problem]
+    if not problems:
+        return
+    host, problem, hint, exit_code = problems[0]
+    if len(problems) == 1:
+        error = HostsUnusable(f"host {host}: {problem}", would_work=hint, hosts=[host])
+    else:
+        problems_text = "; ".join(f"{host}: {problem}" for host, problem, *_ in problems[:5])
+        more_text = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        error = HostsUnusable(
+            f"{len(problems)} of {host_count} other hosts cannot be used: "
+            f"{problems_text}{more_text}",
+            would_work=f"For the first: {hint}",
+            hosts=[host for host, *_ in problems],
+        )
+    error.exit_code = exit_code  # type: ignore[misc]
+    raise error
+
+
+def beat(remotes: Sequence[Remote], last_beat: float) -> float:
+    """Send all relays a sign of life if it is due. Returns when the last one was sent."""
+    now = time.monotonic()
+    if now - last_beat < BEAT_EVERY:
+        return last_beat
+    for remote in remotes:
+        if not remote.finished:
+            remote.line.send(BEAT)
+    return now

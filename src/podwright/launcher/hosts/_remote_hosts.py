@@ -1,0 +1,310 @@
+"""All other hosts of a run: messages to their relays, and messages from these, as events.
+
+A host is lost when its connection closes before its end, or when it is silent for SILENCE seconds.
+Its loss is the cause of the run's end. _launch_machine makes this decision and all others. At an
+end every relay gets the same messages as the guardian of poprun's host.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from podwright.launcher.hosts._host_states import FENCE
+from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY
+from podwright.launcher.hosts._relay import (
+    CLOCK,
+    EVENTS,
+    LAUNCH,
+    LOST,
+    PAUSE,
+    PAYLOAD,
+    REPORT,
+    SAID,
+    WORDS,
+)
+from podwright.launcher.hosts._relay_connections import Remote, beat
+from podwright.launcher.hosts._relay_protocol import OUTPUT, HostsUnusable
+from podwright.launcher.instances._function_exchange import pieces, streams
+from podwright.launcher.instances._instance_wrapper import BY_MPIRUN
+from podwright.launcher.instances._run_folder import RunFolder
+from podwright.launcher.watchers import _launch_events as on
+from podwright.launcher.watchers._guardian import (
+    DAEMON,
+    ENDED,
+    GONE,
+    LISTENS,
+    QUIET,
+    SIGNAL,
+    SYNCED,
+)
+from podwright.launcher.watchers._launch_events import Event
+
+_NUMBERS = frozenset(streams(returns=True, traces=True).values())
+#: Seconds in which the hosts have to receive a pause.
+_PAUSE = 1.0
+#: How often each host is asked for its time at the start. Later it is asked with each beat.
+_ASKED = 8
+_OF_INSTANCES: Mapping[str, Callable[[int, int], Event]] = {
+    "start": on.InstanceStarted,
+    "end": on.InstanceEnded,
+}
+
+
+class RemoteListener(Protocol):
+    """Receives what other hosts report; the watch over the launch implements it."""
+
+    def happened(self, event: Event) -> None:
+        """Take an event of another host."""
+        ...
+
+    def wrote(self, index: int, number: int, data: bytes) -> None:
+        """Take an instance's output: standard output (0) or standard error (1)."""
+        ...
+
+    def last_message(self, index: int, text: str) -> None:
+        """Take what an instance wrote about its end."""
+        ...
+
+    def reported(self, index: int, folder: str, files: Sequence[Any], more: int) -> None:
+        """Take the folder of an instance's profile, and its content (_profiling.listed)."""
+        ...
+
+    def engine_wrote(self, data: bytes) -> None:
+        """Take what a daemon of mpirun wrote."""
+        ...
+
+
+class Remotes:
+    """The other hosts. names: the host of each instance, if there are several hosts."""
+
+    def __init__(self, remotes: Sequence[Remote], names: Mapping[int, str] | None = None) -> None:
+        self._all = tuple(remotes)
+        self._names = names or {}
+        self.ranks = frozenset(rank for remote in remotes for rank in remote.ranks)
+        self._by_rank = {rank: remote for remote in remotes for rank in remote.ranks}
+        self._beat = 0.0
+        self._watch: RemoteListener | None = None
+        self._timed: Callable[[str, int, int, int], None] | None = None
+        self._time_requests: dict[Remote, int] = {}
+        #: The time by monotonic() at which the relays of lost hosts have ended their last instance.
+        self.fenced_at = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def __iter__(self) -> Iterator[Remote]:
+        return iter(self._all)
+
+    @property
+    def places(self) -> Mapping[int, str]:
+        """The host of each instance, for messages. Empty when there is only one host."""
+        return self._names
+
+    @property
+    def by_host(self) -> dict[str, tuple[int, ...]]:
+        """The instances of each host."""
+        return {remote.host: remote.ranks for remote in self._all}
+
+    def words(self, rank: int, program: Sequence[str]) -> list[str] | None:
+        """Return how mpirun starts instances on the host of this rank; None if that is this
+        host.
+        """
+        remote = self._by_rank.get(rank)
+        if remote is None:
+            return None
+        return [*remote.wrapper, BY_MPIRUN, *remote.restore, *program]
+
+    def carry(self, payload: bytes) -> None:
+        """Send the payload to every host, before anything is started there. Raises
+        HostsUnusable.
+        """
+        for payload_piece in pieces(payload) if self._all else ():
+            self.send(PAYLOAD, payload_piece)
+            while any(remote.line.waiting for remote in self._all):
+                poll = select.poll()
+                for remote in self._all:
+                    if remote.line.waiting and not remote.line.closed:
+                        poll.register(remote.line.writing, select.POLLOUT)
+                poll.poll(BEAT_EVERY * 1000)
+                for remote in self._all:
+                    remote.line.pump()
+                self.idle()
+
+    # For the loop of Watch
+
+    def watch(self, listener: RemoteListener) -> None:
+        """Count all hosts as heard now, and report to `listener` from now on."""
+        self._watch = listener
+        for remote in self._all:
+            remote.heard = time.monotonic()
+
+    def keep_time(self, on_time_answer: Callable[[str, int, int, int], None]) -> None:
+        """Ask all hosts for their time from now on.
+
+        on_time_answer: is called with the host, the time of the request, the time on the host, and
+        the time of the answer. Times are nanoseconds of CLOCK_BOOTTIME.
+        """
+        self._timed = on_time_answer
+        self._ask_time(self._all)
+
+    def _ask_time(self, remotes: Sequence[Remote]) -> None:
+        for remote in remotes:
+            if self._timed and not remote.finished:
+                remote.line.send(CLOCK, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+    def _time_answered(self, remote: Remote, sent_at: int, remote_time: int) -> None:
+        if self._timed:
+            self._timed(
+                remote.host, sent_at, remote_time, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            )
+        self._time_requests[remote] = self._time_requests.get(remote, 0) + 1
+        if self._time_requests[remote] < _ASKED:
+            self._ask_time([remote])
+
+    def idle(self) -> None:
+        """Keep the connections alive between connecting and the start. Call it every few seconds.
+
+        Raises HostsUnusable for a host that was lost.
+        """
+        now = time.monotonic()
+        self._beat = beat(self._all, self._beat)
+        for remote in self._all:
+            remote.hear()
+            if remote.line.closed or remote.silent(now):
+                reason = remote.reason() if remote.line.closed else "it does not answer any more"
+                raise HostsUnusable(f"host {remote.host} is lost: {reason}", hosts=[remote.host])
+
+    def beat(self) -> None:
+        """Send all hosts a sign of life, and ask for their time, when that is due."""
+        last_beat = self._beat
+        self._beat = beat(self._all, self._beat)
+        if self._beat != last_beat:
+            self._ask_time(self._all)
+
+    def register(self, poll: select.poll, *, reading: bool) -> None:
+        """Register all connections with a poll."""
+        for remote in self._all:
+            remote.register(poll, reading=reading)
+
+    def hear(self, ready_fds: set[int]) -> None:
+        """Read what the hosts have sent, and pass it on."""
+        assert self._watch
+        for remote in self._all:
+            if remote.line.writing in ready_fds:
+                remote.line.pump()
+            if remote.line.handle in ready_fds and not remote.line.closed:
+                messages = remote.hear()
+                self._watch.happened(on.HostHeard(remote.host))
+                for message_kind, *message_values in messages:
+                    self._heard(remote, message_kind, message_values)
+            if remote.line.closed and not remote.finished:
+                remote.finished = True
+                self._watch.happened(on.HostCut(remote.host, remote.reason()))
+
+    def _heard(self, remote: Remote, message_kind: str, message_values: list[Any]) -> None:
+        assert self._watch
+        if message_kind == OUTPUT:
+            rank, stream, output = message_values
+            if rank in remote.ranks and stream in _NUMBERS:
+                self._watch.wrote(rank, stream, output)
+        elif message_kind == SAID and message_values[0] in remote.ranks:
+            self._watch.last_message(message_values[0], message_values[1])
+        elif message_kind == CLOCK:
+            self._time_answered(remote, *message_values)
+        elif message_kind == REPORT and message_values[0] in remote.ranks:
+            self._watch.reported(*message_values)
+        elif message_kind == WORDS:
+            self._watch.engine_wrote(message_values[0].encode())
+        else:
+            for event in _events(remote, message_kind, message_values):
+                self._watch.happened(event)
+
+    def hang_up(self, host: str) -> None:
+        """Close the connection to a lost host. The host has to be swept later."""
+        for remote in self._all:
+            if remote.host == host:
+                remote.finished = remote.lost = True
+                remote.line.closed = True
+                self.fenced_at = max(self.fenced_at, remote.heard + FENCE)
+
+    def send(self, *message: Any) -> None:
+        """Send a message to all hosts."""
+        for remote in self._all:
+            if not remote.finished:
+                remote.line.send(*message)
+
+    def pause(self) -> None:
+        """Stop the instances, and announce that poprun will be silent for a while."""
+        self.send(SIGNAL, int(signal.SIGSTOP))
+        self.send(PAUSE)  # holds until the next message
+        deadline = time.monotonic() + _PAUSE
+        while time.monotonic() < deadline and any(remote.line.waiting for remote in self._all):
+            for remote in self._all:
+                remote.line.pump()
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        """Continue the instances after a pause."""
+        self.send(SIGNAL, int(signal.SIGCONT))
+
+    def sweepers(self, *, lost: bool) -> dict[str, list[str]]:
+        """Return the command that sweeps each host. lost: only those of lost hosts."""
+        return {
+            remote.host: remote.sweeper
+            for remote in self._all
+            if remote.sweeper and (remote.lost or not lost)
+        }
+
+    def launch(self, folder: RunFolder, daemon_number: int) -> str:
+        """Start mpirun's daemon on a host, as a file in the run's folder describes it.
+
+        Returns what is wrong with the file; empty if nothing is.
+        """
+        with open(
+            folder.local_path(folder.file(f"daemon.{daemon_number}")), encoding="utf-8"
+        ) as daemon_file:
+            host, _, command = daemon_file.read().partition("\n")
+        for remote in self._all:
+            if remote.host == host:
+                remote.line.send(LAUNCH, DAEMON, command)
+                return ""
+        return f"mpirun wants to start a daemon on {host}, which is not a host"
+
+    def close(self, seconds: float = 3.0) -> None:
+        """Close all connections."""
+        started_remotes = [remote for remote in self._all if remote.started]
+        for remote in started_remotes:
+            remote.line.close()
+        deadline = time.monotonic() + seconds
+        for remote in started_remotes:
+            remote.close(max(deadline - time.monotonic(), 0.0))
+
+
+def _events(remote: Remote, message_kind: str, message_values: list[Any]) -> Iterator[Event]:
+    """Convert a message of a relay into events of the state machine."""
+    if message_kind == EVENTS:
+        for rank, event_kind, event_value in message_values[0]:
+            if rank in remote.ranks and event_kind in _OF_INSTANCES:
+                yield _OF_INSTANCES[event_kind](rank, event_value)
+    elif message_kind == GONE and message_values[0] == DAEMON:
+        yield on.DaemonEnded(remote.host, message_values[1], message_values[2])
+    elif message_kind == GONE and message_values[0] in remote.ranks:
+        yield on.ScriptEnded(*message_values)
+    elif message_kind == LISTENS:
+        yield on.Listeners(remote.host, message_values[0])
+    elif message_kind == SYNCED:
+        yield on.Answered(remote.host, message_values[0])
+    elif message_kind == LOST:
+        yield on.HostBroken(remote.host, message_values[0])
+    elif message_kind == QUIET:
+        yield on.HostQuiet(remote.host)
+    elif message_kind == ENDED:
+        yield on.HostFinished(remote.host)
+
+
+#: For a run whose instances are all on this host.
+NOWHERE = Remotes([])

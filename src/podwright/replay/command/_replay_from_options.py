@@ -1,0 +1,130 @@
+"""What the options of `podwright replay` stand for: a trace, ways, a Slurm, chances."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from podwright.errors import InvalidRequest
+from podwright.fabric import FabricError, load_cluster
+from podwright.replay._run_state import Chances
+from podwright.replay._slurm_model import SlurmModel, from_conf
+from podwright.replay.command._replay_options import ReplayOptions
+from podwright.replay.grounds._scheduling_ways import (
+    HostKind,
+    ReplayWay,
+    gpu_ways,
+    pod_size,
+    pod_ways,
+)
+from podwright.replay.traces._example import example
+from podwright.replay.traces._offered_load import stretch_for, stretched
+from podwright.replay.traces._read import read_trace
+from podwright.replay.traces._trace import Trace
+from podwright.slurm.site import files
+
+
+def chosen_trace(options: ReplayOptions, device_count: int) -> Trace:
+    """Return the jobs. Raises InvalidRequest."""
+    if not options.trace:
+        return example(options.seed, devices=device_count)
+    return read_trace(options.trace, zone=chosen_zone(options.timezone), tres=options.tres)
+
+
+def at_load(trace: Trace, device_count: int, load: float | None) -> Trace:
+    """Return the jobs, submitted so that they ask for this share of the devices."""
+    return stretched(trace, stretch_for([trace], [0.0], device_count, load)) if load else trace
+
+
+def chosen_ways(options: ReplayOptions) -> tuple[list[ReplayWay], int]:
+    """Return the ways and the number of devices. Raises InvalidRequest."""
+    way_names, policies = _list(options.ways), _list(options.policy)
+    if options.gpus:
+        if options.pod or policies or options.hosts:
+            raise InvalidRequest(
+                "--pod, --policy and --hosts are for devices behind a fabric",
+                operation="replay on GPU nodes",
+                would_work="--gpus FILE --ways shared,exclusive",
+            )
+        try:
+            cluster = load_cluster(options.gpus)
+        except FabricError as error:
+            raise InvalidRequest(str(error).removesuffix("."), operation="read GPU nodes") from None
+        return gpu_ways(way_names or ["shared", "exclusive"], cluster), cluster.size
+    device_count = pod_size(options.pod or "pod64")
+    if not way_names:
+        way_names = ["native"] if policies else ["native", *_divided(device_count)]
+    return pod_ways(way_names, device_count, policies, _hosts(options.hosts)), device_count
+
+
+def _list(list_text: str | None) -> list[str]:
+    """Return the words between commas, each once."""
+    return list(
+        dict.fromkeys(item.strip() for item in (list_text or "").split(",") if item.strip())
+    )
+
+
+def _divided(device_count: int) -> list[str]:
+    """Return the fixed ways that most sites would try for a pod: half small partitions, half
+    large.
+    """
+    if device_count < 64:
+        return []
+    return [
+        f"static:{device_count // 8}x4+{device_count // 32}x16",
+        f"host-mapping:{device_count // 16}x16",
+    ]
+
+
+def _hosts(hosts_text: str | None) -> HostKind | None:
+    if not hosts_text:
+        return None
+    match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,3})(?:x([1-9]\d{0,5}))?", hosts_text)
+    if match is None:
+        raise InvalidRequest(f"{hosts_text!r} is not understood", would_work="--hosts 16x64x512")
+    return HostKind(int(match[1]), int(match[2]), int(match[3] or 0) << 30)
+
+
+def chosen_slurm(options: ReplayOptions) -> SlurmModel:
+    """Return how the simulated Slurm schedules. Raises InvalidRequest."""
+    default_model = SlurmModel(room_s=options.room_after)
+    if not options.slurm_conf:
+        return default_model
+    conf_path = Path(options.slurm_conf)
+    files.read(conf_path)
+    settings = {}
+    for line in files.lines(conf_path):
+        setting_name, equals_sign, setting_value = line.partition("=")
+        if equals_sign:
+            settings[setting_name.strip().lower()] = setting_value.strip()
+    try:
+        return from_conf(settings, default_model)
+    except ValueError as error:
+        raise InvalidRequest(f"{options.slurm_conf}: {error}") from None
+
+
+def chosen_chances(options: ReplayOptions) -> Chances:
+    """Return what is left to chance. Raises InvalidRequest."""
+    if not 0 <= options.movable <= 100:
+        raise InvalidRequest("--movable is a share from 0 to 100 percent")
+    if options.mtbf is not None and not options.mtbf > 0:
+        raise InvalidRequest("--mtbf is a number of days above 0")
+    return Chances(
+        seed=options.seed,
+        movable=options.movable / 100,
+        move_s=options.move_time,
+        mtbf_s=options.mtbf * 86400 if options.mtbf else math.inf,
+    )
+
+
+def chosen_zone(zone_name: str | None) -> tzinfo | None:
+    """Return the zone of times without an offset; None: this machine's. Raises InvalidRequest."""
+    try:
+        return ZoneInfo(zone_name) if zone_name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidRequest(
+            f"there is no time zone {zone_name!r}", would_work="Europe/Berlin"
+        ) from None

@@ -1,0 +1,430 @@
+"""A server's life as a process: locks, store, hardware, fronts, and every way in which it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from podwright._version import __version__
+from podwright.agents import Driver
+from podwright.controller import Controller, Machines, Sharing, Visible
+from podwright.errors import AlreadyExists, PodwrightError, Unavailable
+from podwright.http import more_descriptors
+from podwright.page import SiteProxy
+from podwright.server._caller_identity import Identity, find_munge
+from podwright.server._garbage_collection import start_without_collection
+from podwright.server._kill_point import KillPoint
+from podwright.server._listen_options import ListenOptions, PageOptions
+from podwright.server._local_launches import ThisHost
+from podwright.server._make_store import is_secure
+from podwright.server._metrics import pod_name
+from podwright.server._opentelemetry_spans import open_traces
+from podwright.server._server import Server
+from podwright.server._shared_store import (
+    LEASE,
+    SharedStore,
+    UnsharedStore,
+    owner_name,
+    serve_shared,
+)
+from podwright.server._socket_lock import Lock, prepare_folder
+from podwright.server._standby_answers import Standby
+from podwright.server.machines._choose_fabric_driver import FabricOptions, fabric_driver
+from podwright.server.machines._reach_agents import reach
+from podwright.server.machines._served_hardware import ServedHardware, choose
+from podwright.store import (
+    Opened,
+    ReadOnlyStore,
+    SQLiteStore,
+    Store,
+    open_store,
+    shown_place,
+    storage_file,
+)
+
+_log = logging.getLogger("podwright.server")
+_events = logging.getLogger("podwright.events")
+
+#: Seconds that calls under way have when the server is asked to end.
+GRACE = 5.0
+#: Seconds within which a user's server that ends makes room for the next one.
+_HANDOVER = 10.0
+#: Seconds between two checks whether a full disk has room again.
+_LOOK_AGAIN = 2.0
+#: Files that commands leave in the folder of a user's server. They are removed with the folder.
+_LEFTOVER_FILES = ("server.log", "start.lock")
+
+
+@dataclass(frozen=True)
+class ServingOptions:
+    """What to serve and where. user: a server for one user, in the background.
+
+    storage: a file, or the place of a store as store.open_store reads it. idle: seconds without
+    partition, lease or call after which the server ends; None: never. socket_mode: 0600, or 0666
+    for a server of all users. private: the socket's folder belongs to the server's user only.
+
+    agent_key: the key that agents must have. own_key: the key for agents on this machine where
+    agent_key is not set. silence: seconds after which a silent agent is given up. interfaces: those
+    on which agents may announce themselves. secure: callers on TCP must identify themselves; a
+    store that was made secure requires it too. certs: the folder of TLS certificates.
+
+    web: host and port of read-only HTTP. web_names: its further host names. proxy: the proxy that
+    names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
+    in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
+    accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
+    several machines. visible: what callers see of others' objects. sharing: between schedulers and
+    people.
+    """
+
+    storage: Path | str
+    socket: Path
+    preset: str | None = None
+    files: tuple[Path, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    anywhere: bool = False
+    user: bool = False
+    idle: float | None = None
+    socket_mode: int = 0o600
+    private: bool = False
+    agent_key: Path | None = None
+    own_key: Path | None = None
+    silence: float = 10.0
+    fabric: FabricOptions | None = None
+    interfaces: tuple[str, ...] = ()
+    secure: bool = False
+    certs: Path | None = None
+    web: tuple[str, int] | None = None
+    web_names: tuple[str, ...] = ()
+    proxy: SiteProxy | None = None
+    pod: str = ""
+    other_pods: Mapping[str, str] = field(default_factory=dict)
+    munge: str | None = None
+    visible: Visible | None = None
+    sharing: Sharing | None = None
+    administrators: frozenset[str] = frozenset()
+
+
+async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware], None]) -> None:
+    """Serve until a signal or idleness, or until the store fails; that failure is raised.
+
+    ready: called once all fronts answer. Raises wire.PodwrightError when the server cannot begin.
+    """
+    # grpc's own lines on standard error are silenced, since Podwright's refusals are clearer.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    more_descriptors()
+    prepare_folder(options.socket.parent, private=options.private)
+    store_file = storage_file(options.storage)
+    if store_file is None:
+        await _serve_shared(options, ready)
+        return
+    prepare_folder(store_file.parent, folder_mode=0o700)
+    store_lock = Lock(store_file, f"the store {store_file}", locks_inode=True)
+    if not await _take(store_lock, options):
+        return
+    is_empty = False
+    try:
+        is_empty = await _serve(options, store_file, ready, store_lock)
+    finally:
+        if options.user and is_empty:
+            _remove(options, store_file)
+        store_lock.release()
+        if options.user and is_empty:
+            with contextlib.suppress(OSError):
+                options.socket.parent.rmdir()
+
+
+async def _take(store_lock: Lock, options: ServingOptions) -> bool:
+    """Take the lock of the store. Return whether this server has it.
+
+    A user's second server gives way to a first one that answers, and gets False.
+    """
+    deadline = time.monotonic() + _HANDOVER
+    while True:
+        try:
+            store_lock.take()
+            return True
+        except AlreadyExists:
+            if not options.user or time.monotonic() > deadline:
+                raise
+            if _answers(options.socket):
+                return False
+            await asyncio.sleep(0.02)
+
+
+async def _serve_shared(
+    options: ServingOptions, on_ready: Callable[[Server, ServedHardware], None]
+) -> None:
+    stop_event = asyncio.Event()
+    _on_signals(stop_event)
+    kill_point = KillPoint.from_environment(os.environ)
+    server_name = owner_name(options.host, options.port)
+
+    def open_anew() -> SharedStore:
+        store = open_store(options.storage, owner=server_name, ttl=LEASE)
+        if not isinstance(store, SharedStore):  # a store of another package
+            store = cast(SharedStore, UnsharedStore(store))
+        return store if kill_point is None else cast(SharedStore, kill_point.store(store))
+
+    store = open_anew()
+    standby = Standby()
+    server = _server_for(options, cast(Controller, standby), store)
+
+    def chosen(opened_store: Opened) -> ServedHardware:
+        hardware = _chosen(opened_store.records, options)
+        if kill_point is not None:
+            kill_point.arm(hardware)
+        if is_secure(opened_store.records):
+            server.make_secure()
+        return hardware
+
+    def drivers(hardware: ServedHardware) -> Mapping[str, Driver]:
+        machine_drivers = hardware.drivers()
+        return machine_drivers if kill_point is None else kill_point.drivers(machine_drivers)
+
+    await serve_shared(
+        store,
+        server,
+        standby,
+        choose_hardware=chosen,
+        on_ready=on_ready,
+        stop_event=stop_event,
+        wait_for_end=lambda read_failure: _wait_for_end(stop_event, read_failure),
+        machines=_machines(options, lambda: server.calls.identity.secure),
+        drivers=drivers,
+        visible=options.visible,
+        sharing=options.sharing,
+        open_handle=open_anew,
+    )
+
+
+def _chosen(
+    store_records: Mapping[tuple[str, str], bytes], options: ServingOptions
+) -> ServedHardware:
+    return choose(
+        store_records,
+        preset_name=options.preset,
+        cluster_files=options.files,
+        simulate_if_none=options.user,
+        store_name=shown_place(options.storage),
+    )
+
+
+def _machines(options: ServingOptions, requires_identity: Callable[[], bool]) -> Machines:
+    return replace(
+        reach(
+            options.agent_key,
+            options.silence,
+            options.interfaces,
+            own_key=options.own_key,
+            certs=options.certs,
+            secure=requires_identity,
+        ),
+        administrators=options.administrators,
+        fabric=fabric_driver(options.fabric),
+    )
+
+
+async def _wait_for_end(
+    stop_event: asyncio.Event, read_failure: Callable[[], PodwrightError | None]
+) -> None:
+    while not stop_event.is_set() and read_failure() is None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop_event.wait(), 0.5)
+
+
+def _server_for(
+    options: ServingOptions, controller: Controller, store: Store, *, secure: bool = False
+) -> Server:
+    server = Server(
+        controller,
+        ListenOptions(
+            options.socket,
+            host=options.host,
+            port=options.port,
+            anywhere=options.anywhere,
+            socket_mode=options.socket_mode,
+            private_folder=options.private,
+            certs=options.certs,
+            apart=True,
+            web=options.web,
+        ),
+        page_options=PageOptions(
+            names=options.web_names,
+            proxy=options.proxy,
+            other_pods=options.other_pods,
+            history=store.history(),
+            standbys=lambda: getattr(store, "standbys", None),
+            pod=options.pod or pod_name(options.storage, socket.gethostname()),
+        ),
+        identity=Identity(
+            secure=secure or options.secure,
+            munge=None if options.munge is None else find_munge(options.munge),
+        ),
+        # The controller is read at each call, since a standby serves another one after a takeover.
+        extra_counters=lambda: {"commits": store.commits, **server.controller.moves},
+        traces=open_traces(os.environ),
+    )
+    return server
+
+
+async def _reopened(
+    stop_event: asyncio.Event, store_file: Path, make_controller: Callable[[Store], Controller]
+) -> Controller | None:
+    """Return a controller over the store once the disk has room again; None when asked to stop.
+
+    Raises wire.PodwrightError for any other reason why the store cannot be opened.
+    """
+    while not stop_event.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop_event.wait(), _LOOK_AGAIN)
+            return None
+        store = SQLiteStore(store_file)
+        try:
+            opened_store = await store.open()
+        except Unavailable as error:
+            if not error.data.get("full"):
+                raise
+            continue
+        controller = make_controller(store)
+        try:
+            await controller.start(opened_store)
+        except Unavailable as error:  # there was room to open the store, but for no more
+            if not error.data.get("full"):
+                raise
+            continue
+        return controller
+    return None
+
+
+async def _serve(
+    options: ServingOptions,
+    store_file: Path,
+    on_ready: Callable[[Server, ServedHardware], None],
+    store_lock: Lock,
+) -> bool:
+    stop_event = asyncio.Event()
+    _on_signals(stop_event)
+    kill_point = KillPoint.from_environment(os.environ)
+    store: Store = SQLiteStore(store_file, connect=kill_point.connect() if kill_point else None)
+    store_records: Mapping[tuple[str, str], bytes] = {}
+    full_store: Unavailable | None = None
+    if store_file.exists():  # noqa: ASYNC240 (one look)
+        try:
+            store_records = (await store.open()).records
+        except Unavailable as error:
+            if not error.data.get("full"):
+                raise
+            full_store = error
+            store = await _read_only(SQLiteStore(store_file), error)
+            store_records = (await store.open()).records
+    try:
+        with start_without_collection():
+            hardware = _chosen(store_records, options)
+            drivers = hardware.drivers()
+            if kill_point is not None:
+                kill_point.arm(hardware)
+                store, drivers = kill_point.store(store), kill_point.drivers(drivers)
+
+            def make(store: Store) -> Controller:
+                return Controller(
+                    store,
+                    hardware.clusters,
+                    drivers,
+                    version=__version__,
+                    machines=_machines(options, lambda: options.secure or is_secure(store_records)),
+                    visible=(options.visible or Visible()).settled(
+                        secure=options.secure or is_secure(store_records)
+                    ),
+                    sharing=options.sharing,
+                    own_host=ThisHost(hardware.local),
+                )
+
+            controller = make(store)
+            server = _server_for(options, controller, store, secure=is_secure(store_records))
+            await server.start()
+            store_lock.hold()  # it may have been created just now
+    except BaseException:
+        await store.close()
+        raise
+    store_failure: PodwrightError | None = None
+    idle_task = None
+    try:
+        if full_store is None:
+            await hardware.remember(store)
+        on_ready(server, hardware)
+        if options.idle is not None:
+            idle_task = asyncio.create_task(_end_when_idle(server, options.idle, stop_event))
+        while True:
+            await _wait_for_end(stop_event, lambda: server.controller.failure)
+            store_failure = server.controller.failure
+            if store_failure is None or (old_controller := server.controller).read_only is None:
+                break
+            _events.error("read only: %s", store_failure.message)
+            store_failure = None  # if it is asked to stop meanwhile, it ends well
+            new_controller = await _reopened(stop_event, store_file, make)
+            if new_controller is None:
+                break
+            server.adopt(new_controller, lambda: None)
+            _events.info("the store can be written again: serving as before")
+            await old_controller.close()
+    finally:
+        if idle_task is not None:
+            idle_task.cancel()
+        is_empty = await server.stop(0.0 if store_failure else GRACE)
+    if store_failure is not None:
+        raise store_failure
+    return is_empty
+
+
+async def _read_only(store: SQLiteStore, full_disk_error: Unavailable) -> ReadOnlyStore:
+    """Return the content of a store on a full disk.
+
+    Raises wire.Unavailable as `SQLiteStore.peek` does.
+    """
+    return ReadOnlyStore(store.name, await store.peek_alone(), full_disk_error, store.history())
+
+
+async def _end_when_idle(server: Server, idle_seconds: float, stop_event: asyncio.Event) -> None:
+    await server.until_idle(idle_seconds)
+    stop_event.set()
+
+
+def _on_signals(stop_event: asyncio.Event) -> None:
+    """End the server gracefully at the first signal, and at once at the second.
+
+    Ending at once is safe, since the server survives a crash.
+    """
+
+    def end(signal_number: int) -> None:
+        if stop_event.is_set():
+            os._exit(128 + signal_number)
+        _log.info("%s: ending", signal.Signals(signal_number).name)
+        stop_event.set()
+
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, end, signal_number)
+
+
+def _answers(socket_path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(str(socket_path)) == 0
+
+
+def _remove(options: ServingOptions, store_file: Path) -> None:
+    """Remove the empty store of a user's server, and the files that commands left beside it."""
+    for suffix in ("", "-wal", "-shm", "-history", "-history-journal"):
+        store_file.with_name(store_file.name + suffix).unlink(missing_ok=True)
+    for file_name in _LEFTOVER_FILES:
+        (options.socket.parent / file_name).unlink(missing_ok=True)

@@ -1,0 +1,109 @@
+"""The HTTP front on a Unix socket, which local commands and scheduler hooks call.
+
+Every account of the machine may connect to it. Heads, bodies, connections and silence are therefore
+bounded for each uid separately (podwright.http).
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from podwright.errors import InvalidRequest, PodwrightError
+from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.server._dispatch_calls import Calls
+from podwright.server._opentelemetry_spans import TRACE_PARENT
+from podwright.wire import METHODS, Method, Value
+
+#: The most connections of one uid. root's scheduler may open many; a runaway loop may not open all.
+MAX_CONNECTIONS = 512
+IDLE_SECONDS = 60.0
+
+#: A refusal's code -> HTTP status.
+STATUS = {
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "ABORTED": 409,
+    "FAILED_PRECONDITION": 412,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_PREFIX = "/podwright.v1/"
+_encode = msgspec.json.Encoder().encode
+
+
+class HttpFront:
+    """Serves podwright.v1 as JSON. idle_seconds: after these a silent connection is closed."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._calls = calls
+        limits = Limits(each=MAX_CONNECTIONS, idle=idle_seconds)
+        self.server = HttpServer(self._answer, limits, complain=complain, clock=clock)
+        self._routes: dict[str, tuple[Method, msgspec.json.Decoder[Value]]] = {
+            _PREFIX + method_name: (method, msgspec.json.Decoder(method.request))
+            for method_name, method in METHODS.items()
+        }
+
+    async def start(self, listener: socket.socket) -> None:
+        """Answer on a listening Unix socket."""
+        await self.server.start(listener)
+
+    async def stop(self, grace: float) -> None:
+        """Accept no more, give calls under way `grace` seconds to end, and close the rest."""
+        await self.server.stop(grace)
+
+    async def _answer(self, request: HttpRequest) -> Reply:
+        route = self._routes.get(request.path)
+        if route is None:
+            if request.path != "/healthz":
+                return refusal(404, f"there is no {request.path}")
+            if request.method != "GET":
+                return refusal(405, "GET it", (b"allow", b"GET"))
+            return Reply(200, msgspec.json.encode(self._calls.health()))
+        if request.method != "POST":
+            return refusal(405, "POST to it", (b"allow", b"POST"))
+        method, decoder = route
+        assert request.uid is not None
+        if self._calls.traces is not None:
+            TRACE_PARENT.set(request.header("traceparent"))
+        try:
+            caller = await self._calls.identity.of_uid(request.uid, "unix")
+            call_request = _decoded(decoder, method, request.body)
+            return Reply(200, _encode(await self._calls(caller, method, call_request)))
+        except PodwrightError as error:
+            refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(STATUS.get(error.code, 500), refusal_json)
+
+
+def complain(status: int, problem: str) -> bytes:
+    """Return a refusal of HTTP itself as a refusal's JSON."""
+    refusal_code = {404: "NOT_FOUND", 500: "INTERNAL"}.get(status, "INVALID_ARGUMENT")
+    if status in (413, 431, 503):
+        refusal_code = "RESOURCE_EXHAUSTED"
+    return msgspec.json.encode({"code": refusal_code, "message": f"{problem}.", "problem": problem})
+
+
+def refusal(status: int, problem: str, *headers: tuple[bytes, bytes]) -> Reply:
+    """Return a reply with a refusal."""
+    return Reply(status, complain(status, problem), headers=headers)
+
+
+def _decoded(decoder: msgspec.json.Decoder[Value], method: Method, json_body: bytes) -> Value:
+    try:
+        return decoder.decode(json_body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"{error}", operation=method.name) from None

@@ -1,0 +1,234 @@
+"""HTTP on TCP: the page, and, read-only, the server's health, its metrics and its lists as JSON.
+
+It is for people, probes, Prometheus and dashboards. Only the page asks who the caller is. The front
+therefore stays on loopback unless an option says otherwise, and gives lists only where anonymous
+callers may read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from podwright.controller import Caller, Role
+from podwright.errors import InvalidRequest, PodwrightError
+from podwright.hosts import is_loopback
+from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_server
+from podwright.page import BODY, Page
+from podwright.server._caller_identity import ANONYMOUS
+from podwright.server._dispatch_calls import Calls
+from podwright.server._history_recorder import Recorder
+from podwright.server._listen_options import PageOptions
+from podwright.server._metrics import KIND, Gauge, Metrics
+from podwright.server._other_pods import OtherPods
+from podwright.server._page_backend import make_page
+from podwright.server._unix_http_front import STATUS, complain, refusal
+from podwright.wire import METHODS, ListRequest, Value, plain
+
+_SERVER_CALLER = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
+_LISTS = {
+    "clusters": "ListClusters",
+    "allocations": "ListAllocations",
+    "devices": "ListDevices",
+    "partitions": "ListPartitions",
+    "leases": "ListLeases",
+    "agents": "ListAgents",
+}
+#: A probe asks, gets its answer and goes, and an open page sends something every few seconds. A
+#: connection that is silent may therefore be closed at once to make room.
+LIMITS = Limits(
+    connections=1024, each=512, idle=15.0, body=BODY, all_bodies=64 * BODY, patience=0.0
+)
+
+#: Items of a list that are formatted before other requests are answered.
+_AT_ONCE = 100
+
+
+def _parsed_query(query: str) -> ListRequest:
+    """Parse a query into a list request: its fields by name, each at most once.
+
+    Raises InvalidRequest.
+    """
+    query_fields = parse_qs(query, keep_blank_values=True)
+    field_names = ListRequest.__struct_fields__
+    for field_name, field_values in query_fields.items():
+        if field_name not in field_names or len(field_values) > 1:
+            raise InvalidRequest(
+                f"a list is not asked for by {field_name[:40]!r}"
+                if field_name not in field_names
+                else f"{field_name} is said twice",
+                would_work=f"use fields of a list: {', '.join(field_names)}",
+            )
+    try:
+        return msgspec.convert(
+            {query_key: query_values[0] for query_key, query_values in query_fields.items()},
+            ListRequest,
+            strict=False,
+        )
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{error}", would_work="page_size is a whole number") from None
+
+
+class WebFront:
+    """Answers GET.
+
+    read_counters: returns totals since the start, for /metrics. read_gauges: returns the gauges,
+    for /metrics. page_options: the options of the page. ended_connections: see Metrics.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        read_counters: Callable[[], dict[str, int]],
+        read_gauges: Callable[[], list[Gauge]],
+        page_options: PageOptions,
+        ended_connections: Callable[[], dict[tuple[str, str], int]],
+    ) -> None:
+        self._calls = calls
+        self._page_options = page_options
+        self._tasks: list[asyncio.Task[None]] = []
+        self.metrics = Metrics(
+            calls.figures,
+            read_counters,
+            read_gauges,
+            ended_connections,
+            self._listed,
+            pod_label=page_options.pod,
+        )
+        self.server = HttpServer(self._answer, LIMITS, complain=complain)
+        self._names: set[str] = set()
+        self.page: Page | None = None
+        self.address = ""
+
+    async def start(self, host: str, port: int) -> int:
+        """Answer at this address; port 0 takes a free one. Return the port.
+
+        Raises wire.Unavailable when the address cannot be bound.
+        """
+        other_pods = OtherPods(self._page_options.other_pods)
+        self.page = make_page(
+            self._calls,
+            safe_login=is_loopback(host),
+            history=self._page_options.history,
+            proxy=self._page_options.proxy,
+            standbys=self._page_options.standbys,
+            other_pods=other_pods.topic,
+        )
+        page_hosts = {host, "localhost", socket.gethostname(), *self._page_options.names}
+        self._names = {page_host.lower() for page_host in page_hosts}
+        port = await self.server.open(host, port, "another --http-port")
+        self.address = f"http://{_url_host(host)}:{port}/"
+        if (history := self._page_options.history) is not None:
+            recorder = Recorder(history, self._listed, self._counted, self._epoch)
+            self._tasks.append(asyncio.create_task(recorder.run()))
+        self._tasks.append(asyncio.create_task(other_pods.run()))
+        return port
+
+    async def stop(self) -> None:
+        """Accept no more. Requests under way have a second to end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.page is not None:
+            await self.page.close()
+        await self.server.stop(1.0)
+
+    async def _answer(self, request: HttpRequest) -> Reply:
+        if self.page is not None and self._is_here(request):
+            page_reply = await self.page.answer(request)
+            if page_reply is not None:
+                return page_reply
+        reply = await self._reply(request)
+        extra_headers = ((b"cache-control", b"no-store"), (b"connection", b"close"))
+        return reply._replace(headers=(*reply.headers, *extra_headers))
+
+    async def _reply(self, request: HttpRequest) -> Reply:
+        if request.method not in ("GET", "HEAD"):
+            return refusal(405, "it is to be read only", (b"allow", b"GET, HEAD"))
+        if not self._is_here(request):
+            return refusal(421, f"this is not {request.header('host')[:80]}")
+        try:
+            return await self._route(request)
+        except PodwrightError as error:
+            refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(STATUS.get(error.code, 500), refusal_json)
+
+    def _is_here(self, request: HttpRequest) -> bool:
+        """Return whether the request names this server.
+
+        A web page whose name was made to point here must not read what is here.
+        """
+        return names_this_server(request, self._names)
+
+    async def _route(self, request: HttpRequest) -> Reply:
+        path = request.path
+        if path == "/healthz":
+            return await self._health()
+        if path == "/metrics":
+            return Reply(200, await self.metrics.text(), KIND)
+        if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
+            if self._calls.identity.secure:
+                return refusal(401, "a secure server gives lists to those it knows alone")
+            list_reply = await self._ask(method, _parsed_query(request.query))
+            return Reply(200, await _list_as_json(list_reply))
+        known_paths = ", ".join(
+            ["/healthz", "/metrics", *(f"/v1/{list_name}" for list_name in _LISTS)]
+        )
+        return refusal(404, f"there is no {path[:80]}; there are {known_paths}")
+
+    def _ask(self, list_method: str, list_request: ListRequest) -> Awaitable[Value]:
+        return self._calls.whole(ANONYMOUS, METHODS[list_method], list_request)
+
+    async def _health(self) -> Reply:
+        failure = self._calls.controller.failure
+        if failure is not None:
+            return refusal(503, failure.message)
+        await self._ask("ListClusters", ListRequest())
+        return Reply(200, b'{"status":"ok"}')
+
+    def _counted(self) -> int:
+        return self._calls.controller.changes
+
+    def _epoch(self) -> int:
+        """Return the store's epoch while this server is active, else 0."""
+        is_active = self._calls.health()["status"] == "ok"
+        return int(getattr(self._calls.controller, "epoch", 0)) if is_active else 0
+
+    async def _listed(self, list_method: str) -> Any:
+        """Return a list as the server itself sees it.
+
+        Of private things only their numbers are published.
+        """
+        return await self._calls.whole(_SERVER_CALLER, METHODS[list_method], ListRequest())
+
+
+async def _list_as_json(list_reply: Value) -> bytes:
+    """Return a list as JSON with every field. Other requests are answered between parts of it."""
+    json_fields: dict[str, Any] = {}
+    for field_name in list_reply.__struct_fields__:
+        field_value = getattr(list_reply, field_name)
+        if not isinstance(field_value, list):
+            json_fields[field_name] = plain(field_value)
+            continue
+        encoded_items: list[bytes] = []
+        for chunk_start in range(0, len(field_value), _AT_ONCE):
+            chunk = plain(field_value[chunk_start : chunk_start + _AT_ONCE])
+            encoded_items += [msgspec.json.encode(item, enc_hook=str) for item in chunk]
+            await asyncio.sleep(0)
+        json_fields[field_name] = msgspec.Raw(b"[%b]" % b",".join(encoded_items))
+    return msgspec.json.encode(json_fields, enc_hook=str)
+
+
+def _url_host(host: str) -> str:
+    """Return a host as it is written in an address.
+
+    An address that means all becomes this machine's name.
+    """
+    if host in ("0.0.0.0", "::", ""):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host

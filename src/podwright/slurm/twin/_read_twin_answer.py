@@ -1,0 +1,87 @@
+"""Reads Slurm's answer from what `scontrol --oneliner --details show job` prints of one job.
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+from podwright.slurm.twin._site_conf import expand
+from podwright.slurm.twin._twin_types import Granted, GrantedNode, Refused, Waits
+
+_NODE_DETAILS = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
+_GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
+_STATE = re.compile(r"\bJobState=(\S+)(?:.*? Reason=(\S+))?")
+_RUNS = ("RUNNING", "CONFIGURING", "COMPLETING")
+
+
+def read_answer(record: str, messages: str = "") -> Granted | Waits | Refused | None:
+    """Return Slurm's answer for a job, or None where slurmctld has not looked at the job yet."""
+    state_match = _STATE.search(record)
+    if not state_match:
+        return None
+    job_state, reason = state_match[1], state_match[2] or ""
+    if job_state in _RUNS:
+        return Granted(granted_nodes(record), _field(record, "Partition"), record, messages)
+    if job_state == "FAILED":  # slurmctld keeps the job that it refused to salloc or srun
+        return refused(messages or reason)
+    if job_state != "PENDING":
+        return Waits(job_state, record, messages)
+    return None if reason in ("", "None") else Waits(reason, record, messages)
+
+
+def refused(messages: str) -> Refused:
+    """Return a refusal, with the reason that the command printed."""
+    message_lines = [message_line for message_line in messages.splitlines() if message_line.strip()]
+    error_lines = [message_line for message_line in message_lines if "error:" in message_line]
+    return Refused((error_lines or message_lines or ["refused without a reason"])[-1], messages)
+
+
+def granted_nodes(record: str) -> tuple[GrantedNode, ...]:
+    """Return the nodes of a running job with what the job has on each, in the order of their
+    names.
+    """
+    nodes_by_name = {
+        node_name: GrantedNode(node_name, (), 0)
+        for node_name in expand(_field(record, "NodeList").replace("(null)", ""))
+    }
+    for node_list, cpu_list, memory_mib, gres in _NODE_DETAILS.findall(record):
+        gpus, shares = _devices(gres)
+        for node_name in expand(node_list):
+            nodes_by_name[node_name] = GrantedNode(
+                node_name, numbers(cpu_list), int(memory_mib), gpus, shares
+            )
+    return tuple(nodes_by_name[node_name] for node_name in sorted(nodes_by_name))
+
+
+def _field(record: str, field_name: str) -> str:
+    field_match = re.search(rf" {field_name}=(\S+)", record)
+    return field_match[1] if field_match else ""
+
+
+def _devices(gres: str) -> tuple[tuple[int, ...], dict[int, int]]:
+    """Return GPUs by number, and shares by GPU, from `gpu:a100:2(IDX:0-1),shard:2(2/4,0/4)`."""
+    gpus: set[int] = set()
+    shares: dict[int, int] = {}
+    for gres_name, share_count, device_indices in _GRES.findall(gres):
+        if device_indices.startswith("IDX:"):
+            gpu_numbers = numbers(device_indices[4:])
+            if gres_name == "gpu":
+                gpus.update(gpu_numbers)
+            else:
+                shares.update(dict.fromkeys(gpu_numbers, int(share_count)))
+        elif "/" in device_indices:
+            for gpu, share_text in enumerate(device_indices.split(",")):
+                if int(share_text.split("/")[0]):
+                    shares[gpu] = int(share_text.split("/")[0])
+    return tuple(sorted(gpus)), shares
+
+
+def numbers(number_list: str) -> tuple[int, ...]:
+    """Return the numbers in `0-3,8`."""
+    listed_numbers: list[int] = []
+    for range_text in number_list.split(","):
+        low, dash, high = range_text.partition("-")
+        if low.isdecimal():
+            listed_numbers += range(int(low), int(high if dash else low) + 1)
+    return tuple(listed_numbers)
