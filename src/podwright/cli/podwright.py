@@ -26,7 +26,7 @@ _MODULES = {
     "metrics": "serve._metrics",
     "node": "node._verbs",
     "proxy": "serve._proxy",
-    "replay": "replay._verb",
+    "replay": "replay._replay",
     "slurm": "slurm._verbs",
     "top": "launch._top",
     "trace": "launch._trace",

@@ -85,7 +85,7 @@ _LATER = {
     "_slurm_model": ("SIMPLER", "SlurmModel", "from_conf"),
     "grounds._ground": ("Ground",),
     "grounds._pod_ground": ("POLICIES",),
-    "grounds._ways": ("HostKind", "ReplayWay", "gpu_ways", "pod_size", "pod_ways"),
+    "grounds._scheduling_ways": ("HostKind", "ReplayWay", "gpu_ways", "pod_size", "pod_ways"),
     "traces._csv": ("write_anonymous",),
     "traces._example": ("example",),
     "traces._offered_load": ("stretch_for", "stretched"),

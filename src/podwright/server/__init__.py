@@ -63,7 +63,7 @@ _LATER = {
         "make_user_certificate",
         "renew_certificates",
     ),
-    "machines._fabrics": ("FabricOptions",),
+    "machines._choose_fabric_driver": ("FabricOptions",),
     "machines._served_hardware": ("ServedHardware",),
     "_caller_identity": (
         "TOKEN_TTL",

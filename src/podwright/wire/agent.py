@@ -50,7 +50,7 @@ class Configured(Value):
 class MachineState(Value):
     """A machine (agents.MachineReport). name: what its agent calls it. links: port -> neighbour.
 
-    protocol, oldest_server: see agents._peer_protocol; 0 from an agent that does not know them.
+    protocol, oldest_server: see agents._protocol_versions; 0 from an agent that does not know them.
     """
 
     name: str

@@ -215,8 +215,8 @@ async def test_the_end_of_a_caller_is_that_of_its_words_input(
     began, ended = tmp_path / "began", tmp_path / "ended"
     account = tmp_path / "account"
     main = "import asyncio, os, sys; from pathlib import Path; "
-    main += "from podwright.guests.kubernetes.workers import _worker_call, _worker_exec; "
-    main += f"_worker_exec.ACCOUNT = Path({str(account)!r}); name, *words = sys.argv[1:]; "
+    main += "from podwright.guests.kubernetes.workers import _worker_call, _pods_exec_client; "
+    main += f"_pods_exec_client.ACCOUNT = Path({str(account)!r}); name, *words = sys.argv[1:]; "
     main += "asyncio.run(_worker_call.call(name, words, os.environ, timeout_s=0))"
     caller = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", main, worker, "sh", "-c", f"touch {began}; cat; touch {ended}"),

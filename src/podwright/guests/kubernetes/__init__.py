@@ -102,7 +102,7 @@ __all__ = [
 
 #: Each module, and the names that come from it.
 _LATER = {
-    "cluster._kube": ("Kube",),
+    "cluster._kube_interface": ("Kube",),
     "cluster._kube_api": (
         "KubeApi",
         "connect",
@@ -119,12 +119,12 @@ _LATER = {
         "JobKey",
         "read_job",
     ),
-    "job._job_keys": ("make_job_keys",),
+    "job._job_secret": ("make_job_keys",),
     "job._reconcile": (
         "JobPlan",
         "plan",
     ),
-    "job._sightings": (
+    "job._observed_pods": (
         "Holds",
         "PodView",
         "read_pod",
@@ -137,12 +137,12 @@ _LATER = {
         "remove_for_gone",
         "serve",
     ),
-    "operator._removal": (
+    "operator._operator_removal": (
         "Removal",
         "alone",
         "give_all_back",
     ),
-    "partitions._controllers": (
+    "partitions._vipu_controller_client": (
         "JobServer",
         "VipuController",
         "reach",
@@ -151,7 +151,7 @@ _LATER = {
         "DevicePlace",
         "Partitions",
     ),
-    "partitions._sites": (
+    "partitions._vipu_controller_list": (
         "VipuSite",
         "read_sites",
     ),
@@ -170,7 +170,7 @@ _LATER = {
     "pods._pod_objects": ("PodOptions",),
     "pods._pod_preparation": ("prove",),
     "pods._worker_files": ("write_worker_files",),
-    "pods._written_files": ("write_files",),
+    "pods._write_folder": ("write_files",),
 }
 
 if not TYPE_CHECKING:  # with it, no misspelt name would be found
