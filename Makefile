@@ -42,7 +42,8 @@ check: $(VENV)/.dev  ## Layers, names, limits, generated files, style and types
 format: $(VENV)/.dev  ## Mend the style, as far as a tool can
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-# Two workers for each core, as most tests wait for processes; a single room needs fewer.
+# Three workers for each core, as most tests wait for processes; a single room needs fewer. A worker
+# that has none left takes tests from another: tests of one folder, such as tests/whole, take long.
 # Every test of tests/outer belongs to another ring: its modules need not be imported.
 INNER := -m "not outer and not slurm and not twin and not kubernetes and not soak" --ignore tests/outer
 ifdef ROOM
@@ -51,7 +52,7 @@ test: $(VENV)/.dev
 else
 test: $(VENV)/.dev  ## Everything that needs no root; tests of a room: make test ROOM=controller
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 check docs
-	@$(BIN)/pytest -n $(shell echo $$((2 * $$(nproc)))) $(INNER)
+	@$(BIN)/pytest -n $(shell echo $$((3 * $$(nproc)))) --dist worksteal $(INNER)
 endif
 
 # Three files at once on each core: most of their time labs wait.

@@ -18,4 +18,4 @@ def figure(
     return {**out, "params": params}
 
 
-CallCounts = Iterator[Figure]
+Figures = Iterator[Figure]

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.client import Client, UnixTransport
 from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec, WaitRequest
 
 ACQUIRES = 200
-PAIR_MEASURES = 200
+PAIRS = 200
 ROUNDS = 4
 WAITERS = 1000
 DOMAINS = 1563  #: of 64 devices: 100,032 in all
@@ -32,7 +32,7 @@ PARTITIONS = 10_000
 CREATORS = 8
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """All figures of the controller."""
     folder = Path(tempfile.mkdtemp(prefix="podwright-bench-", dir=_disk()))
     try:
@@ -59,7 +59,7 @@ def _acquire(client: Client) -> dict[str, object]:
     return figure("controller.acquire", middle, "s", limit=0.010, devices=256, size=16)
 
 
-def _waiters(client: Client) -> CallCounts:
+def _waiters(client: Client) -> Figures:
     """Pairs beside a line of waiters for whole link domains, each of which is partly taken."""
     taken = [PartitionSpec(name=f"t{n}", size=4, devices=_machine(n)) for n in range(4)]
     for spec in taken:
@@ -90,7 +90,7 @@ def _machine(domain: int) -> list[tuple[int, int]]:
 
 def _pairs(client: Client) -> float:
     times = []
-    for n in range(PAIR_MEASURES):
+    for n in range(PAIRS):
         start = time.perf_counter()
         client.create_partition(PartitionSpec(name=f"p{n}", size=4))
         client.remove_partition(f"p{n}")
@@ -98,7 +98,7 @@ def _pairs(client: Client) -> float:
     return statistics.median(times)
 
 
-def _inventory(client: Client, process: subprocess.Popen[bytes]) -> CallCounts:
+def _inventory(client: Client, process: subprocess.Popen[bytes]) -> Figures:
     path = client.where
 
     def create(first: int) -> None:

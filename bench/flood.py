@@ -23,7 +23,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from bench._floods import FLOODS, send, unfinished
 from podwright.client import Client, UnixTransport
 from podwright.wire import messages
@@ -38,7 +38,7 @@ _SAID = re.compile(r"on http://127\.0\.0\.1:(\d+)/.*127\.0\.0\.1:(\d+) and", re.
 _LIST, _INFO = messages.method_path("ListDevices"), messages.method_path("GetServerInfo")
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """A figure for each flood and each door."""
     with _server() as (environ, port, web):
         for name in ("nothing", *FLOODS, "unfinished", "silent", "calls", "keys"):

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 
 SAMPLES = 2000
 LIMIT = 5.0
@@ -23,16 +23,16 @@ import os, sys, time
 from podwright.hosts.gpus import take_gpus
 from podwright.gpu.efficiency import _sampler
 found = take_gpus(os.environ)
-ask = _sampler._asker(found.gpus, found.libraries)
+ask = _sampler._gpu_sampler(found.gpus, found.libraries)
 number = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 start = time.process_time()
 for _ in range(int(sys.argv[2])):
-    _sampler._write(number, {"t": round(time.time(), 2), "every": 10, "gpus": ask()})
+    _sampler._write_json_line(number, {"t": round(time.time(), 2), "every": 10, "gpus": ask()})
 print(1000 * (time.process_time() - start) / int(sys.argv[2]))
 """
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Milliseconds of processor time for one sample."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "node.toml"

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.client import Client, UnixTransport
 from podwright.errors import PodwrightError
-from podwright.server._metrics import FRESH
+from podwright.server._metrics import METRICS_MAX_AGE_S
 from podwright.wire import PartitionSpec
 
 DEVICES = 131_072
@@ -42,7 +42,7 @@ _FETCH = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeou
 _PAGE = re.compile(r"on (http://127\.0\.0\.1:\d+/)")
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """All figures of growth."""
     folder = Path(tempfile.mkdtemp(prefix="podwright-bench-", dir=_disk()))
     try:
@@ -70,7 +70,7 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _many_partitions(folder: Path) -> CallCounts:
+def _many_partitions(folder: Path) -> Figures:
     cluster, home = _cluster_file(folder, BEHIND), folder / "many"
     with _server(home, "--cluster-file", str(cluster)) as (client, _):
         _fill(client)
@@ -95,7 +95,7 @@ def _many_partitions(folder: Path) -> CallCounts:
             worst = []
             for _ in range(LISTINGS):
                 worst.append(_longest(client, code, where))
-                time.sleep(FRESH)  # each scrape is to gather anew
+                time.sleep(METRICS_MAX_AGE_S)  # each scrape is to gather anew
             middle = statistics.median(worst)
             yield figure(f"growth.beside_{name}", middle, "s", limit=0.05, **params)
 

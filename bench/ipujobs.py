@@ -26,7 +26,7 @@ from tests.kubernetes.test_silent_machines import Troubled
 from tests.kubernetes.wide import JOBS, PODS, Audit, Wide
 from tests.outer.lab import poll
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.client import Client, UnixTransport
 from podwright.wire import EventsRequest
 
@@ -41,7 +41,7 @@ WRITES = 15
 PLAIN = "/apis/batch/v1/namespaces/default/jobs"
 
 
-def run(which: str = "") -> CallCounts:
+def run(which: str = "") -> Figures:
     """Both parts, or one."""
     if os.geteuid() != 0:
         print("bench ipujobs: needs root", file=sys.stderr)
@@ -52,7 +52,7 @@ def run(which: str = "") -> CallCounts:
         yield from _troubles()
 
 
-def _many(count: int) -> CallCounts:
+def _many(count: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="podwright-bench-") as name:
         folder = Path(name)
         audit = Audit(folder)
@@ -65,7 +65,7 @@ def _many(count: int) -> CallCounts:
                 jobs.stop()
 
 
-def _at_once(jobs: Wide, nodes: StandIns, audit: Audit, count: int) -> CallCounts:
+def _at_once(jobs: Wide, nodes: StandIns, audit: Audit, count: int) -> Figures:
     http = jobs.lab.http
     asked: dict[str, float] = {}
 
@@ -134,7 +134,7 @@ def _p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20)[-1]
 
 
-def _troubles() -> CallCounts:
+def _troubles() -> Figures:
     with (
         tempfile.TemporaryDirectory(prefix="podwright-bench-") as name,
         KubeLab(options=PATIENT) as lab,

@@ -17,7 +17,7 @@ import os
 import statistics
 from collections.abc import Iterator
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.replay import (
     Chances,
     Outcome,
@@ -43,7 +43,7 @@ AT_LEAST = {("helios", 256, 1.3, 100): 98.0, ("helios", 256, 1.3, 50): 95.0}
 BESIDE_HOSTS = {("helios", 256, 1.3): 1.5}
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Each trace, pod and load: lowest address, best fit, best fit with moves, host mapping."""
     for name, trace in _traces():
         for size in PODS:
@@ -51,7 +51,7 @@ def run() -> CallCounts:
                 yield from _case(name, _scaled(trace, size, load), size, load)
 
 
-def _case(name: str, trace: Trace, size: int, load: float) -> CallCounts:
+def _case(name: str, trace: Trace, size: int, load: float) -> Figures:
     params = {"trace": name, "devices": size, "load": load, "jobs": len(trace)}
     ways = pod_ways(["native"], size, ["no-shape", "lowest", "best-fit"])
     ways += pod_ways([f"host-mapping:{size // 16}x16"], size)

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 
 RUNS = 15
 LIMIT = 1.0
@@ -34,7 +34,7 @@ def _once(environ: dict[str, str]) -> tuple[float, float]:
     return time.perf_counter() - start, used.ru_utime + used.ru_stime
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Seconds of one check, and of processor time in it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "node.toml"

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.client import Client, UnixTransport
 from podwright.history import KEEP, Past, Writer
 from podwright.store import SQLiteHistory
@@ -50,7 +50,7 @@ class Served(NamedTuple):
         return (int(words[11]) + int(words[12])) / _CPU
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """First view, an event, many pages, a page's heap, 30 days."""
     yield from asyncio.run(_history())
     with _server() as served:
@@ -62,7 +62,7 @@ def run() -> CallCounts:
         yield from _browser(served)
 
 
-def _browser(served: Served) -> CallCounts:
+def _browser(served: Served) -> Figures:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

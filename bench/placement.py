@@ -27,10 +27,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.fabric import simulated_ipus
 from podwright.placement import Index, Placement, Request
-from podwright.server._garbage_collection import start_without_collection
+from podwright.server._garbage_collection import start_without_gc
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 SHARES = (25, 10, 20, 15, 15, 10, 5)
@@ -113,7 +113,7 @@ def _mixed(index: Index, rng: random.Random) -> Callable[[int], list[Draw]]:
     return draw
 
 
-def _rate(devices: int, *, settle: int, windows: int, window: int) -> CallCounts:
+def _rate(devices: int, *, settle: int, windows: int, window: int) -> Figures:
     cluster = simulated_ipus(f"pod{devices}", devices)
     machines = [machine.name for domain in cluster.domains for machine in domain.machines]
     index = Index(cluster)
@@ -125,7 +125,7 @@ def _rate(devices: int, *, settle: int, windows: int, window: int) -> CallCounts
     for machine in machines[37::64]:
         index.drain(machine)
     loop = Loop(index, FULL * index.free(), rng)
-    with start_without_collection():
+    with start_without_gc():
         loop.run(draw(settle))
     rates, refused = [], 0
     for _ in range(windows):
@@ -150,7 +150,7 @@ def _rate(devices: int, *, settle: int, windows: int, window: int) -> CallCounts
     gc.unfreeze()
 
 
-def _refused(devices: int, attempts: int) -> CallCounts:
+def _refused(devices: int, attempts: int) -> Figures:
     index = Index(simulated_ipus(f"pod{devices}", devices))
     rng = random.Random(SEED)
     loop = Loop(index, FULL * devices, rng)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 
 BIN = Path(sys.executable).parent
 INSTANCES = 4
@@ -24,7 +24,7 @@ ROUNDS = 9
 LIMIT, LIMIT_STARTING = 0.15, 0.5
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """The two figures, and what mpirun itself took."""
     mpirun = [str(BIN / "mpirun"), "--oversubscribe", "--bind-to", "none"]
     if os.getuid() == 0:

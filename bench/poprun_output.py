@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from bench.poprun import _end_servers
 
 BIN = Path(sys.executable).parent
@@ -39,7 +39,7 @@ for turn in range(int(seconds * 100)):
 """
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Cores for the lines, memory at many instances, and their time beside mpirun's."""
     with tempfile.TemporaryDirectory(prefix="podwright-bench-") as folder:
         environ = {
@@ -62,7 +62,7 @@ def _poprun(instances: int, *words: str) -> list[str]:
     return [str(BIN / "poprun"), *counts, "--offline-mode=yes", *words]
 
 
-def _lines(environ: Mapping[str, str]) -> CallCounts:
+def _lines(environ: Mapping[str, str]) -> Figures:
     words = [sys.executable, "-c", _WRITER]
     with subprocess.Popen(
         _poprun(INSTANCES, *words), env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -87,7 +87,7 @@ def _lines(environ: Mapping[str, str]) -> CallCounts:
     yield figure("poprun_lines_memory", peak / 1024, "MB", **params)
 
 
-def _many(environ: Mapping[str, str]) -> CallCounts:
+def _many(environ: Mapping[str, str]) -> Figures:
     mpirun = [str(BIN / "mpirun"), "--oversubscribe", "--bind-to", "none", "-np", str(MANY), "true"]
     plain, ours = [], []
     for _ in range(ROUNDS):
@@ -99,7 +99,7 @@ def _many(environ: Mapping[str, str]) -> CallCounts:
     yield figure("poprun_many", median, "s", limit=1.5 * base, times=median / base, **params)
 
 
-def _planned(environ: Mapping[str, str]) -> CallCounts:
+def _planned(environ: Mapping[str, str]) -> Figures:
     command = [*_poprun(PLANNED, "--dry-run", "true")]
     with open(os.devnull, "w") as nowhere:
         process = subprocess.Popen(command, env=environ, stdout=nowhere, stderr=nowhere)

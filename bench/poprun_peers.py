@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from bench.poprun import _end_servers
 
 BIN = Path(sys.executable).parent
@@ -39,7 +39,7 @@ class Took(NamedTuple):
     cores: float
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """A figure of each kind for each launcher; poprun's with their limits beside its peers."""
     with tempfile.TemporaryDirectory(prefix="podwright-bench-") as folder, _lab() as lab:
         program = Path(folder) / "program.py"
@@ -116,7 +116,7 @@ def _took(command: list[str], environ: Mapping[str, str]) -> Took:
     return Took(min(stamps) - start, end - start, cores)
 
 
-def _figures(took: Mapping[str, list[Took]]) -> CallCounts:
+def _figures(took: Mapping[str, list[Took]]) -> Figures:
     median = {
         name: Took(*(statistics.median(column) for column in zip(*rows, strict=True)))
         for name, rows in took.items()

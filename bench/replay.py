@@ -14,7 +14,7 @@ import resource
 import time
 from multiprocessing.connection import Connection
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 
 #: Devices -> days of the example, jobs a second at least.
 SPEED = {256: (30.0, 2000), 16_384: (1.0, 500)}
@@ -23,7 +23,7 @@ MEMORY_MB = 1024
 ROUNDS = 3
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Speed by size, ways beside native, and memory."""
     for devices, (days, least) in SPEED.items():
         jobs, rates, _ = _rounds(devices, days, "native", ROUNDS)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.client import Client, UnixTransport
 from podwright.errors import PodwrightError
 from podwright.wire import AgentRequest, ClusterRequest, PartitionSpec, ReadyState
@@ -27,7 +27,7 @@ MACHINES = ("ag1", "ag2", "ag3", "ag4")
 SPANNING = ("wide", [(0, offset) for offset in range(8, 16)])
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """The time for each way to fall silent."""
     for way, number in (("stopped", signal.SIGSTOP), ("killed", signal.SIGKILL)):
         folder = Path(tempfile.mkdtemp(prefix="podwright-bench-"))

@@ -21,7 +21,7 @@ from functools import partial
 
 from tests.outer.slurm.native import NativeLab
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from bench._slurm_load import array, loose, timed, undone
 from bench.slurm_jobs import ARRAY, DEVICES, JOBS, LOOSE, PARAMS, TASKS, latency, native
 
@@ -31,7 +31,7 @@ SINFO = 2.0
 HOOKS = ("prolog-slurmctld", "epilog-slurmctld")
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """All figures of native mode."""
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         print("bench slurm: needs root and Slurm; make test-outer installs it", file=sys.stderr)

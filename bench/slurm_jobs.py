@@ -22,7 +22,7 @@ from tests.outer.lab import ALICE, LabError, poll
 from tests.outer.lab import release as find_release
 from tests.outer.slurm.native import NativeLab
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from bench._slurm_load import array, loose, restart, timed, true_hooks, undone
 
 RELEASES = ("oldest", "middle", "newest")
@@ -37,7 +37,7 @@ DEVICES = ["--ipus=4"]
 PARAMS = {"nodes": 4, "cpus": 32, "devices": 256}
 
 
-def run(release: str = "") -> CallCounts:
+def run(release: str = "") -> Figures:
     """`srun`, loose jobs and an array beside plain, on every release or on one."""
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         print("bench slurm_jobs: needs root and Slurm", file=sys.stderr)
@@ -58,7 +58,7 @@ class Variant(NamedTuple):
     options: Sequence[str] = ()
 
 
-def _jobs(lab: NativeLab) -> CallCounts:
+def _jobs(lab: NativeLab) -> Figures:
     """Loose jobs and an array in four variants, by turns. The difference between two variants is
     what one part costs: any hook (true_hooks), our hooks (no_ipus), devices (native)."""
     variants = (
@@ -86,7 +86,7 @@ def _jobs(lab: NativeLab) -> CallCounts:
                      **PARAMS)  # fmt: skip
 
 
-def latency(lab: NativeLab) -> CallCounts:
+def latency(lab: NativeLab) -> Figures:
     """srun with devices and without, by turns, on the idle cluster."""
     times: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(STARTS):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.outer.lab import HostsLab, SlurmLab
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 
 RUNS = 15
 #: Seconds that poprun may take beyond srun.
@@ -31,7 +31,7 @@ done
 """
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Seconds that poprun takes beyond srun, without MPI and with it."""
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         print("bench slurm_poprun: needs root and Slurm", file=sys.stderr)

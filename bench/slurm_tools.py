@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 
 RUNS = 9
 LIMIT = 0.15
@@ -89,7 +89,7 @@ def _configure(folder: Path) -> float:
     return _seconds(words)
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Seconds of lint, explain-request and configure --gpus, as whole processes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.sh"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.gpu.rehearse import Side, rehearse
 from podwright.slurm.twin import (
     Granted,
@@ -36,7 +36,7 @@ ASKED, PAUSE = 40, 3.0  # questions, and seconds between two
 SUBMISSIONS = 300
 
 
-def run(which: str = "") -> CallCounts:
+def run(which: str = "") -> Figures:
     """The figures of one part, or of all."""
     parts: dict[str, Callable[[InstalledSlurm], Iterator[dict[str, object]]]] = {
         "cold": _cold,

@@ -16,7 +16,7 @@ from functools import partial
 from tests.outer.slurm.native import NativeLab
 from tests.outer.slurm.ways import MappingLab, SharedLab, WayLab
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from bench._slurm_load import array, loose, restart, timed, undone
 
 JOBS, TASKS = 60, 40
@@ -52,7 +52,7 @@ WAYS: dict[str, tuple[Callable[[], NativeLab], list[str], list[str], int]] = {
 }
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Seconds of each way and of plain, and the share of plain's pace."""
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         print("bench slurm_ways: needs root and Slurm", file=sys.stderr)

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 
 RUNS = 9
 LIMIT = 1.0
@@ -47,7 +47,7 @@ def _once(environ: dict[str, str]) -> float:
     return took
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Seconds to the first screen."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

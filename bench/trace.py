@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 import popdist
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.timeline import TraceWriter, open_file
 from popdist._trace_records import Records
 
@@ -24,7 +24,7 @@ RANKS, ROUNDS, STEPS = 4, 15, 400
 _TOGETHER = 100
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """The figures."""
     rounds = [_round() for _ in range(ROUNDS)]
     theirs = statistics.median(instance for instance, _ in rounds)

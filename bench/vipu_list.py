@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright.client import ServerOptions, find_server
 
 LIMIT = 0.060
@@ -27,7 +27,7 @@ _VIPU = (sys.executable, "-m", "podwright.cli.vipu")
 _GRPC = (sys.executable, "-c", "import grpc")
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """Seconds over importing grpc alone: the difference of two medians, taken in turns."""
     with _server() as environ:
         for number in range(PARTITIONS):

@@ -24,7 +24,7 @@ from typing import Any
 import grpc.aio
 import msgspec
 
-from bench import CallCounts, figure
+from bench import Figures, figure
 from podwright import wire
 from podwright.client import Client, UnixTransport
 from podwright.wire import virm
@@ -40,7 +40,7 @@ Pair = Callable[[str], Awaitable[None]]
 _pb = virm.pb
 
 
-def run() -> CallCounts:
+def run() -> Figures:
     """All figures of the wire, one server for each so that they do not disturb one another."""
     folder = Path(tempfile.mkdtemp(prefix="podwright-bench-", dir=_disk()))
     try:

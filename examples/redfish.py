@@ -50,7 +50,10 @@ def inventory() -> str:
         lines += [f"[machines.{machine}]", f"devices = [{devices}]"]
         if machine in MACHINES:
             lines += [f'host = "{endpoint_path(machine)}"']
-    lines += ["[hosts]", *(f'"{host}" = "{endpoint_path(host)}"' for host in (HERE, OTHER))]
+    lines += [
+        "[hosts]",
+        *(f'"{host}" = "{endpoint_path(host)}"' for host in (HERE, OTHER)),
+    ]
     return "\n".join(lines)
 
 

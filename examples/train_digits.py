@@ -23,7 +23,7 @@ import numpy as np
 import popdist
 
 HIDDEN, BATCH, RATE, MOMENTUM = 64, 240, 0.2, 0.9
-MOST_SHAPES = {"w1": (64, HIDDEN), "b1": (HIDDEN,), "w2": (HIDDEN, 10), "b2": (10,)}
+SHAPES = {"w1": (64, HIDDEN), "b1": (HIDDEN,), "w2": (HIDDEN, 10), "b2": (10,)}
 
 
 def load_digits():
@@ -41,11 +41,9 @@ def load_digits():
 
 def split(vector):
     """The layers of the network, as views of one vector: one vector is one all-reduce."""
-    ends = np.cumsum([np.prod(shape) for shape in MOST_SHAPES.values()])
+    ends = np.cumsum([np.prod(shape) for shape in SHAPES.values()])
     parts = np.split(vector, ends[:-1])
-    return {
-        name: part.reshape(MOST_SHAPES[name]) for name, part in zip(MOST_SHAPES, parts, strict=True)
-    }
+    return {name: part.reshape(SHAPES[name]) for name, part in zip(SHAPES, parts, strict=True)}
 
 
 def forward(weights, images):
@@ -80,7 +78,7 @@ def train(images, digits, epochs, checkpoint="", pause=0.0):
     """The trained weights: the same in every instance."""
     random = np.random.default_rng(2)  # the same numbers in every instance
     weights = np.concatenate(
-        [random.normal(0, 2 / shape[0], shape).ravel() for shape in MOST_SHAPES.values()]
+        [random.normal(0, 2 / shape[0], shape).ravel() for shape in SHAPES.values()]
     )
     for name in ("b1", "b2"):
         split(weights)[name][:] = 0

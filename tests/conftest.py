@@ -48,7 +48,16 @@ os.environ["PODWRIGHT_ROOT"] = str(SYSTEM_ROOT)
 #: What stays of the environment that begins with one of `_OURS`.
 _KEPT = ("PODWRIGHT_SOAK", "PODWRIGHT_ROOT")
 
-_OURS = ("VIPU_", "IPUOF_", "PODWRIGHT_", "POPDIST_", "POPLAR_", "OMPI_", "PMIX_", "SLURM_")
+_OURS = (
+    "VIPU_",
+    "IPUOF_",
+    "PODWRIGHT_",
+    "POPDIST_",
+    "POPLAR_",
+    "OMPI_",
+    "PMIX_",
+    "SLURM_",
+)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -34,7 +34,7 @@ class Seconds(NamedTuple):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Note when a test begins."""
-    item.stash[_TIME_ORIGIN] = _now()
+    item.stash[_BEGIN] = _now()
     return (yield)
 
 
@@ -44,7 +44,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     finally:
-        begin, end = item.stash[_TIME_ORIGIN], _now()
+        begin, end = item.stash[_BEGIN], _now()
         spent = Seconds(end.wall - begin.wall, end.processor - begin.processor)
         item.user_properties.append((_PROPERTY, tuple(spent)))
 
@@ -73,7 +73,7 @@ def by_room(terminalreporter: pytest.TerminalReporter) -> dict[str, Seconds]:
     return rooms
 
 
-_TIME_ORIGIN = pytest.StashKey[Seconds]()
+_BEGIN = pytest.StashKey[Seconds]()
 
 
 def _now() -> Seconds:

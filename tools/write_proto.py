@@ -36,7 +36,11 @@ package podwright.v1;
 """
 _SCALARS = {bool: "bool", int: "int64", float: "double", str: "string"}
 #: Messages around what a list cannot hold by itself: name, what it is, its only or its two fields.
-_PAIR = ("DevicePlace", "A device by its place in the cluster.", ("int32 domain", "int32 offset"))
+_PAIR = (
+    "DevicePlace",
+    "A device by its place in the cluster.",
+    ("int32 domain", "int32 offset"),
+)
 _LIST = ("Gcd", "The devices of one GCD, in routing order.", ("repeated DeviceRef devices",))
 
 

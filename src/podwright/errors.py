@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 #: Commands with which a hint may begin. A command keeps its lower-case letter.
-_COMMANDS = frozenset((
+_COMMAND_NAMES = frozenset((
     "apt", "chmod", "git", "kubectl", "openssl", "pip", "podwright", "poprun", "rsync", "sacct",
     "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "ssh",
     "systemctl", "vipu",
@@ -41,7 +41,7 @@ def as_sentence(text: str) -> str:
     full stop.
     """
     first_word = text.split(" ", 1)[0].rstrip(",;:")
-    if first_word.isalpha() and first_word not in _COMMANDS:
+    if first_word.isalpha() and first_word not in _COMMAND_NAMES:
         text = text[:1].upper() + text[1:]
     return text if text.endswith("?") else f"{text.rstrip('.')}."
 

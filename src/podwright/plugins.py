@@ -32,7 +32,7 @@ LINT_RULES: Final = "podwright.lint_rules"
 HEALTH_CHECKS: Final = "podwright.health_checks"
 TEMPLATES: Final = "podwright.templates"
 
-GROUPS: Final = (
+PLUGIN_GROUPS: Final = (
     FAMILIES,
     DRIVERS,
     GUARDS,
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 def names(plugin_group: str) -> tuple[str, ...]:
     """Return the names that packages add to a group, sorted."""
-    return tuple(sorted(_points(plugin_group)))
+    return tuple(sorted(_entry_points_by_name(plugin_group)))
 
 
 def load(plugin_group: str, plugin_name: str, plugin_type: type[_T]) -> _T | None:
@@ -57,12 +57,12 @@ def load(plugin_group: str, plugin_name: str, plugin_type: type[_T]) -> _T | Non
 
     Raises Unavailable if it cannot be loaded or is of another type.
     """
-    entry_point = _points(plugin_group).get(plugin_name)
+    entry_point = _entry_points_by_name(plugin_group).get(plugin_name)
     if entry_point is None:
         return None
-    plugin = _loaded(entry_point)
+    plugin = _load_entry_point(entry_point)
     if not isinstance(plugin, plugin_type):
-        raise _broken(
+        raise _broken_plugin_error(
             entry_point, f"it is a {type(plugin).__name__}, and not a {plugin_type.__name__}"
         )
     return plugin
@@ -73,7 +73,7 @@ def load_any(plugin_group: str, plugin_name: str) -> object:
 
     Raises KeyError for an unknown name, and Unavailable if it cannot be loaded.
     """
-    return _loaded(_points(plugin_group)[plugin_name])
+    return _load_entry_point(_entry_points_by_name(plugin_group)[plugin_name])
 
 
 def package_of(plugin_group: str, plugin_name: str) -> str:
@@ -81,18 +81,18 @@ def package_of(plugin_group: str, plugin_name: str) -> str:
 
     Raises KeyError for an unknown name.
     """
-    distribution = _points(plugin_group)[plugin_name].dist
+    distribution = _entry_points_by_name(plugin_group)[plugin_name].dist
     return f"{distribution.name} {distribution.version}" if distribution else "not known"
 
 
 def load_function(plugin_group: str, plugin_name: str) -> Any:
     """Return the function that a package adds under this name, or None. Raises Unavailable."""
-    entry_point = _points(plugin_group).get(plugin_name)
+    entry_point = _entry_points_by_name(plugin_group).get(plugin_name)
     if entry_point is None:
         return None
-    plugin_function = _loaded(entry_point)
+    plugin_function = _load_entry_point(entry_point)
     if not callable(plugin_function):
-        raise _broken(
+        raise _broken_plugin_error(
             entry_point, f"it is a {type(plugin_function).__name__}, and cannot be called"
         )
     return plugin_function
@@ -110,14 +110,14 @@ def load_all(plugin_group: str, plugin_type: type[_T]) -> dict[str, _T]:
     return {plugin_name: plugin for plugin_name, plugin in named_plugins if plugin is not None}
 
 
-def _loaded(entry_point: EntryPoint) -> Any:
+def _load_entry_point(entry_point: EntryPoint) -> Any:
     try:
         return entry_point.load()
     except Exception as error:  # the import of another package may raise anything
-        raise _broken(entry_point, f"{type(error).__name__}: {error}") from error
+        raise _broken_plugin_error(entry_point, f"{type(error).__name__}: {error}") from error
 
 
-def _broken(entry_point: EntryPoint, reason: str) -> Unavailable:
+def _broken_plugin_error(entry_point: EntryPoint, reason: str) -> Unavailable:
     package = entry_point.dist.name if entry_point.dist else "a package"
     return Unavailable(
         f"{entry_point.value} of {package} cannot be used: {reason}",
@@ -127,7 +127,7 @@ def _broken(entry_point: EntryPoint, reason: str) -> Unavailable:
 
 
 @cache
-def _points(plugin_group: str) -> dict[str, EntryPoint]:
+def _entry_points_by_name(plugin_group: str) -> dict[str, EntryPoint]:
     if not _any_plugin_installed():
         return {}
     from importlib.metadata import entry_points

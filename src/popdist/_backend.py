@@ -29,7 +29,7 @@ Communicator = Any
 
 #: The exit code of an instance that ends in order to move. It counts as a good end.
 MOVED = os.EX_TEMPFAIL
-_NONE = "no MPI launcher"
+_NO_LAUNCHER = "no MPI launcher"
 
 
 class _Backend:
@@ -80,17 +80,17 @@ def initializeBackend() -> None:
     replica_offset = environment.getReplicaIndexOffset()
     if total_replicas == local_replicas:
         _check_alone()
-    elif _chosen() == "tcp":
-        _state.world = _join((replica_offset, local_replicas, total_replicas))
+    elif _chosen_backend() == "tcp":
+        _state.world = _join_over_tcp((replica_offset, local_replicas, total_replicas))
     else:
-        MPI = _load()
+        MPI = _load_mpi()
         # Private to popdist, in the order of instances.
         world = MPI.COMM_WORLD.Split(0, replica_offset)
         _check_world(MPI, world.allgather((replica_offset, local_replicas, total_replicas)))
         _state.world = world
     _state.initialized = True
     if records:
-        records.joined(_transport(), began_at)
+        records.joined(_transport_name(), began_at)
 
 
 def isBackendInitialized() -> bool:
@@ -106,18 +106,18 @@ def finalizeBackend() -> None:
     records = open_records()
     if records:
         records.flush()
-        began_at, transport = records.begin(), _transport()
-    _leave()
+        began_at, transport = records.begin(), _transport_name()
+    _leave_world()
     if records:
         records.left(transport, began_at)
 
 
-def _transport() -> bytes:
+def _transport_name() -> bytes:
     """Return the name of the transport between instances, for the trace of a launch."""
     return b"nothing" if _state.world is None else b"TCP" if _state.tcp else b"MPI"
 
 
-def _leave() -> None:
+def _leave_world() -> None:
     for end_function in _state.ends:
         end_function()
     world, _state.world = _state.world, None
@@ -165,16 +165,16 @@ def at_end(function: Any) -> None:
     _state.ends.append(function)
 
 
-def _chosen() -> str:
+def _chosen_backend() -> str:
     requested_backend = os.environ.get("POPDIST_BACKEND", "")
     if requested_backend not in ("", "mpi", "tcp"):
         raise BadEnvironment(f"POPDIST_BACKEND={requested_backend!r}: expected mpi or tcp")
     return requested_backend or (
-        "tcp" if _launcher() == _NONE and _meeting_point.known() else "mpi"
+        "tcp" if _launcher_name() == _NO_LAUNCHER and _meeting_point.known() else "mpi"
     )
 
 
-def _join(own_block: tuple[int, int, int]) -> Communicator:
+def _join_over_tcp(own_block: tuple[int, int, int]) -> Communicator:
     """Join the other instances without MPI. Raises WorldMismatch, BackendError."""
     from popdist import _tcp_collectives
 
@@ -191,7 +191,7 @@ def _join(own_block: tuple[int, int, int]) -> Communicator:
     return world
 
 
-def _load() -> ModuleType:
+def _load_mpi() -> ModuleType:
     try:
         import mpi4py
 
@@ -206,13 +206,13 @@ def _load() -> ModuleType:
     if MPI.Is_finalized():
         raise BackendError("MPI has ended in this process and cannot begin again")
     if not MPI.Is_initialized():
-        _check_family(MPI)
+        _check_mpi_family(MPI)
         MPI.Init_thread()
         _state.ours = True
     return MPI
 
 
-def _check_family(MPI: ModuleType) -> None:
+def _check_mpi_family(MPI: ModuleType) -> None:
     """Raise WorldMismatch where Open MPI has launched a process that uses MPICH or its kin.
 
     These end the process in MPI_Init when Open MPI launched it (seen with 5.0.2), and older ones
@@ -231,7 +231,8 @@ def _check_alone() -> None:
         process_count = os.environ.get(size_variable, "1")
         if process_count.isdigit() and int(process_count) > 1:
             raise WorldMismatch(
-                f"{_launcher()} started {process_count} processes, but each of them is the only "
+                f"{_launcher_name()} started {process_count} processes, but each of them is the "
+                "only "
                 f"instance; start them with poprun --num-instances {process_count}"
             )
 
@@ -274,9 +275,9 @@ def _mpi_pair_text(MPI: ModuleType) -> str:
     """Return a sentence that names the two MPIs, and one that says what would work."""
     version_text = MPI.Get_library_version().split("\0")[0].strip()
     mpi_library = " ".join(version_text.split(",")[0].splitlines()[0].split())
-    launcher = _launcher()
+    launcher = _launcher_name()
     launcher_sentence = f"The launcher is {launcher}, mpi4py uses {mpi_library}; "
-    if launcher == _NONE:
+    if launcher == _NO_LAUNCHER:
         return (
             launcher_sentence
             + "start the program with poprun, or with mpirun and one process an instance"
@@ -290,7 +291,7 @@ def _mpi_pair_text(MPI: ModuleType) -> str:
     )
 
 
-def _launcher() -> str:
+def _launcher_name() -> str:
     """Return the launcher that started this process, by the variables that it set."""
     open_mpi_version = os.environ.get("OMPI_VERSION")
     if open_mpi_version:
@@ -301,7 +302,7 @@ def _launcher() -> str:
         return " ".join(["one that speaks PMIx", os.environ.get("PMIX_VERSION", "")]).strip()
     if "PMI_RANK" in os.environ:
         return "one that speaks PMI, as those of MPICH and Intel MPI do"
-    return _NONE
+    return _NO_LAUNCHER
 
 
 def _leave_in_good_order() -> None:
@@ -313,7 +314,7 @@ def _leave_in_good_order() -> None:
     """
     import atexit
 
-    atexit.register(_at_exit)
+    atexit.register(_finalize_at_exit)
     if _state.world is None:
         return
     former_hook, former_exit = sys.excepthook, sys.exit
@@ -335,7 +336,7 @@ def _leave_in_good_order() -> None:
     sys.exit = on_exit  # type: ignore[assignment]
 
 
-def _at_exit() -> None:
+def _finalize_at_exit() -> None:
     if not _state.failed:
         finalizeBackend()
         return

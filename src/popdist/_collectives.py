@@ -52,7 +52,7 @@ def allReduceSum(values: Values) -> Any:
     _check_same_call(participants.communicator, "allReduceSum", array)
     total = _sum_in_order(participants.communicator, array)
     if records:
-        _record(records, b"allReduceSum", began_at, participants, array.nbytes)
+        _record_collective(records, b"allReduceSum", began_at, participants, array.nbytes)
     return to_original_form(total)
 
 
@@ -75,7 +75,7 @@ def allGather(values: Values) -> Any:
     gathered = np.empty((participants.communicator.size, *array.shape), array.dtype)
     participants.communicator.Allgather(_bytes_view(array), _bytes_view(gathered))
     if records:
-        _record(records, b"allGather", began_at, participants, array.nbytes)
+        _record_collective(records, b"allGather", began_at, participants, array.nbytes)
     return to_original_form(gathered)
 
 
@@ -92,7 +92,7 @@ def broadcast(values: Values, root: int | None = None) -> Any:
     array, to_original_form = as_array(values, "biufc", "sends numbers and booleans")
     array = array.copy()
     participants = group()
-    root_rank = _rank_of(root, participants)
+    root_rank = _root_rank(root, participants)
     if participants.communicator is None:
         return to_original_form(array)
     records = open_records()
@@ -100,7 +100,7 @@ def broadcast(values: Values, root: int | None = None) -> Any:
     _check_same_call(participants.communicator, f"broadcast from {root}", array)
     participants.communicator.Bcast(_bytes_view(array), root_rank)
     if records:
-        _record(records, b"broadcast", began_at, participants, array.nbytes)
+        _record_collective(records, b"broadcast", began_at, participants, array.nbytes)
     return to_original_form(array)
 
 
@@ -112,10 +112,10 @@ def barrier() -> None:
         began_at = records.begin() if records else 0
         participants.communicator.Barrier()
         if records:
-            _record(records, b"barrier", began_at, participants, 0)
+            _record_collective(records, b"barrier", began_at, participants, 0)
 
 
-def _record(
+def _record_collective(
     records: Records, collective_name: bytes, began_at: int, participants: Group, byte_count: int
 ) -> None:
     assert participants.communicator is not None
@@ -153,7 +153,7 @@ def as_array(
     """
     import numpy as np
 
-    like: Callable[[NDArray[Any]], Any] = _same
+    like: Callable[[NDArray[Any]], Any] = _return_array
     torch = sys.modules.get("torch")  # without torch, no value is a tensor
     if torch is not None and isinstance(values, torch.Tensor):
         device, dtype = values.device, values.dtype
@@ -171,7 +171,7 @@ def as_array(
     return array, like
 
 
-def _same(result: NDArray[Any]) -> NDArray[Any]:
+def _return_array(result: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
@@ -195,7 +195,7 @@ def _check_same_call(communicator: Communicator, collective: str, array: NDArray
     )
 
 
-def _rank_of(root: int | None, participants: Group) -> int:
+def _root_rank(root: int | None, participants: Group) -> int:
     if root is None:
         return 0
     instances = participants.instances

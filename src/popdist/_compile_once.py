@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from popdist._errors import BadEnvironment
 
-CACHE_PATH = "POPDIST_EXECUTABLE_CACHE_PATH"
+CACHE_PATH_VARIABLE = "POPDIST_EXECUTABLE_CACHE_PATH"
 
 Built = TypeVar("Built")
 
@@ -39,7 +39,7 @@ def compile_once(
     Without a folder (there is one instance, or the cache is switched off), every call runs build().
     Raises what build() raises, and BadEnvironment if the folder cannot be used.
     """
-    cache_folder = os.environ.get(CACHE_PATH)
+    cache_folder = os.environ.get(CACHE_PATH_VARIABLE)
     if not cache_folder:
         return build()
     import hashlib
@@ -49,18 +49,18 @@ def compile_once(
         cache_folder, hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
     )
     serialize, deserialize = dumps or pickle.dumps, loads or pickle.loads
-    with _locked(f"{result_path}.lock"):
-        cached_bytes = _read(result_path)
+    with _hold_lock(f"{result_path}.lock"):
+        cached_bytes = _read_cached(result_path)
         if cached_bytes is not None:
             with contextlib.suppress(Exception):  # it is built again
                 return deserialize(cached_bytes)
         built = build()
-        _write(result_path, serialize(built))
+        _write_cached(result_path, serialize(built))
     return built
 
 
 @contextlib.contextmanager
-def _locked(lock_path: str) -> Iterator[None]:
+def _hold_lock(lock_path: str) -> Iterator[None]:
     """Hold a lock that the kernel releases when the holder ends in any way."""
     import fcntl
 
@@ -68,7 +68,7 @@ def _locked(lock_path: str) -> Iterator[None]:
         os.makedirs(os.path.dirname(lock_path), 0o700, exist_ok=True)
         lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise BadEnvironment(f"{CACHE_PATH}: {lock_path}: {error.strerror}") from None
+        raise BadEnvironment(f"{CACHE_PATH_VARIABLE}: {lock_path}: {error.strerror}") from None
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
         yield
@@ -76,7 +76,7 @@ def _locked(lock_path: str) -> Iterator[None]:
         os.close(lock_fd)
 
 
-def _read(result_path: str) -> bytes | None:
+def _read_cached(result_path: str) -> bytes | None:
     try:
         with open(os.open(result_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
             file_status = os.fstat(file.fileno())
@@ -87,7 +87,7 @@ def _read(result_path: str) -> bytes | None:
         return None
 
 
-def _write(result_path: str, content: Any) -> None:
+def _write_cached(result_path: str, content: Any) -> None:
     """Write the file as a whole or not at all.
 
     Without room on the disk, the others build as well.

@@ -11,12 +11,12 @@ import os
 
 from popdist._errors import BadEnvironment, BadUse, NotUniform
 
-TOTAL_REPLICAS = "POPDIST_NUM_TOTAL_REPLICAS"
-LOCAL_REPLICAS = "POPDIST_NUM_LOCAL_REPLICAS"
-IPUS_PER_REPLICA = "POPDIST_NUM_IPUS_PER_REPLICA"
-UNIFORM = "POPDIST_UNIFORM_REPLICAS_PER_INSTANCE"
-REPLICA_OFFSET = "POPDIST_REPLICA_INDEX_OFFSET"
-LOCAL_INSTANCE = "POPDIST_LOCAL_INSTANCE_INDEX"
+TOTAL_REPLICAS_VARIABLE = "POPDIST_NUM_TOTAL_REPLICAS"
+LOCAL_REPLICAS_VARIABLE = "POPDIST_NUM_LOCAL_REPLICAS"
+IPUS_PER_REPLICA_VARIABLE = "POPDIST_NUM_IPUS_PER_REPLICA"
+UNIFORM_VARIABLE = "POPDIST_UNIFORM_REPLICAS_PER_INSTANCE"
+REPLICA_OFFSET_VARIABLE = "POPDIST_REPLICA_INDEX_OFFSET"
+LOCAL_INSTANCE_VARIABLE = "POPDIST_LOCAL_INSTANCE_INDEX"
 
 
 def isPopdistEnvSet() -> bool:
@@ -24,28 +24,28 @@ def isPopdistEnvSet() -> bool:
 
     (Which variable Graphcore's function reads is not known; the choice is ours.)
     """
-    return TOTAL_REPLICAS in os.environ
+    return TOTAL_REPLICAS_VARIABLE in os.environ
 
 
 def getNumTotalReplicas() -> int:
     """Return the number of replicas of all instances; 1 without poprun. Raises BadEnvironment."""
-    return _number(TOTAL_REPLICAS, 1, least=1)
+    return _read_variable(TOTAL_REPLICAS_VARIABLE, 1, least=1)
 
 
 def getNumLocalReplicas() -> int:
     """Return the number of replicas of this instance; 1 without poprun. Raises BadEnvironment."""
-    local_replicas = _number(LOCAL_REPLICAS, 1, least=1)
+    local_replicas = _read_variable(LOCAL_REPLICAS_VARIABLE, 1, least=1)
     if local_replicas > getNumTotalReplicas():
         raise BadEnvironment(
-            f"{LOCAL_REPLICAS}={local_replicas} is more than "
-            f"{TOTAL_REPLICAS}={getNumTotalReplicas()}"
+            f"{LOCAL_REPLICAS_VARIABLE}={local_replicas} is more than "
+            f"{TOTAL_REPLICAS_VARIABLE}={getNumTotalReplicas()}"
         )
     return local_replicas
 
 
 def getNumIpusPerReplica() -> int:
     """Return the number of devices of each replica; 1 without poprun. Raises BadEnvironment."""
-    return _number(IPUS_PER_REPLICA, 1, least=1, required=False)
+    return _read_variable(IPUS_PER_REPLICA_VARIABLE, 1, least=1, required=False)
 
 
 def checkNumIpusPerReplica(ipusPerReplica: int) -> bool:
@@ -58,11 +58,12 @@ def getReplicaIndexOffset() -> int:
 
     Raises BadEnvironment.
     """
-    replica_offset = _number(REPLICA_OFFSET, 0, least=0)
+    replica_offset = _read_variable(REPLICA_OFFSET_VARIABLE, 0, least=0)
     if replica_offset + getNumLocalReplicas() > getNumTotalReplicas():
         raise BadEnvironment(
-            f"{REPLICA_OFFSET}={replica_offset} with {LOCAL_REPLICAS}={getNumLocalReplicas()} "
-            f"leads beyond {TOTAL_REPLICAS}={getNumTotalReplicas()}"
+            f"{REPLICA_OFFSET_VARIABLE}={replica_offset} with "
+            f"{LOCAL_REPLICAS_VARIABLE}={getNumLocalReplicas()} "
+            f"leads beyond {TOTAL_REPLICAS_VARIABLE}={getNumTotalReplicas()}"
         )
     return replica_offset
 
@@ -83,8 +84,8 @@ def getInstanceIndex() -> int:
     replicas_per_instance, replica_offset = _uniform_replicas(), getReplicaIndexOffset()
     if replica_offset % replicas_per_instance:
         raise BadEnvironment(
-            f"{REPLICA_OFFSET}={replica_offset} is not a multiple of "
-            f"{LOCAL_REPLICAS}={replicas_per_instance}"
+            f"{REPLICA_OFFSET_VARIABLE}={replica_offset} is not a multiple of "
+            f"{LOCAL_REPLICAS_VARIABLE}={replicas_per_instance}"
         )
     return replica_offset // replicas_per_instance
 
@@ -94,7 +95,7 @@ def getLocalInstanceIndex() -> int:
 
     Raises BadEnvironment.
     """
-    return _number(LOCAL_INSTANCE, 0, least=0, required=False)
+    return _read_variable(LOCAL_INSTANCE_VARIABLE, 0, least=0, required=False)
 
 
 def getDeviceId(ipusPerReplica: int = 0) -> int:
@@ -157,26 +158,27 @@ def _uniform_replicas() -> int:
     if not isPopdistEnvSet():
         return 1
     total_replicas, local_replicas = getNumTotalReplicas(), getNumLocalReplicas()
-    if not _number(UNIFORM, 0, least=0, most=1):
+    if not _read_variable(UNIFORM_VARIABLE, 0, least=0, most=1):
         raise NotUniform(
-            f"the instances host different numbers of replicas ({UNIFORM} is 0), so there is no "
+            f"the instances host different numbers of replicas ({UNIFORM_VARIABLE} is 0), so there "
+            "is no "
             "instance index or count; use getReplicaIndexOffset() and getNumTotalReplicas()"
         )
     if total_replicas % local_replicas:
         raise NotUniform(
-            f"{TOTAL_REPLICAS}={total_replicas} is not a multiple of "
-            f"{LOCAL_REPLICAS}={local_replicas}, although "
-            f"{UNIFORM}=1 says that every instance hosts as many"
+            f"{TOTAL_REPLICAS_VARIABLE}={total_replicas} is not a multiple of "
+            f"{LOCAL_REPLICAS_VARIABLE}={local_replicas}, although "
+            f"{UNIFORM_VARIABLE}=1 says that every instance hosts as many"
         )
     return local_replicas
 
 
 def read_number(variable: str, default: int, *, least: int, most: int | None = None) -> int:
     """Return the value of a variable, or its default if it is not set. Raises BadEnvironment."""
-    return _number(variable, default, least=least, most=most, required=False)
+    return _read_variable(variable, default, least=least, most=most, required=False)
 
 
-def _number(
+def _read_variable(
     variable: str, default: int, *, least: int, most: int | None = None, required: bool = True
 ) -> int:
     """Return the value of a variable.
@@ -187,7 +189,7 @@ def _number(
     if text is None:
         if required and isPopdistEnvSet():
             raise BadEnvironment(
-                f"{variable} is not set although {TOTAL_REPLICAS} is; poprun sets both"
+                f"{variable} is not set although {TOTAL_REPLICAS_VARIABLE} is; poprun sets both"
             )
         return default
     try:

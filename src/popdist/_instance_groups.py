@@ -26,7 +26,7 @@ class Group(NamedTuple):
     communicator: _backend.Communicator | None
 
 
-_taking_part: ContextVar[tuple[int, ...] | None] = ContextVar("taking_part", default=None)
+_participant_ranks: ContextVar[tuple[int, ...] | None] = ContextVar("taking_part", default=None)
 _communicators: dict[tuple[int, ...], _backend.Communicator] = {}
 
 
@@ -42,27 +42,27 @@ def execute_on_instances(
     Raises BadUse when an instance does not exist or takes no part, and NotUniform.
     """
     chosen_instances = tuple(sorted(set(instances)))
-    taking_part = _taking_part.get()
+    taking_part = _participant_ranks.get()
     if taking_part is None:
         taking_part = tuple(range(_environment.getNumInstances()))
     if not chosen_instances or not set(chosen_instances) <= set(taking_part):
         raise BadUse(
-            f"execute_on_instances({_show(chosen_instances)}): here it must be some of "
-            f"{_show(taking_part)}"
+            f"execute_on_instances({_instances_text(chosen_instances)}): here it must be some of "
+            f"{_instances_text(taking_part)}"
         )
     if _environment.getInstanceIndex() not in chosen_instances:
         return None
-    scope_token = _taking_part.set(chosen_instances)
+    scope_token = _participant_ranks.set(chosen_instances)
     try:
         return function(*args, **kwargs)
     finally:
-        _taking_part.reset(scope_token)
+        _participant_ranks.reset(scope_token)
 
 
 def group() -> Group:
     """Return who takes part in a collective called now. Raises NotInitialized, NotUniform."""
     world = _backend.world()
-    chosen_instances = _taking_part.get()
+    chosen_instances = _participant_ranks.get()
     if world is None:
         return Group((0,), None)
     if chosen_instances is None:
@@ -75,14 +75,14 @@ def group() -> Group:
     return Group(chosen_instances, communicator)
 
 
-def _free() -> None:
+def _free_communicators() -> None:
     for communicator in _communicators.values():
         communicator.Free()
     _communicators.clear()
 
 
-def _show(instances: tuple[int, ...]) -> str:
+def _instances_text(instances: tuple[int, ...]) -> str:
     return "{" + ", ".join(map(str, instances)) + "}"
 
 
-_backend.at_end(_free)
+_backend.at_end(_free_communicators)

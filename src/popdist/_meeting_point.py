@@ -8,14 +8,14 @@ from typing import NamedTuple
 from popdist._environment import read_number
 from popdist._errors import BackendError, BadEnvironment
 
-RANK_VARIABLE, SIZE_VARIABLE, ADDRESS_VARIABLE, PORT = (
+RANK_VARIABLE, SIZE_VARIABLE, ADDRESS_VARIABLE, PORT_VARIABLE = (
     "RANK",
     "WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
 )
 #: The secret of a run. It is in a file that only its user may read, or else in the environment.
-SECRET_FILE_VARIABLE, SECRET = "POPDIST_SECRET_FILE", "POPDIST_SECRET"
+SECRET_FILE_VARIABLE, SECRET_VARIABLE = "POPDIST_SECRET_FILE", "POPDIST_SECRET"
 
 
 class Point(NamedTuple):
@@ -41,14 +41,14 @@ def point() -> Point:
         )
     if SIZE_VARIABLE not in os.environ or not address:
         return Point(0, 1, "", 0)
-    return Point(rank, size, address, read_number(PORT, 0, least=1, most=65535))
+    return Point(rank, size, address, read_number(PORT_VARIABLE, 0, least=1, most=65535))
 
 
 def known() -> bool:
     """Return whether the launcher has set the meeting point and its secret."""
     return bool(
         os.environ.get(ADDRESS_VARIABLE)
-        and (os.environ.get(SECRET_FILE_VARIABLE) or os.environ.get(SECRET))
+        and (os.environ.get(SECRET_FILE_VARIABLE) or os.environ.get(SECRET_VARIABLE))
     )
 
 
@@ -64,10 +64,11 @@ def secret() -> bytes:
                 return secret_file.read()
         except OSError as error:
             raise BackendError(f"{SECRET_FILE_VARIABLE}: {secret_path}: {error.strerror}") from None
-    secret_text = os.environ.get(SECRET)
+    secret_text = os.environ.get(SECRET_VARIABLE)
     if not secret_text:
         raise BackendError(
-            f"there is neither {SECRET_FILE_VARIABLE} nor {SECRET}, so nobody can tell who belongs "
+            f"there is neither {SECRET_FILE_VARIABLE} nor {SECRET_VARIABLE}, so nobody can tell "
+            "who belongs "
             "to this run; start the program with poprun"
         )
     return secret_text.encode()

@@ -17,9 +17,9 @@ from popdist._collectives import allReduceSum
 from popdist._environment import read_number
 from popdist._errors import BadUse
 
-_SIGNAL = "PODWRIGHT_MOVE_SIGNAL"
+_SIGNAL_VARIABLE = "PODWRIGHT_MOVE_SIGNAL"
 
-_asked = threading.Event()
+_move_asked = threading.Event()
 
 
 def onMove(callback: Callable[[], object] | None = None) -> bool:
@@ -31,14 +31,14 @@ def onMove(callback: Callable[[], object] | None = None) -> bool:
 
     Raises BadUse outside the main thread, and BadEnvironment.
     """
-    signal_number = read_number(_SIGNAL, 0, least=0, most=int(signal.SIGRTMAX))
+    signal_number = read_number(_SIGNAL_VARIABLE, 0, least=0, most=int(signal.SIGRTMAX))
     if not signal_number:
         return False
     if threading.current_thread() is not threading.main_thread():
         raise BadUse("onMove: call it in the main thread, where Python handles signals")
 
     def asked(*_: object) -> None:
-        _asked.set()
+        _move_asked.set()
         if callback is not None:
             callback()
 
@@ -54,4 +54,4 @@ def mustMove() -> bool:
     instance writes the state that it needs and calls `sys.exit(popdist.MOVED)`. A call costs a sum
     of one number. Raises NotInitialized.
     """
-    return bool(allReduceSum(int(_asked.is_set())) > 0)
+    return bool(allReduceSum(int(_move_asked.is_set())) > 0)

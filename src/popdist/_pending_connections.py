@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 #: Places for connections of strangers, beside those for the expected instances.
-STRANGERS = 128
+MAX_STRANGERS = 128
 
 
 class Arrivals:
@@ -34,7 +34,7 @@ class Arrivals:
     ) -> None:
         door.setblocking(False)
         self._door, self._length, self._hello = door, length, hello
-        self._limit = expected + STRANGERS
+        self._limit = expected + MAX_STRANGERS
         self._by_rank: dict[int, _Arrival] = {}
 
     def register(self, poll: select.poll) -> None:
@@ -49,13 +49,13 @@ class Arrivals:
         that it was sent first; and the greeting.
         """
         if self._door.fileno() in ready_fds:
-            self._accept()
+            self._accept_connections()
         for fd in ready_fds & self._by_rank.keys():
             arrival = self._by_rank[fd]
             try:
                 greeting = arrival.hear(self._length)
             except OSError:
-                self._send_away(fd)
+                self._close_connection(fd)
                 continue
             if greeting is not None:
                 del self._by_rank[fd]
@@ -67,9 +67,9 @@ class Arrivals:
         The listening socket stays open; it belongs to its owner.
         """
         for fd in list(self._by_rank):
-            self._send_away(fd)
+            self._close_connection(fd)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         while True:
             try:
                 connection, _ = self._door.accept()
@@ -84,10 +84,10 @@ class Arrivals:
                 connection.close()
                 continue
             if len(self._by_rank) >= self._limit:
-                self._send_away(next(iter(self._by_rank)))
+                self._close_connection(next(iter(self._by_rank)))
             self._by_rank[connection.fileno()] = _Arrival(connection, first_bytes)
 
-    def _send_away(self, fd: int) -> None:
+    def _close_connection(self, fd: int) -> None:
         self._by_rank.pop(fd).line.close()
 
 

@@ -24,18 +24,18 @@ from typing import Any, TypeAlias
 from zlib import crc32
 
 from popdist._errors import BackendError
-from popdist._pending_connections import STRANGERS, Arrivals
+from popdist._pending_connections import MAX_STRANGERS, Arrivals
 
 #: Seconds within which all instances must have met.
-MEET_WITHIN = 300.0
+MEET_LIMIT_S = 300.0
 #: Seconds for one attempt to connect to instance 0, and for one turn of waiting.
-_TURN = 5.0
+_WAIT_TURN_S = 5.0
 #: Seconds to open a link. Strangers may fill an instance's accept queue while it computes.
-LINK_WITHIN = 60.0
+LINK_LIMIT_S = 60.0
 _MAC_BYTES = 32
 _NONCE_BYTES = 16
-_HEAD = 12  # group (4 bytes), length (8 bytes)
-_MOST = 1 << 24  # the most bytes of a list of all instances
+_HEAD_BYTES = 12  # group (4 bytes), length (8 bytes)
+_MAX_LIST_BYTES = 1 << 24  # the most bytes of a list of all instances
 
 #: Where an instance listens: address, port, and the number that links to it must be proven with.
 Place: TypeAlias = tuple[str, int, str]
@@ -66,7 +66,7 @@ class World:
             slice(member * part_length, (member + 1) * part_length) for member in range(self.size)
         ]
         received_bytes[part_slices[self.rank]] = sent_bytes[part_slices[self.rank]]
-        self._swap(
+        self._swap_with_members(
             [sent_bytes[part_slice] for part_slice in part_slices],
             [received_bytes[part_slice] for part_slice in part_slices],
         )
@@ -80,15 +80,15 @@ class World:
             received_bytes[member * part_length : (member + 1) * part_length]
             for member in range(self.size)
         ]
-        self._swap([sent_bytes] * self.size, received_parts)
+        self._swap_with_members([sent_bytes] * self.size, received_parts)
 
     def Bcast(self, values: Any, root: int) -> None:
         """Send `values` of member `root` to all others, which receive them in place."""
         value_bytes = memoryview(values).cast("B")
         if self.rank == root:
-            self._swap([value_bytes] * self.size, [None] * self.size)
+            self._swap_with_members([value_bytes] * self.size, [None] * self.size)
         else:
-            self._swap(
+            self._swap_with_members(
                 [None] * self.size,
                 [value_bytes if member == root else None for member in range(self.size)],
             )
@@ -107,7 +107,7 @@ class World:
             for member in range(self.size)
         ]
         value_buffers = [bytearray(value_length) for value_length in value_lengths]
-        self._swap(
+        self._swap_with_members(
             [memoryview(value_json)] * self.size,
             [memoryview(value_buffer) for value_buffer in value_buffers],
         )
@@ -122,7 +122,7 @@ class World:
         self.Barrier()
         self._net.close()
 
-    def _swap(
+    def _swap_with_members(
         self,
         send_buffers: Sequence[memoryview | None],
         receive_buffers: Sequence[memoryview | None],
@@ -152,7 +152,7 @@ class _AwakeTimeLimit:
     def turn(self) -> bool:
         """Return whether there is time for another turn, which takes _TURN seconds at most."""
         now = time.monotonic()
-        self.left -= min(now - self._last_turn, 2 * _TURN)
+        self.left -= min(now - self._last_turn, 2 * _WAIT_TURN_S)
         self._last_turn = now
         return self.left > 0
 
@@ -193,14 +193,14 @@ class _Net:
             ]
             for peer, send_buffer in send_buffers.items()
         }
-        received_heads = {peer: bytearray(_HEAD) for peer in receive_buffers}
+        received_heads = {peer: bytearray(_HEAD_BYTES) for peer in receive_buffers}
         missing_parts = {
             peer: [memoryview(received_heads[peer]), receive_buffer]
             for peer, receive_buffer in receive_buffers.items()
         }
         for peer in {*send_buffers, *receive_buffers}:
             if peer < self.rank and peer not in self._links:
-                self._links[peer] = self._connect(peer)
+                self._links[peer] = self._connect_to_peer(peer)
         while unsent_parts or missing_parts:
             poll = select.poll()
             peers_by_fd: dict[int, int] = {}
@@ -220,19 +220,19 @@ class _Net:
                     continue
                 peer = peers_by_fd[fd]
                 if peer in unsent_parts and poll_event & (select.POLLOUT | select.POLLERR):
-                    self._send(peer, unsent_parts)
+                    self._send_to_peer(peer, unsent_parts)
                 if peer in missing_parts and poll_event & (
                     select.POLLIN | select.POLLERR | select.POLLHUP
                 ):
-                    self._receive(
+                    self._receive_from_peer(
                         peer, missing_parts, received_heads[peer], group, len(receive_buffers[peer])
                     )
             if ready_fds:
                 self._take_links(ready_fds)
 
-    def _send(self, peer: int, unsent_parts: dict[int, list[memoryview]]) -> None:
+    def _send_to_peer(self, peer: int, unsent_parts: dict[int, list[memoryview]]) -> None:
         peer_parts = unsent_parts[peer]
-        with self._alive(peer), contextlib.suppress(BlockingIOError):
+        with self._peer_gone_errors(peer), contextlib.suppress(BlockingIOError):
             sent_count = self._links[peer].sendmsg(peer_parts)
             while peer_parts and sent_count >= len(peer_parts[0]):
                 sent_count -= len(peer_parts.pop(0))
@@ -241,7 +241,7 @@ class _Net:
         if not peer_parts:
             del unsent_parts[peer]
 
-    def _receive(
+    def _receive_from_peer(
         self,
         peer: int,
         missing_parts: dict[int, list[memoryview]],
@@ -250,7 +250,7 @@ class _Net:
         message_length: int,
     ) -> None:
         peer_parts = missing_parts[peer]
-        with self._alive(peer), contextlib.suppress(BlockingIOError):
+        with self._peer_gone_errors(peer), contextlib.suppress(BlockingIOError):
             received_count = self._links[peer].recv_into(peer_parts[0]) if len(peer_parts[0]) else 0
             if not received_count and len(peer_parts[0]):
                 raise ConnectionResetError("it closed the link")
@@ -269,21 +269,21 @@ class _Net:
             del missing_parts[peer]
 
     @contextlib.contextmanager
-    def _alive(self, peer: int) -> Iterator[None]:
+    def _peer_gone_errors(self, peer: int) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise BackendError(f"instance {peer} has gone: {error.strerror or error}") from None
 
-    def _connect(self, peer: int) -> socket.socket:
+    def _connect_to_peer(self, peer: int) -> socket.socket:
         host, port, link_nonce = self._places[peer]
-        with self._alive(peer):
-            link = socket.create_connection((host, port), LINK_WITHIN)
+        with self._peer_gone_errors(peer):
+            link = socket.create_connection((host, port), LINK_LIMIT_S)
             rank_bytes = self.rank.to_bytes(4, "big")
             link.sendall(
-                rank_bytes + _answer(self._secret, b"link", bytes.fromhex(link_nonce), rank_bytes)
+                rank_bytes + _proof(self._secret, b"link", bytes.fromhex(link_nonce), rank_bytes)
             )
-        return _ready(link)
+        return _prepare_link(link)
 
     def _take_links(self, ready_fds: set[int]) -> None:
         """Accept links from higher instances. A link without a valid proof is closed."""
@@ -292,9 +292,9 @@ class _Net:
             rank_bytes, proof = greeting[:4], greeting[4:]
             peer = int.from_bytes(rank_bytes, "big")
             if hmac.compare_digest(
-                proof, _answer(self._secret, b"link", link_nonce, rank_bytes)
+                proof, _proof(self._secret, b"link", link_nonce, rank_bytes)
             ) and (self.rank < peer < len(self._places) and peer not in self._links):
-                self._links[peer] = _ready(link)
+                self._links[peer] = _prepare_link(link)
             else:
                 link.close()
 
@@ -306,7 +306,7 @@ class _Net:
 
 
 def join(
-    rank: int, size: int, address: str, port: int, secret: bytes, within: float = MEET_WITHIN
+    rank: int, size: int, address: str, port: int, secret: bytes, within: float = MEET_LIMIT_S
 ) -> World:
     """Meet all instances at instance 0's address. within: seconds. Raises BackendError."""
     time_limit = _AwakeTimeLimit(within)
@@ -331,30 +331,30 @@ def _host_meeting(
 ) -> _Net:
     address_family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
     with contextlib.ExitStack() as exit_stack:
-        listener = exit_stack.enter_context(_listen(address, 0, address_family, size))
+        listener = exit_stack.enter_context(_open_listener(address, 0, address_family, size))
         address_entry = (address, listener.getsockname()[1], link_nonce)
-        with _listen(address, port, address_family, size) as meeting_socket:
-            guests = _guests(meeting_socket, size, secret, time_limit)
+        with _open_listener(address, port, address_family, size) as meeting_socket:
+            guests = _gather_guests(meeting_socket, size, secret, time_limit)
         for _, guest_socket in guests.values():
             exit_stack.enter_context(guest_socket)
         places = [address_entry, *(guests[rank][0] for rank in range(1, size))]
         places_json = json.dumps(places).encode()
         for place, guest_socket in guests.values():
-            guest_socket.sendall(_answer(secret, b"list", bytes.fromhex(place[2]), places_json))
+            guest_socket.sendall(_proof(secret, b"list", bytes.fromhex(place[2]), places_json))
             guest_socket.sendall(len(places_json).to_bytes(8, "big") + places_json)
             guest_socket.close()
         exit_stack.pop_all()
     return _Net(0, places, listener, secret)
 
 
-def _listen(address: str, port: int, address_family: int, size: int) -> socket.socket:
+def _open_listener(address: str, port: int, address_family: int, size: int) -> socket.socket:
     # The backlog has room for strangers too: a full one would keep the other instances out.
     return socket.create_server(
-        (address, port), family=address_family, backlog=max(size, STRANGERS)
+        (address, port), family=address_family, backlog=max(size, MAX_STRANGERS)
     )
 
 
-def _guests(
+def _gather_guests(
     meeting_socket: socket.socket, size: int, secret: bytes, time_limit: _AwakeTimeLimit
 ) -> dict[int, tuple[Place, socket.socket]]:
     """Return all other instances by rank, once all have come. Raises BackendError."""
@@ -371,13 +371,13 @@ def _guests(
                 raise BackendError(f"these instances never came: {missing_ranks}")
             poll = select.poll()
             arrivals.register(poll)
-            ready_fds = {fd for fd, _ in poll.poll(min(time_limit.left, _TURN) * 1000)}
+            ready_fds = {fd for fd, _ in poll.poll(min(time_limit.left, _WAIT_TURN_S) * 1000)}
             for guest_socket, nonce, greeting_bytes in arrivals.hear(ready_fds):
-                rank_and_place = _greeted(nonce, greeting_bytes, secret, size)
+                rank_and_place = _read_greeting(nonce, greeting_bytes, secret, size)
                 if rank_and_place is None or rank_and_place[0] in guests:
                     guest_socket.close()
                 else:
-                    guest_socket.settimeout(LINK_WITHIN)
+                    guest_socket.settimeout(LINK_LIMIT_S)
                     guests[rank_and_place[0]] = (rank_and_place[1], guest_socket)
     return guests
 
@@ -392,10 +392,12 @@ def _greeting_length(received_bytes: bytes) -> int:
     )
 
 
-def _greeted(nonce: bytes, greeting: bytes, secret: bytes, size: int) -> tuple[int, Place] | None:
+def _read_greeting(
+    nonce: bytes, greeting: bytes, secret: bytes, size: int
+) -> tuple[int, Place] | None:
     """Return the rank of a visitor and where it listens, or None if it does not know the secret."""
     proof, greeting_json = greeting[:_MAC_BYTES], greeting[_MAC_BYTES + 2 :]
-    if not hmac.compare_digest(proof, _answer(secret, b"here", nonce, greeting_json)):
+    if not hmac.compare_digest(proof, _proof(secret, b"here", nonce, greeting_json)):
         return None
     try:
         greeting_fields = json.loads(greeting_json)
@@ -422,7 +424,7 @@ def _join_meeting(
 ) -> _Net:
     while True:
         try:
-            meeting_socket = socket.create_connection((address, port), _TURN)
+            meeting_socket = socket.create_connection((address, port), _WAIT_TURN_S)
             break
         except OSError:
             if not time_limit.turn():
@@ -430,18 +432,23 @@ def _join_meeting(
             time.sleep(0.02)
     with meeting_socket, contextlib.ExitStack() as exit_stack:
         own_address = meeting_socket.getsockname()[0]
-        listener = exit_stack.enter_context(_listen(own_address, 0, meeting_socket.family, size))
+        listener = exit_stack.enter_context(
+            _open_listener(own_address, 0, meeting_socket.family, size)
+        )
         greeting_fields = {"rank": rank, "size": size, "host": own_address, "number": link_nonce}
         greeting_json = json.dumps({**greeting_fields, "port": listener.getsockname()[1]}).encode()
-        proof = _answer(
-            secret, b"here", _take(meeting_socket, _NONCE_BYTES, time_limit), greeting_json
+        proof = _proof(
+            secret,
+            b"here",
+            _receive_exactly(meeting_socket, _NONCE_BYTES, time_limit),
+            greeting_json,
         )
         meeting_socket.sendall(proof + len(greeting_json).to_bytes(2, "big") + greeting_json)
-        proof = _take(meeting_socket, _MAC_BYTES, time_limit)
-        list_length = int.from_bytes(_take(meeting_socket, 8, time_limit), "big")
-        list_json = _take(meeting_socket, min(list_length, _MOST), time_limit)
+        proof = _receive_exactly(meeting_socket, _MAC_BYTES, time_limit)
+        list_length = int.from_bytes(_receive_exactly(meeting_socket, 8, time_limit), "big")
+        list_json = _receive_exactly(meeting_socket, min(list_length, _MAX_LIST_BYTES), time_limit)
         if not hmac.compare_digest(
-            proof, _answer(secret, b"list", bytes.fromhex(link_nonce), list_json)
+            proof, _proof(secret, b"list", bytes.fromhex(link_nonce), list_json)
         ):
             raise BackendError(
                 f"what listens at {address} port {port} is not instance 0 of this run"
@@ -450,11 +457,13 @@ def _join_meeting(
     return _Net(rank, [tuple(place) for place in json.loads(list_json)], listener, secret)
 
 
-def _answer(secret: bytes, purpose: bytes, nonce: bytes, message: bytes) -> bytes:
+def _proof(secret: bytes, purpose: bytes, nonce: bytes, message: bytes) -> bytes:
     return hmac.digest(secret, purpose + nonce + message, hashlib.sha256)
 
 
-def _take(connection: socket.socket, byte_count: int, time_limit: _AwakeTimeLimit) -> bytes:
+def _receive_exactly(
+    connection: socket.socket, byte_count: int, time_limit: _AwakeTimeLimit
+) -> bytes:
     received = b""
     while len(received) < byte_count:
         try:
@@ -469,7 +478,7 @@ def _take(connection: socket.socket, byte_count: int, time_limit: _AwakeTimeLimi
     return received
 
 
-def _ready(link: socket.socket) -> socket.socket:
+def _prepare_link(link: socket.socket) -> socket.socket:
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setblocking(False)
     return link

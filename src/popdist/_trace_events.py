@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from popdist._trace_records import Records
 
 #: The environment variable of an instance that names the pipe for its records.
-PIPE = "POPDIST_TRACE"
+TRACE_VARIABLE = "POPDIST_TRACE"
 
 
 def mark(name: str) -> None:
@@ -37,13 +37,13 @@ class _Opened:
 def open_records() -> Records | None:
     """Return the records of this process, or None where poprun does not trace."""
     if not _Opened.done:
-        _open()
+        _open_pipe()
     return _Opened.records
 
 
-def _open() -> None:
+def _open_pipe() -> None:
     _Opened.done = True
-    pipe_path = os.environ.get(PIPE)
+    pipe_path = os.environ.get(TRACE_VARIABLE)
     if not pipe_path:
         return
     import atexit

@@ -33,14 +33,14 @@ LONGEST = 80
 #: The most bytes of a piece. A pipe takes so many as a whole or not at all (PIPE_BUF).
 LARGEST = 4096
 #: The most nanoseconds for which records wait for others, and the most records that wait.
-_TOGETHER, _MANY = 50_000_000, 128
+_TOGETHER, _SEND_RECORD_COUNT = 50_000_000, 128
 
 #: Returns the nanoseconds since this host started.
 clock = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
 #: A mark's name; or the kind, the name, the bytes, the group and the number of its members.
-_Kind = str | tuple[int, bytes, int, int, int]
-_Record = tuple[_Kind, int, int, int]
+_RecordKind = str | tuple[int, bytes, int, int, int]
+_Record = tuple[_RecordKind, int, int, int]
 
 
 class Records:
@@ -70,7 +70,7 @@ class Records:
         """
         now_ns = clock()
         if self._waiting and now_ns - self._sent > _TOGETHER:
-            self._send(now_ns)
+            self._send_waiting(now_ns)
         return now_ns
 
     def mark(self, name: str) -> None:
@@ -78,8 +78,8 @@ class Records:
         now_ns = clock()
         waiting_records = self._waiting
         waiting_records.append((name, 0, now_ns, now_ns))
-        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _MANY:
-            self._send(now_ns)
+        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _SEND_RECORD_COUNT:
+            self._send_waiting(now_ns)
 
     def joined(self, transport: bytes, began_ns: int) -> None:
         """Record that this instance has joined the others since `began_ns`, and send it."""
@@ -104,40 +104,40 @@ class Records:
         waiting_records.append(
             ((COLLECTIVE, name, byte_count, group_checksum, members), call_number, began_ns, now_ns)
         )
-        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _MANY:
-            self._send(now_ns)
+        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _SEND_RECORD_COUNT:
+            self._send_waiting(now_ns)
 
     def flush(self) -> None:
         """Send the waiting records."""
-        self._send(clock())
+        self._send_waiting(clock())
 
-    def _send(self, now_ns: int) -> None:
+    def _send_waiting(self, now_ns: int) -> None:
         with self._lock:
             self._sent, waiting_records = now_ns, self._waiting
             batch = waiting_records[:]
             del waiting_records[: len(batch)]  # other threads may have added records meanwhile
-            for piece, record_count in _pieces(batch):
-                if not self._write(piece):
+            for piece, record_count in _pack_pieces(batch):
+                if not self._write_piece(piece):
                     self._left_out += record_count
             if self._left_out:
                 left_out_kind = (LEFT_OUT, b"", self._left_out, 0, 0)
-                if self._write(
+                if self._write_piece(
                     _pack_piece([_head(left_out_kind)], [RECORD.pack(0, 0, now_ns, now_ns)])
                 ):
                     self._left_out = 0
 
-    def _write(self, piece: bytes) -> bool:
+    def _write_piece(self, piece: bytes) -> bool:
         with contextlib.suppress(OSError):
             os.write(self._handle, piece)
             return True
         return False
 
 
-def _pieces(batch: list[_Record]) -> Iterator[tuple[bytes, int]]:
+def _pack_pieces(batch: list[_Record]) -> Iterator[tuple[bytes, int]]:
     """Yield pieces, each with the number of its records."""
     kind_heads: list[bytes] = []
     packed_records: list[bytes] = []
-    kind_indices: dict[_Kind, int] = {}
+    kind_indices: dict[_RecordKind, int] = {}
     free_bytes, record_size, pack_record = LARGEST - PIECE.size, RECORD.size, RECORD.pack
     for kind, call_number, begin_ns, end_ns in batch:
         kind_index = kind_indices.get(kind)
@@ -156,7 +156,7 @@ def _pieces(batch: list[_Record]) -> Iterator[tuple[bytes, int]]:
         yield _pack_piece(kind_heads, packed_records), len(packed_records)
 
 
-def _head(kind: _Kind) -> bytes:
+def _head(kind: _RecordKind) -> bytes:
     if isinstance(kind, str):
         kind = MARK, kind.encode(errors="replace")[:LONGEST], 0, 0, 0
     record_kind, name, byte_count, group_checksum, members = kind

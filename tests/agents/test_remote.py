@@ -27,7 +27,7 @@ from podwright.agents import (
     machine_key,
     read_key,
 )
-from podwright.agents._protocol_versions import PROTOCOL
+from podwright.agents._protocol_versions import PROTOCOL_VERSION
 from podwright.errors import (
     AlreadyExists,
     Fenced,
@@ -375,7 +375,7 @@ async def test_an_agent_that_is_too_new_is_left_alone(
 ) -> None:
     """The server reports that, and sends no change there until one of the two was upgraded."""
     remote = await pair.connect()
-    monkeypatch.setattr(_agent_server, "OLDEST_PEER", PROTOCOL + 1)
+    monkeypatch.setattr(_agent_server, "OLDEST_PEER", PROTOCOL_VERSION + 1)
     with pytest.raises(WrongState, match=r"its agent is too new .* Upgrade vipu-server") as caught:
         await remote.describe()
     assert caught.value.data["incompatible"]
@@ -397,6 +397,6 @@ async def test_an_agent_that_is_too_new_is_left_alone(
 async def test_an_agent_that_is_too_old_is_left_alone(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_protocol_versions, "OLDEST_PEER", PROTOCOL + 1)
+    monkeypatch.setattr(_protocol_versions, "OLDEST_PEER", PROTOCOL_VERSION + 1)
     with pytest.raises(WrongState, match="Upgrade vipu-agent on ag1"):
         await (await pair.connect()).describe()

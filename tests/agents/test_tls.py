@@ -10,7 +10,7 @@ import pytest
 from podwright.agents import Agent, RemoteMachine, Secret, SimulatedMachine
 from podwright.errors import Internal, InvalidRequest, Unavailable
 from podwright.fabric import IPU, Machine
-from tests.certificates import CLIENT, MACHINE, NUMBER, SERVER_CALLER, folder_of
+from tests.certificates import CLIENT, MACHINE, NUMBER, SERVER, folder_of
 
 
 class Link:
@@ -53,7 +53,7 @@ async def link() -> AsyncIterator[Link]:
 
 async def test_the_server_and_its_machine_know_each_other(link: Link) -> None:
     await link.start(folder_of(MACHINE))
-    server = link.caller(SERVER_CALLER)
+    server = link.caller(SERVER)
     await server.configure("p1", 1, [0])
     assert (await server.describe()).configured == {0: ("p1", 1)}
 
@@ -61,9 +61,9 @@ async def test_the_server_and_its_machine_know_each_other(link: Link) -> None:
 async def test_a_key_may_be_asked_for_as_well(link: Link) -> None:
     key = b"0123456789abcdef"
     await link.start(folder_of(MACHINE), Secret(key))
-    await link.caller(SERVER_CALLER, secret=Secret(key)).configure("p1", 1, [0])
+    await link.caller(SERVER, secret=Secret(key)).configure("p1", 1, [0])
     with pytest.raises(Internal, match="not signed"):
-        await link.caller(SERVER_CALLER).reset(2, [0])
+        await link.caller(SERVER).reset(2, [0])
 
 
 @pytest.mark.parametrize("who", ["alice", "client", MACHINE])
@@ -85,15 +85,15 @@ async def test_an_agent_does_not_hear_who_speaks_in_the_clear(link: Link) -> Non
 async def test_a_server_believes_no_other_machine(link: Link) -> None:
     await link.start(folder_of(MACHINE))
     with pytest.raises(Unavailable, match=r"has no certificate of ag1\."):
-        await link.caller(SERVER_CALLER, "ag1").describe()
+        await link.caller(SERVER, "ag1").describe()
 
 
 async def test_a_server_believes_one_certificate_of_a_machine_if_told_so(link: Link) -> None:
     """Another certificate of that machine, for example a stolen one, is refused from then on."""
     await link.start(folder_of(MACHINE))
-    assert (await link.caller(SERVER_CALLER, certificate=NUMBER).describe()).devices
+    assert (await link.caller(SERVER, certificate=NUMBER).describe()).devices
     with pytest.raises(Unavailable, match=f"has no certificate of 4f1d00c6.{MACHINE}") as caught:
-        await link.caller(SERVER_CALLER, certificate="4f1d00c6").describe()
+        await link.caller(SERVER, certificate="4f1d00c6").describe()
     assert f"create agent {MACHINE} --replace --certificate N" in caught.value.would_work
 
 
@@ -103,7 +103,7 @@ async def test_a_server_believes_nobody_without_a_machines_certificate(
 ) -> None:
     await link.start(certs, None if certs else Secret(b"0123456789abcdef"))
     with pytest.raises(Unavailable):
-        await link.caller(SERVER_CALLER).describe()
+        await link.caller(SERVER).describe()
 
 
 async def test_certificates_that_cannot_be_read_are_said(link: Link, tmp_path: Path) -> None:

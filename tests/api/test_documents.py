@@ -17,7 +17,7 @@ PAGES = [ROOT / "docs" / name for name in ("python.md", "coming-from.md", "api.m
 _SLURM = """\
 import os, tempfile
 from podwright.slurm.jobs import FakeSlurmJobs, _slurm_job, _submit
-_submit.HERE = _slurm_job.HERE = slurm = FakeSlurmJobs(first_number=4711)
+_submit.LOCAL_COMMANDS = _slurm_job.LOCAL_COMMANDS = slurm = FakeSlurmJobs(first_number=4711)
 os.environ["HOME"] = tempfile.mkdtemp()
 """
 

@@ -15,7 +15,7 @@ from podwright.server import make_agent_certificate, make_certificates, make_use
 
 FOLDER: Final = Path(__file__).parent
 #: The server's and the clients' certificates, which name no user; users; a machine.
-SERVER_CALLER, CLIENT = FOLDER / "server", FOLDER / "client"
+SERVER, CLIENT = FOLDER / "server", FOLDER / "client"
 USERS: Final = ("chief", "alice", "bob", "ruth", "slurm", "nobody")
 MACHINE: Final = "ag9"
 #: That of the machine's certificate.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from podwright.cli.poprun import in_own_words, main
-from podwright.client._named_server import unreachable
+from podwright.client._named_server import unreachable_error
 from podwright.launcher import OPTIONS
 
 
 def test_a_server_that_does_not_answer_is_named_by_poprun_s_options() -> None:
-    text = in_own_words(unreachable("127.0.0.1:1", "refused").message)
+    text = in_own_words(unreachable_error("127.0.0.1:1", "refused").message)
     assert "api-host" not in text
     assert "VIPU_CLI" not in text
     assert "--vipu-server-host HOST and --vipu-server-port PORT, or IPUOF_VIPU_API_HOST" in text

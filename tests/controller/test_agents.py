@@ -357,7 +357,11 @@ async def test_one_that_comes_back_with_other_hardware_is_refused(site: Site, ch
     assert "ag2" in state.down
     replace = AgentRequest(name="ag2", host="ag2", port=1, replace=True)
     if change == "count":
-        await refused(site.controller.create_agent(ROOT, replace), InvalidRequest, "it has 3 IPUs")
+        await refused(
+            site.controller.create_agent(ROOT, replace),
+            InvalidRequest,
+            "it has 3 IPUs",
+        )
         return
     await site.controller.create_agent(ROOT, replace)
     await site.until(20, lambda: "ag2" not in state.down)
@@ -432,7 +436,9 @@ async def test_what_was_announced_can_be_registered_by_name(site: Site) -> None:
     assert (info.host, info.port) == ("h1", 81)
     assert (await controller.discover_agents(ROOT, DiscoverRequest())).agents == []
     await refused(
-        controller.create_agent(ROOT, AgentRequest(name="ag7")), NotFound, "announced itself"
+        controller.create_agent(ROOT, AgentRequest(name="ag7")),
+        NotFound,
+        "announced itself",
     )
 
 

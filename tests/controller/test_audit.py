@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from podwright.controller.administration._audit import CHAIN_NAMES, EVENT, INTENT, Audit
+from podwright.controller.administration._audit import CHAIN_NAMES, EVENT_KIND, INTENT_KIND, Audit
 from podwright.controller.administration._audit_chain import (
-    ANCHOR,
+    ANCHOR_KIND,
     ChainReport,
     Head,
     new_generations,
@@ -42,7 +42,7 @@ async def events(world: World) -> list[EventInfo]:
 
 
 def reports(world: World, *heads: Head) -> list[ChainReport]:
-    return verify_chains(world.store._disk.records, (EVENT, INTENT), heads)
+    return verify_chains(world.store._disk.records, (EVENT_KIND, INTENT_KIND), heads)
 
 
 def problems(world: World, *heads: Head) -> list[str]:
@@ -87,7 +87,7 @@ async def test_a_refusal_leaves_no_intent() -> None:
         await world.remove("nonesuch", caller=ALICE)
     await world.stop()
     kinds = [kind for kind, _ in world.store._disk.records]
-    assert (kinds.count(EVENT), kinds.count(INTENT)) == (1, 0)
+    assert (kinds.count(EVENT_KIND), kinds.count(INTENT_KIND)) == (1, 0)
 
 
 async def _script(world: World) -> None:
@@ -117,7 +117,7 @@ async def _whole(world: World) -> None:
         assert (user, "root") in asked
     records = world.store._disk.records
     whose = [msgspec.json.decode(body)["about"] for (kind, _), body in records.items()
-             if kind == INTENT]  # fmt: skip
+             if kind == INTENT_KIND]  # fmt: skip
     for name in ("p1", "x1", "p2"):
         if ("partition", name) in records:
             assert name in whose
@@ -169,7 +169,7 @@ async def test_what_is_done_to_an_entry_shows() -> None:
     whole = dict(records)
     heads = [report.head for report in reports(world)]
     assert problems(world, *heads) == []
-    entries = sorted(place for place in records if place[0] in (EVENT, INTENT))
+    entries = sorted(place for place in records if place[0] in (EVENT_KIND, INTENT_KIND))
     for place in entries:
         records.update(whole)
         records[place] = records[place].replace(b"alice", b"mallo")
@@ -179,7 +179,7 @@ async def test_what_is_done_to_an_entry_shows() -> None:
         assert problems(world, *heads), place
     records.clear()
     records.update(whole)
-    first, second = [place for place in entries if place[0] == INTENT]
+    first, second = [place for place in entries if place[0] == INTENT_KIND]
     records[first], records[second] = records[second], records[first]
     records[first], records[second] = whole[first], whole[first]
     assert problems(world)
@@ -212,15 +212,18 @@ async def test_pruning_leaves_an_anchor_in_its_commit() -> None:
         await audit._journal.flush()
         seen.append(dict(store._disk.records))
     for records in seen:
-        found = verify_chains(records, (EVENT, INTENT))
+        found = verify_chains(records, (EVENT_KIND, INTENT_KIND))
         assert [report.problems for report in found] == [(), ()]
-    assert {kind for kind, _ in seen[-1]} == {EVENT, ANCHOR}
+    assert {kind for kind, _ in seen[-1]} == {EVENT_KIND, ANCHOR_KIND}
     assert [report.entries for report in found] == [3, 3]
     again = Audit(Journal(store), store.now, event_limit=3)
     again.load(store._disk.records)
     again.record_event(ALICE, "SetQuota", "after a restart")
     await again._journal.flush()
-    assert [r.problems for r in verify_chains(store._disk.records, (EVENT, INTENT))] == [(), ()]
+    assert [r.problems for r in verify_chains(store._disk.records, (EVENT_KIND, INTENT_KIND))] == [
+        (),
+        (),
+    ]
     assert [head.position for head in again.heads] == [10, 9]
 
 

@@ -36,7 +36,8 @@ async def setting(world: World, *others: str) -> None:
         ROOT, UserRequest(name="slurm", role="scheduler", uid=SLURM_UID)
     )
     await world.controller.create_allocation(
-        ROOT, AllocationRequest(name="jobs", size=8 if others else 16, scheduler="slurm")
+        ROOT,
+        AllocationRequest(name="jobs", size=8 if others else 16, scheduler="slurm"),
     )
     for name in others:
         size = 8 // len(others)

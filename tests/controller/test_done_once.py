@@ -156,7 +156,12 @@ class MarkedPod(Pod):
         waiters = found._services.waiting._waiters.values()
         return {
             "partitions": [_plain(p) for p in (await found.list_partitions(ROOT, ALL)).partitions],
-            "leases": sorted(map(str, map(_plain, (await found.list_leases(ROOT, ALL)).leases))),
+            "leases": sorted(
+                map(
+                    str,
+                    map(_plain, (await found.list_leases(ROOT, ALL)).leases),
+                )
+            ),
             "devices": [
                 (d.device.machine, d.device.index, d.state, d.partition)
                 for d in (await found.list_devices(ROOT, ALL)).devices

@@ -11,7 +11,7 @@ from podwright.fabric import preset
 from tests.controller.world import World
 
 
-class ShapelessGround:
+class Counted:
     """Counts how often blocks were converted to machines, the unit of work of all that examine
     them.
     """
@@ -21,8 +21,8 @@ class ShapelessGround:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> ShapelessGround:
-    counted, real = ShapelessGround(), IndexedCluster.parts
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    counted, real = Counted(), IndexedCluster.parts
 
     def parts(cluster: IndexedCluster, blocks: object) -> dict[str, list[int]]:
         counted.parts += 1
@@ -32,7 +32,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> ShapelessGround:
     return counted
 
 
-async def test_a_restart_looks_at_each_partition_a_few_times(counted: ShapelessGround) -> None:
+async def test_a_restart_looks_at_each_partition_a_few_times(counted: Counted) -> None:
     """Regression: 767 s for 10,000 partitions, because every machine examined all of them."""
     world = World([preset("pod256")])
     await world.start()
@@ -47,7 +47,7 @@ async def test_a_restart_looks_at_each_partition_a_few_times(counted: ShapelessG
 
 
 async def test_a_machine_that_comes_back_looks_at_its_own_partitions_alone(
-    counted: ShapelessGround,
+    counted: Counted,
 ) -> None:
     world = World([preset("pod256")])
     await world.start()

@@ -30,7 +30,15 @@ from podwright.wire import (
     WaitReply,
     WaitRequest,
 )
-from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World, virtually
+from tests.controller.world import (
+    ALICE,
+    ALL,
+    BOB,
+    ROOT,
+    VirtualLoop,
+    World,
+    virtually,
+)
 
 
 class Launch:
@@ -48,7 +56,8 @@ class Launch:
     async def renew(self) -> LeaseInfo:
         lease = self.reply.lease
         reply: LeaseInfo = await self.world.controller.renew(
-            ROOT, LeaseRequest(id=lease.id, epoch=lease.epoch, move_seconds=self.seconds)
+            ROOT,
+            LeaseRequest(id=lease.id, epoch=lease.epoch, move_seconds=self.seconds),
         )
         return reply
 

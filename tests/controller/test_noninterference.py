@@ -28,7 +28,7 @@ from podwright.gate._virm_handlers import ANSWERS
 from podwright.history import Past
 from podwright.page import take
 from podwright.server._history_recorder import Recorder
-from podwright.server._metrics import _LISTS, _written
+from podwright.server._metrics import _LIST_METHODS, _format_metrics
 from podwright.wire import (
     METHODS,
     AcquireReply,
@@ -290,7 +290,7 @@ class TenantWorld:
         async def listed(method: str) -> Any:
             return await self.answer(ROOT, method, ALL)
 
-        text = _written([], [await listed(method) for method in _LISTS])
+        text = _format_metrics([], [await listed(method) for method in _LIST_METHODS])
         return b"\n".join(line for line in text.splitlines() if line.startswith(b"podwright_"))
 
     async def page_of(self, caller: Caller) -> Any:

@@ -89,7 +89,8 @@ async def test_who_holds_a_lease_or_schedules_is_told(both: World) -> None:
     entry.cluster.closed[entry.known.allocation] = "slurm"  # type: ignore[union-attr]
     await attach(controller, SCHEDULER, "b")
     reply = await controller.acquire(
-        ROOT, AcquireRequest(spec=PartitionSpec(name="b"), owner="alice", owner_uid=1001)
+        ROOT,
+        AcquireRequest(spec=PartitionSpec(name="b"), owner="alice", owner_uid=1001),
     )
     assert reply.lease.owner == "alice"
     await attach(controller, ALICE, "b")

@@ -132,11 +132,11 @@ async def test_an_allocations_quota_binds_those_who_slip_past_a_reservation(worl
     await asyncio.sleep(0)
     await limit(world, allocation="pod16", devices=10)
 
-    async def backfill_reserved(i: int) -> None:
+    async def slip(i: int) -> None:
         short = CreateRequest(spec=PartitionSpec(name=f"s{i}", size=1), duration=10)
         await world.controller.create_partition(ALICE, short)
 
-    await settled(*(backfill_reserved(i) for i in range(6)))
+    await settled(*(slip(i) for i in range(6)))
     assert (await used(world))[0] <= 10
     await world.controller.leave(BOB, WaiterName(id=waiter))
 

@@ -57,7 +57,9 @@ async def test_its_holder_is_told(world: World) -> None:
     world.machines[machine].set_down(True)
     state = world.controller._state
     state.mark_down(machine)
-    await steps.break_down(state, state.partitions["p1"], [Silent(machine, "it is silent", True)])
+    await steps.mark_partition_broken(
+        state, state.partitions["p1"], [Silent(machine, "it is silent", True)]
+    )
     await world.time.advance(10)
     assert (await world.get("p1")).ready_state is ReadyState.ACTIVE
     with pytest.raises(Fenced):

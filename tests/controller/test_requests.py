@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwright.agents import Fault
-from podwright.controller.state._request_ids import KEEP, REQUEST_KIND
+from podwright.controller.state._request_ids import REMEMBERED_S, REQUEST_KIND
 from podwright.errors import InvalidRequest, NoCapacity, NotFound, WrongState
 from podwright.wire import (
     AcquireReply,
@@ -151,7 +151,7 @@ async def test_an_id_belongs_to_one_request_of_one_caller(world: World) -> None:
 
 async def test_ids_are_forgotten_in_time(world: World) -> None:
     await create(world, "p", "old")
-    await world.time.advance(KEEP + 1)
+    await world.time.advance(REMEMBERED_S + 1)
     for number in range(3):
         await reset(world, "p", f"new-{number}")
     await world.stop()

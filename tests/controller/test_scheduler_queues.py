@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from podwright.controller.calls._scheduler_queues import AWAY, MOST
-from podwright.controller.queue._reported_queues import MOST_SCHEDULERS, SILENT
+from podwright.controller.calls._scheduler_queues import AWAY, MAX_JOBS
+from podwright.controller.queue._reported_queues import MOST_SCHEDULERS, SILENT_AFTER_S
 from podwright.errors import Denied, InvalidRequest
 from podwright.wire import JobInfo, JobReport, ListRequest
 from tests.controller.test_privacy import SCHEDULER, call, visible
@@ -91,7 +91,7 @@ async def test_only_schedulers_tell(world: World, caller: object) -> None:
 async def test_what_is_told_is_bounded(world: World) -> None:
     controller = world.controller
     with pytest.raises(InvalidRequest):
-        await call(controller, SCHEDULER, "report_jobs", jobs(*map(str, range(MOST + 1))))
+        await call(controller, SCHEDULER, "report_jobs", jobs(*map(str, range(MAX_JOBS + 1))))
     long = JobReport(jobs=[JobInfo(id="1", needs="x" * 10_000 + "\n", owner="a\nb")])
     await call(controller, SCHEDULER, "report_jobs", long)
     (job,) = (await call(controller, ROOT, "list_jobs")).jobs
@@ -105,7 +105,7 @@ async def test_what_is_told_is_bounded(world: World) -> None:
 
 async def test_one_that_is_silent_has_none(world: World) -> None:
     await call(world.controller, SCHEDULER, "report_jobs", jobs("1"))
-    world.time.now += SILENT + 1
+    world.time.now += SILENT_AFTER_S + 1
     assert (await call(world.controller, ROOT, "list_jobs")).jobs == []
 
 

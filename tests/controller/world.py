@@ -310,7 +310,13 @@ class World:
     # -- calls -------------------------------------------------------------------------------
 
     async def create(
-        self, name: str, size: int = 4, *, caller: Caller = ROOT, wait: bool = True, **spec: Any
+        self,
+        name: str,
+        size: int = 4,
+        *,
+        caller: Caller = ROOT,
+        wait: bool = True,
+        **spec: Any,
     ) -> PartitionInfo:
         request = CreateRequest(spec=PartitionSpec(name=name, size=size, **spec), wait=wait)
         reply: PartitionInfo = await self.controller.create_partition(caller, request)

@@ -45,7 +45,7 @@ def front_figures(served: Server) -> dict[str, int]:
     """Return the gate's last counts of its connections."""
     front: Any = served._grpc
     counted = front._counted
-    return {"open": counted.open, "waiting": counted.waiting, **counted.by_reason()}
+    return {"open": counted.open, "waiting": counted.waiting, **counted.counts_by_reason()}
 
 
 class Busy:

@@ -9,8 +9,8 @@ import pytest
 
 from podwright.gate._connection_queue import (
     PATIENCE_S,
+    RETRY_AFTER_EMPTY_S,
     RETRY_AFTER_FULL_S,
-    RETRY_AFTER_S,
     Arrival,
     DoorQueue,
 )
@@ -105,4 +105,4 @@ def test_the_fuller_the_queue_the_later_one_should_try_again(
         queue.add(arrive("a", number))
         seconds.append(queue.retry_after_s())
     assert seconds == sorted(seconds)
-    assert (seconds[0], seconds[-1]) == (RETRY_AFTER_S, RETRY_AFTER_FULL_S)
+    assert (seconds[0], seconds[-1]) == (RETRY_AFTER_EMPTY_S, RETRY_AFTER_FULL_S)

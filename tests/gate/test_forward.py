@@ -143,7 +143,7 @@ async def test_who_asks_may_go_on(echo: Echo) -> None:
     for _ in range(8):
         writer.write(bytes(1 << 20))
         await reader.readexactly(1 << 20)
-        echo.forwarder.call_starts(echo.names[0], 1 << 20)
+        echo.forwarder.note_call_start(echo.names[0], 1 << 20)
     writer.close()
 
 
@@ -161,7 +161,7 @@ async def test_who_asks_for_nothing_slowly_is_cut_off_too(echo: Echo) -> None:
             writer.write(bytes(size))
             with suppress(asyncio.IncompleteReadError, OSError):
                 await reader.readexactly(size)
-        echo.forwarder.call_starts(begun[caller[1]], 100)
+        echo.forwarder.note_call_start(begun[caller[1]], 100)
         echo.now += 1.0
         echo.forwarder._check_traffic()
     assert await asyncio.wait_for(_ended(flood[0]), 120)

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from podwright.agents.gpu import may_have_gpus
-from podwright.gpu.efficiency._sampler import _asker
+from podwright.gpu.efficiency._sampler import _gpu_sampler
 from podwright.gpu.health import Settings, run
 from podwright.gpu.nodebench._measures import within
 from podwright.hosts.gpus import take_gpus
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
 
 
@@ -28,7 +28,7 @@ def environ(tmp_path: Path) -> Mapping[str, str]:
         return os.environ
     path = tmp_path / "node.toml"
     path.write_text(HGX)
-    return {**os.environ, VARIABLE: str(path)}
+    return {**os.environ, STANDIN_VARIABLE: str(path)}
 
 
 def test_every_check_can_be_made(environ: Mapping[str, str]) -> None:
@@ -41,7 +41,7 @@ def test_every_check_can_be_made(environ: Mapping[str, str]) -> None:
 def test_a_sample_of_each(environ: Mapping[str, str]) -> None:
     found = take_gpus(environ)
     try:
-        rows = _asker(found.gpus, found.libraries)()
+        rows = _gpu_sampler(found.gpus, found.libraries)()
     finally:
         for library in found.libraries:
             library.close()
@@ -57,7 +57,7 @@ def test_rates_inside_the_node(environ: Mapping[str, str]) -> None:
     A process that has used CUDA holds the GPU until it ends, and other tests need a GPU that
     nobody holds. So the rates are measured in a process of their own.
     """
-    count = 0 if VARIABLE in environ else len(take_gpus(environ).gpus)
+    count = 0 if STANDIN_VARIABLE in environ else len(take_gpus(environ).gpus)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         rates = pool.submit(within, count, 0.2, dict(environ)).result(300)
     assert rates["memory copy"] > 0

@@ -9,7 +9,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound
 from podwright.history import KEEP, Past, Writer
-from podwright.page._query_parameters import minute_of, span_of
+from podwright.page._query_parameters import minute_of, minutes_span_of
 from podwright.store import MemoryHistory
 
 NOW = 29_000_000 // 60 * 60  # minutes since 1970, at a full hour
@@ -194,7 +194,7 @@ def test_a_query_that_is_none_is_refused(query: str) -> None:
 
 
 async def test_a_span_has_a_bound() -> None:
-    assert span_of("", 3_600_000.0) == (60_001 - 60, 60_001, 1)
+    assert minutes_span_of("", 3_600_000.0) == (60_001 - 60, 60_001, 1)
     for since, until, step in ((0, KEEP + 1, 60), (0, KEEP, 1), (5, 5, 1), (5, 4, 1)):
         with pytest.raises(InvalidRequest):
             await Past(MemoryHistory()).series(since, until, step)

@@ -6,11 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
-from podwright.hosts._ssh_key_distribution import _answers
+from podwright.hosts._ssh_key_distribution import _askpass_variables
 
 
 def test_each_question_gets_one_answer() -> None:
-    with _answers("open sesame") as settings:
+    with _askpass_variables("open sesame") as settings:
         ask = settings["SSH_ASKPASS"]
         for _ in range(100):
             said = subprocess.run([ask, "Password: "], capture_output=True, check=True).stdout
@@ -19,7 +19,7 @@ def test_each_question_gets_one_answer() -> None:
 
 
 def test_a_reader_that_hangs_up_takes_nobody_elses_answer() -> None:
-    with _answers("open sesame") as settings:
+    with _askpass_variables("open sesame") as settings:
         ask = Path(settings["SSH_ASKPASS"])
         for _ in range(100):
             os.close(os.open(ask.parent / "pipe", os.O_RDONLY | os.O_NONBLOCK))
@@ -28,7 +28,7 @@ def test_a_reader_that_hangs_up_takes_nobody_elses_answer() -> None:
 
 
 def test_other_questions_get_none() -> None:
-    with _answers("open sesame") as settings:
+    with _askpass_variables("open sesame") as settings:
         command = [settings["SSH_ASKPASS"], "The host key is not known. Go on (yes/no)?"]
         done = subprocess.run(command, capture_output=True, check=False)
         assert (done.returncode, done.stdout) == (1, b"")

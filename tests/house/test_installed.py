@@ -81,7 +81,16 @@ def test_a_part_of_the_suite_with_a_server_installed(installed: list[str], folde
     assert seen.returncode == 69
     assert "this machine's server does not run" in seen.stderr, "else it would not seem installed"
     done = subprocess.run(
-        [*installed, sys.executable, "-m", "pytest", "-q", "--basetemp", f"{folder}/t", *_PART],
+        [
+            *installed,
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--basetemp",
+            f"{folder}/t",
+            *_PART,
+        ],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ import copy
 from typing import Any, NamedTuple
 
 _MAIN = "spec.workers.template.spec.containers.0."
-_POD_PATTERN = "spec.workers.template.spec."
+_POD = "spec.workers.template.spec."
 _GONE = object()
 
 
@@ -101,14 +101,14 @@ ROWS = (
     _row("limits", True, _MAIN + "resources", {"limits": {"cpu": 32, "memory": "200Gi"}}),
     _row("limits-word", False, _MAIN + "resources", {"limits": {"memory": "much"}}),
     _row("port-text", False, _MAIN + "ports", [{"containerPort": "80"}]),
-    _row("no-containers", False, _POD_PATTERN + "containers", _GONE),
+    _row("no-containers", False, _POD + "containers", _GONE),
     _row(
         "shared-memory",
         True,
-        _POD_PATTERN + "volumes",
+        _POD + "volumes",
         [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Gi"}}],
     ),
-    _row("volume-no-name", False, _POD_PATTERN + "volumes", [{"emptyDir": {}}]),
+    _row("volume-no-name", False, _POD + "volumes", [{"emptyDir": {}}]),
     _row("unknown-field", True, "spec.somethingElse", {"a": 1}),
 )
 

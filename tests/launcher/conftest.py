@@ -96,7 +96,12 @@ class Launcher:
         """Run as an ordinary user, who may still read this Python's folder, which may be root's."""
         if self._user is None:
             return []
-        who = ["setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups"]
+        who = [
+            "setpriv",
+            f"--reuid={self._user}",
+            f"--regid={self._user}",
+            "--clear-groups",
+        ]
         return [*who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
 
     def run(self, *words: str, timeout: float = 300, **environ: str) -> Ran:

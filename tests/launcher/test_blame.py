@@ -305,7 +305,7 @@ class World:
     def read(self, party: str, event: Event | str) -> None:
         """Read the next report of a connection, in a turn of its own."""
         if event == ANSWER:
-            self.turn(on.Answered(party, self.round))
+            self.turn(on.LivenessAnswered(party, self.round))
         else:
             assert not isinstance(event, str)
             self.turn(event)
@@ -314,7 +314,7 @@ class World:
         """Let all living parties answer, and all ends finish."""
         for party in (GUARDIAN, KEEPER, *FAR):
             if party not in silent:
-                self.turn(on.Answered(party, self.round))
+                self.turn(on.LivenessAnswered(party, self.round))
         self.now += 4.0
         self.turn()
         return self.machine.cause
@@ -388,7 +388,7 @@ def test_a_host_that_never_answers_is_why_another_one_fails() -> None:
     world = World("local")
     world.turn(on.InstanceEnded(2, PEER), on.InstanceEnded(0, PEER))
     for party in (GUARDIAN, KEEPER, "h3"):
-        world.turn(on.Answered(party, world.round))
+        world.turn(on.LivenessAnswered(party, world.round))
     world.now += SILENCE + 1.0
     world.turn(on.HostHeard("h3"))
     assert world.machine.cause
@@ -400,7 +400,7 @@ def test_a_host_that_never_answers_is_why_another_one_fails() -> None:
 def test_a_host_that_answered_and_is_lost_later_is_not_the_cause() -> None:
     world = World("local")
     world.turn(on.InstanceEnded(2, 3))
-    world.turn(*(on.Answered(party, world.round) for party in (GUARDIAN, KEEPER, *FAR)))
+    world.turn(*(on.LivenessAnswered(party, world.round) for party in (GUARDIAN, KEEPER, *FAR)))
     world.now += 3.0
     world.turn(on.HostCut("h2", CUT))
     assert world.machine.cause
@@ -411,7 +411,7 @@ def test_a_guardian_that_is_killed_because_it_is_late_is_not_the_cause() -> None
     """It was stopped, and cannot answer. The keeper kills it once an end takes too long."""
     world = World("local")
     world.turn(on.InstanceEnded(2, 3))
-    world.turn(*(on.Answered(party, world.round) for party in (KEEPER, *FAR)))
+    world.turn(*(on.LivenessAnswered(party, world.round) for party in (KEEPER, *FAR)))
     world.now += 10.0 + 1.0 + 3.0
     world.turn(on.HostHeard("h2"), on.HostHeard("h3"), on.WatcherGone(GUARDIAN))
     assert world.machine.cause
@@ -424,10 +424,10 @@ def test_mpirun_killed_by_the_end_itself_is_not_the_cause() -> None:
     """
     world = World("mpirun")
     world.turn(on.InstanceEnded(2, 3))
-    world.turn(*(on.Answered(party, world.round) for party in (GUARDIAN, KEEPER, *FAR)))
+    world.turn(*(on.LivenessAnswered(party, world.round) for party in (GUARDIAN, KEEPER, *FAR)))
     world.now += 10.0
     world.turn(on.EngineEnded(-9, ""))
-    world.turn(*(on.Answered(host, world.round) for host in FAR))
+    world.turn(*(on.LivenessAnswered(host, world.round) for host in FAR))
     assert world.machine.cause
     assert world.machine.cause.text == "instance 2 on h3 ended with exit code 3"
 
@@ -458,7 +458,7 @@ def test_mpirun_that_ends_well_behind_its_instances() -> None:
     world = World("mpirun")
     world.turn(on.EngineEnded(0, ""))
     for rank, party in enumerate((GUARDIAN, *FAR)):
-        world.turn(on.InstanceEnded(rank, 0), on.Answered(party, world.round))
+        world.turn(on.InstanceEnded(rank, 0), on.LivenessAnswered(party, world.round))
     world.turn(on.GuardianFinished(), *(on.HostFinished(host) for host in FAR))
     assert world.machine.cause is None
     assert world.machine.done

@@ -72,7 +72,8 @@ def test_a_temporary_one_is_shared_private_and_gone(launcher: Launcher) -> None:
 @pytest.mark.parametrize("who", ["poprun", "instance"])
 def test_it_is_gone_after_kill_9(launcher: Launcher, who: str) -> None:
     program = (
-        f"import os, signal, time; open(os.environ['{PATH}'] + '/' + os.environ['RANK'], 'w')\n"
+        f"import os, signal, time; open(os.environ['{PATH}'] + '/' + os.environ['RANK'], "
+        "'w')\n"
         "print('up', flush=True); time.sleep(60 if os.environ['RANK'] == '0' else 0.1)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

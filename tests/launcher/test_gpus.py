@@ -11,7 +11,12 @@ from podwright.hosts import Cores, CpuCore, scattered, srun_command
 from podwright.hosts.gpus import STANDINS
 from podwright.launcher import Plan, make_plan, parse
 from podwright.launcher.instances import _divide_gpus as gpus
-from podwright.launcher.instances._divide_gpus import GpuShare, TooFewGpus, for_step, shares
+from podwright.launcher.instances._divide_gpus import (
+    GpuShare,
+    TooFewGpus,
+    environment_for_step,
+    shares,
+)
 
 CORES = Cores(tuple(CpuCore(n // 4, n // 4, (n, n + 8)) for n in range(8)), (0, 1))
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1,2,3"}
@@ -112,7 +117,9 @@ def test_outside_a_job_it_is_refused() -> None:
 
 
 def test_a_step_asks_for_what_its_host_needs(tmp_path: Path) -> None:
-    left = for_step({"SLURM_GPUS_PER_TASK": "1", "SLURM_TRES_BIND": "x", "SLURM_JOB_ID": "7"})
+    left = environment_for_step(
+        {"SLURM_GPUS_PER_TASK": "1", "SLURM_TRES_BIND": "x", "SLURM_JOB_ID": "7"}
+    )
     assert left == {"SLURM_JOB_ID": "7"}
     srun = tmp_path / "srun"
     srun.touch(0o755)

@@ -221,7 +221,7 @@ def test_the_kernel_is_told_of_the_memory(tmp_path: Path) -> None:
     )
     assert ran.stdout.split(maxsplit=2)[0] == "0", ran
     mode, nodes = ran.stdout.split(maxsplit=2)[1:]
-    assert int(mode) in (_bind_exec.PREFERRED, _bind_exec.PREFERRED_MANY)
+    assert int(mode) in (_bind_exec.MPOL_PREFERRED, _bind_exec.MPOL_PREFERRED_MANY)
     assert nodes.strip() == f"[{node}] [{cpu}]"
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.launcher.hosts._connection_process import ConnectionProcess
-from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE, PeerLiveness
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE, PeerLiveness
 from podwright.launcher.hosts._relay_connections import Remote
 from podwright.launcher.hosts._remote_hosts import Remotes
 from podwright.launcher.instances._instance_pipes import InstancePipes
@@ -53,26 +53,31 @@ def poprun(clock: Clock) -> PeerLiveness:
 
 
 def test_silence_is_counted_from_what_was_heard_last(poprun: PeerLiveness, clock: Clock) -> None:
-    assert not turn(poprun, clock, BEAT_EVERY, heard=True)
-    assert not any(turn(poprun, clock, BEAT_EVERY) for _ in range(int(SILENCE / BEAT_EVERY)))
+    assert not turn(poprun, clock, HEARTBEAT_INTERVAL_S, heard=True)
+    assert not any(
+        turn(poprun, clock, HEARTBEAT_INTERVAL_S)
+        for _ in range(int(SILENCE / HEARTBEAT_INTERVAL_S))
+    )
     assert turn(poprun, clock, 0.1)
     assert not turn(poprun, clock, 0.1, heard=True)
 
 
 def test_an_announced_silence_holds_until_the_next_word(poprun: PeerLiveness, clock: Clock) -> None:
     poprun.announce_silence()
-    assert not any(turn(poprun, clock, BEAT_EVERY) for _ in range(100))
-    assert not turn(poprun, clock, BEAT_EVERY, heard=True)
-    assert any(turn(poprun, clock, BEAT_EVERY) for _ in range(7))
+    assert not any(turn(poprun, clock, HEARTBEAT_INTERVAL_S) for _ in range(100))
+    assert not turn(poprun, clock, HEARTBEAT_INTERVAL_S, heard=True)
+    assert any(turn(poprun, clock, HEARTBEAT_INTERVAL_S) for _ in range(7))
 
 
 @given(
     st.lists(
-        st.tuples(st.floats(0, BEAT_EVERY), st.sampled_from(["before", "inside", "after"])),
+        st.tuples(
+            st.floats(0, HEARTBEAT_INTERVAL_S), st.sampled_from(["before", "inside", "after"])
+        ),
         min_size=1,
         max_size=30,
     ),
-    st.floats(BEAT_EVERY + STILL_SECONDS + 0.1, 1e6),
+    st.floats(HEARTBEAT_INTERVAL_S + STILL_SECONDS + 0.1, 1e6),
 )
 def test_whoever_stood_still_himself_takes_nobody_for_gone(
     turns: list[tuple[float, str]], seconds: float
@@ -103,7 +108,7 @@ def test_whoever_stood_still_himself_takes_nobody_for_gone(
 def test_signs_of_life_are_due_once_in_a_while(poprun: PeerLiveness, clock: Clock) -> None:
     sent = 0
     for _ in range(101):
-        clock.now += BEAT_EVERY / 10
+        clock.now += HEARTBEAT_INTERVAL_S / 10
         sent += poprun.beat_due()
     assert sent in (9, 10)
     assert not poprun.beat_due()
@@ -128,9 +133,9 @@ class Taken:
     def __init__(self, folder: RunFolder) -> None:
         self.data: dict[tuple[int, int], bytes] = {}
         self.ended: list[tuple[int, int]] = []
-        self.pipes = InstancePipes(folder, [0, 3], {"out": 0, "err": 1}, self._on_data, self._end)
+        self.pipes = InstancePipes(folder, [0, 3], {"out": 0, "err": 1}, self._wrote, self._end)
 
-    def _on_data(self, rank: int, number: int, data: bytes) -> None:
+    def _wrote(self, rank: int, number: int, data: bytes) -> None:
         self.data[rank, number] = self.data.get((rank, number), b"") + data
 
     def _end(self, rank: int, number: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher.instances._instance_wrapper import _SCRIPT
+from podwright.launcher.instances._instance_wrapper import _WRAPPER_SCRIPT
 from tests.launcher.conftest import REPOSITORY, Launcher
 
 TWO = ("--num-replicas=2", "--num-instances=2")
@@ -227,5 +227,5 @@ def test_a_dry_run_contacts_nothing(words: tuple[str, ...], tmp_path: Path) -> N
 
 
 def test_the_script_is_short_and_posix() -> None:
-    subprocess.run(["/bin/sh", "-n", "-c", _SCRIPT], check=True)
-    assert "[[" not in _SCRIPT
+    subprocess.run(["/bin/sh", "-n", "-c", _WRAPPER_SCRIPT], check=True)
+    assert "[[" not in _WRAPPER_SCRIPT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.client import Client, FakeTransport
-from podwright.launcher.plan._vendor_partition import borrow
+from podwright.launcher.plan._vendor_partition import borrow_partition
 from podwright.launcher.watchers._signals import Interrupted
 from podwright.wire import AcquireRequest, Empty, PartitionList, PartitionSpec, Value
 
@@ -25,5 +25,5 @@ def test_only_a_name_of_our_own_is_removed(name: str, removed: bool) -> None:
     transport = FakeTransport(answer)
     request = AcquireRequest(spec=PartitionSpec(name=name, size=4), create=True)
     with pytest.raises(Interrupted):
-        borrow(Client(transport), request)
+        borrow_partition(Client(transport), request)
     assert ("RemovePartition" in [method for method, _ in transport.calls]) == removed

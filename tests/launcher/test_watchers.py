@@ -21,7 +21,7 @@ import pytest
 from podwright.hosts import Process
 from podwright.launcher.hosts import _host_sweep, _poprun_liveness
 from podwright.launcher.watchers import _guardian, _lease_keeper
-from podwright.launcher.watchers._guardian import END, ENDED, ORPHAN_GRACE, Ending, _Guardian
+from podwright.launcher.watchers._guardian import END, ENDED, ORPHAN_GRACE_S, Ending, _Guardian
 from podwright.launcher.watchers._lease_keeper import CLEARED, FREE, HOLD, HOSTS, _Keeper
 
 LIMIT = 15.0
@@ -244,7 +244,7 @@ class World:
         over = cut or kernel.now - self.heard > _poprun_liveness.SILENCE or self.failed is not None
         if over and name not in self.ended:
             self.ended.add(name)
-            self.to_far.send(END, 0.0, ORPHAN_GRACE, False)
+            self.to_far.send(END, 0.0, ORPHAN_GRACE_S, False)
         self._end(name, ("far guardian",), self.far_folder)
 
     def _end(self, name: str, others: Collection[str], folder: Folder) -> bool:
@@ -269,9 +269,9 @@ class World:
             if all(kernel.alive(part) for part in (*HERE, *THERE)) and not self.asked:
                 return
             self.failed = kernel.now
-            self.to_guardian.send(END, 0.0, ORPHAN_GRACE, False)
-            self.to_keeper.send(END, 0.0, ORPHAN_GRACE)
-        late = ORPHAN_GRACE + _guardian.LAST_WORDS + 2 * _lease_keeper.SLACK
+            self.to_guardian.send(END, 0.0, ORPHAN_GRACE_S, False)
+            self.to_keeper.send(END, 0.0, ORPHAN_GRACE_S)
+        late = ORPHAN_GRACE_S + _guardian.MPIRUN_END_WAIT_S + 2 * _lease_keeper.SLACK
         if kernel.now - self.failed > late:
             self.grace = 0.0
             for other in ("guardian", "keeper"):
@@ -296,7 +296,7 @@ class World:
         kernel.end(name)
 
     asked = False
-    grace = ORPHAN_GRACE
+    grace = ORPHAN_GRACE_S
 
 
 def _watch(line: Line, folder: Folder, engine: str, clock: Callable[[], float]) -> _Guardian:

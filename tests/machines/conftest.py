@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts.gpus import Library, open_libraries
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX, make_sys
 
 
@@ -23,7 +23,7 @@ def described(tmp_path: Path) -> Path:
 @pytest.fixture
 def nvml(described: Path) -> Iterator[Library]:
     """The stand-in, below pynvml."""
-    (library,), notes = open_libraries({VARIABLE: str(described)})
+    (library,), notes = open_libraries({STANDIN_VARIABLE: str(described)})
     assert notes == []
     yield library
     library.close()

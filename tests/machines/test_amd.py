@@ -12,8 +12,8 @@ from podwright.agents.gpu import open_machine
 from podwright.errors import Internal
 from podwright.fabric import HGX8, Machine
 from podwright.hosts.gpus import LibraryError, open_libraries, take_inventory
-from podwright.testing._amd_standin import VARIABLE
-from podwright.testing._nvml_standin import VARIABLE as NVML
+from podwright.testing._amd_standin import STANDIN_VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE as NVML
 from tests.machines.node import HGX
 
 OAM = """\
@@ -34,7 +34,7 @@ def oam(tmp_path: Path) -> Path:
 
 
 def test_a_node_of_eight(oam: Path) -> None:
-    found = take_inventory({VARIABLE: str(oam)})
+    found = take_inventory({STANDIN_VARIABLE: str(oam)})
     assert found.simulated
     assert found.drivers == {"amd": "6.12.12"}
     assert {gpu.type for gpu in found.gpus} == {"mi300x"}
@@ -46,7 +46,7 @@ def test_a_node_of_eight(oam: Path) -> None:
 
 def test_both_vendors_in_one_machine(oam: Path, described: Path) -> None:
     described.write_text(HGX.replace("gpus = 8", "gpus = 2"))
-    found = take_inventory({VARIABLE: str(oam), NVML: str(described)})
+    found = take_inventory({STANDIN_VARIABLE: str(oam), NVML: str(described)})
     assert [gpu.vendor for gpu in found.gpus] == ["nvidia"] * 2 + ["amd"] * 8
     assert [gpu.index for gpu in found.gpus] == list(range(10))
     assert found.gpus[0].links == (-1, 18, *[0] * 8)
@@ -59,7 +59,7 @@ def test_a_stand_in_is_not_mixed_with_real_gpus(oam: Path, monkeypatch: pytest.M
         raise LibraryError("a real library was opened")
 
     monkeypatch.setattr("podwright.hosts.gpus._nvml.open_nvml", open_real)
-    assert take_inventory({VARIABLE: str(oam)}).notes == ()
+    assert take_inventory({STANDIN_VARIABLE: str(oam)}).notes == ()
     assert take_inventory({}).notes == ("nvidia: a real library was opened",)
 
 
@@ -72,7 +72,7 @@ def test_a_stand_in_is_not_mixed_with_real_gpus(oam: Path, monkeypatch: pytest.M
     ],
 )
 async def test_ill_health(oam: Path, line: str, problem: str) -> None:
-    machine = open_machine(Machine("n1"), {VARIABLE: str(oam)})
+    machine = open_machine(Machine("n1"), {STANDIN_VARIABLE: str(oam)})
     assert machine is not None
     assert machine.family is HGX8
     assert all(device.healthy for device in (await machine.describe()).devices)
@@ -88,7 +88,7 @@ async def test_ill_health(oam: Path, line: str, problem: str) -> None:
 def test_who_holds_it_and_what_it_does(oam: Path) -> None:
     me = f"processes = [{{ pid = {os.getpid()}, memory = 512 }}]\nload = 97\nwatts = 710\n"
     _write(oam, f"{OAM}[[gpu]]\nindex = 3\n{me}")
-    ((library,), notes) = open_libraries({VARIABLE: str(oam)})
+    ((library,), notes) = open_libraries({STANDIN_VARIABLE: str(oam)})
     assert notes == []
     (holder,) = library.holders(3)
     assert (holder.pid, holder.memory) == (os.getpid(), 512 << 20)
@@ -98,7 +98,7 @@ def test_who_holds_it_and_what_it_does(oam: Path) -> None:
 
 
 def test_what_cannot_be_read_is_noted(tmp_path: Path) -> None:
-    found, notes = open_libraries({VARIABLE: str(tmp_path / "none")})
+    found, notes = open_libraries({STANDIN_VARIABLE: str(tmp_path / "none")})
     assert (found, notes) == ([], [f"amd: {tmp_path}/none: No such file or directory"])
 
 

@@ -16,7 +16,7 @@ from podwright.agents.gpu import GpuMachine, may_have_gpus, open_machine
 from podwright.errors import Fenced, Internal
 from podwright.fabric import Machine
 from podwright.hosts.gpus import open_libraries, take_inventory
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def environ(described: Path) -> Mapping[str, str]:
     """This machine's environment, with the stand-in where it has no GPU."""
     if may_have_gpus(os.environ):
         return os.environ
-    return {**os.environ, VARIABLE: str(described)}
+    return {**os.environ, STANDIN_VARIABLE: str(described)}
 
 
 @pytest.fixture

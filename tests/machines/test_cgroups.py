@@ -20,7 +20,7 @@ from podwright.fabric import Machine
 from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_cgroups
 from podwright.hosts.gpus import Library, divided
 from podwright.launcher.watchers._join_cgroup import enter_partition
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from podwright.wire import AGENT_SOCKET_VARIABLE
 
 
@@ -35,7 +35,7 @@ def machine(described: Path, groups: RecordedCgroups) -> Iterator[GpuMachine]:
     """Eight GPUs behind the guard. Their device files are not made yet."""
     made = open_machine(
         Machine("n1"),
-        {VARIABLE: str(described)},
+        {STANDIN_VARIABLE: str(described)},
         guards=lambda gpus: [
             Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", exit_patience=0)
         ],
@@ -103,7 +103,7 @@ async def test_found_again_after_a_kill(
     groups.denied["p1"] -= shut(1, 2)  # as if killed before the kernel was told
     again = open_machine(
         Machine("n1"),
-        {VARIABLE: str(described)},
+        {STANDIN_VARIABLE: str(described)},
         guards=lambda gpus: [
             Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", exit_patience=0)
         ],

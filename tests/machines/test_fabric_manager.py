@@ -23,7 +23,7 @@ from podwright.agents.gpu._reset import run
 from podwright.errors import Internal, InvalidRequest, WrongState
 from podwright.fabric import Machine
 from podwright.hosts.gpus import Gpu, Library
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 
 #: A board of 8: all, halves, quarters, single ones, as HGX boards have them.
 SETS = [
@@ -217,7 +217,7 @@ async def test_killed_while_it_is_told(
         return done
 
     def machine() -> GpuMachine:
-        environ = {VARIABLE: str(described)}
+        environ = {STANDIN_VARIABLE: str(described)}
         found = open_machine(
             Machine("n1"),
             environ,
@@ -306,7 +306,7 @@ async def test_a_live_partition_outlives_its_restart(
 ) -> None:
     machine = open_machine(
         Machine("n1"),
-        {VARIABLE: str(described)},
+        {STANDIN_VARIABLE: str(described)},
         guards=lambda gpus: [guard(daemon, gpus)],
     )
     assert machine is not None

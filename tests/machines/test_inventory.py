@@ -28,7 +28,7 @@ from podwright.hosts.gpus import (
 )
 from podwright.hosts.gpus._nvml import slurm_gpu_type
 from podwright.hosts.gpus._nvml_rack_place import read_place
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_bad_inventory_is_named(text: str, said: str) -> None:
 
 def test_links_that_are_down_are_no_links(described: Path) -> None:
     described.write_text(described.read_text() + "[[gpu]]\nindex = 2\nlinks_down = [0, 1, 2]\n")
-    (library,), _ = open_libraries({VARIABLE: str(described)})
+    (library,), _ = open_libraries({STANDIN_VARIABLE: str(described)})
     links = [gpu.links for gpu in library.gpus()]
     assert links[2][0] == links[0][2] == 15
     assert links[0][1] == 18
@@ -131,7 +131,7 @@ def test_links_that_are_down_are_no_links(described: Path) -> None:
 
 def test_links_without_a_switch_lead_to_their_gpu(described: Path) -> None:
     described.write_text('gpus = 4\nname = "NVIDIA A100"\nnvlinks = 12\nbridged = true\n')
-    (library,), _ = open_libraries({VARIABLE: str(described)})
+    (library,), _ = open_libraries({STANDIN_VARIABLE: str(described)})
     assert [gpu.links for gpu in library.gpus()] == [
         (-1, 4, 4, 4),
         (4, -1, 4, 4),
@@ -143,7 +143,7 @@ def test_links_without_a_switch_lead_to_their_gpu(described: Path) -> None:
 def test_a_rack_shares_its_fabric(described: Path) -> None:
     cluster = "6c0eb8e3-5b3f-4f6c-8f0e-0a4d2b1c9e77"
     described.write_text(f'gpus = 4\nnvlinks = 18\nfabric = "{cluster}:32766"\n')
-    (library,), _ = open_libraries({VARIABLE: str(described)})
+    (library,), _ = open_libraries({STANDIN_VARIABLE: str(described)})
     assert {gpu.fabric for gpu in library.gpus()} == {f"{cluster}:32766"}
 
 
@@ -153,7 +153,7 @@ def test_a_gpu_of_a_rack_has_a_guid_and_a_place(described: Path) -> None:
         'gpus = 2\n[[gpu]]\nindex = 0\nguid = "0x034c4900ff7d1c00"\nchassis = "1820324160012"\n'
         "slot = 11\ntray = 3\n"
     )
-    (library,), _ = open_libraries({VARIABLE: str(described)})
+    (library,), _ = open_libraries({STANDIN_VARIABLE: str(described)})
     place = RackPlace("0x034c4900ff7d1c00", "1820324160012", 11, 3)
     assert [gpu.place for gpu in library.gpus()] == [place, None]
 
@@ -178,7 +178,7 @@ def test_a_guid_is_read_as_nvidia_prints_it() -> None:
 def test_slices(described: Path) -> None:
     one = '[[gpu]]\nindex = 1\nmig = "on"\nslices = ["1g.10gb", "3g.40gb"]\n'
     described.write_text(described.read_text() + one)
-    (library,), _ = open_libraries({VARIABLE: str(described)})
+    (library,), _ = open_libraries({STANDIN_VARIABLE: str(described)})
     whole, cut = library.gpus()[:2]
     assert (whole.mig, whole.slices) == ("", ())
     assert [(s.profile, s.memory) for s in cut.slices] == [
@@ -209,7 +209,7 @@ def test_what_slurm_should_call_it(name: str, word: str) -> None:
 
 
 def test_a_library_that_cannot_read_is_noted(tmp_path: Path) -> None:
-    found, notes = open_libraries({VARIABLE: str(tmp_path / "none.toml")})
+    found, notes = open_libraries({STANDIN_VARIABLE: str(tmp_path / "none.toml")})
     assert found == []
     assert notes == [f"nvidia: {tmp_path}/none.toml: No such file or directory"]
 
@@ -217,7 +217,7 @@ def test_a_library_that_cannot_read_is_noted(tmp_path: Path) -> None:
 def test_the_command(described: Path) -> None:
     cut = '[[gpu]]\nindex = 1\nmig = "on"\nslices = ["1g.10gb", "1g.10gb", "1g.20gb+me"]\n'
     described.write_text(described.read_text() + cut)
-    environ = {**os.environ, VARIABLE: str(described)}
+    environ = {**os.environ, STANDIN_VARIABLE: str(described)}
     command = [sys.executable, "-m", "podwright.cli.podwright", "inventory"]
     done = subprocess.run([*command, "--json"], env=environ, capture_output=True, text=True)
     assert "SIMULATED" in done.stderr

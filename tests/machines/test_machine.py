@@ -18,7 +18,7 @@ from podwright.agents.gpu._describe import attributes
 from podwright.errors import Fenced, Internal, InvalidRequest
 from podwright.fabric import HGX8, NVL72, Machine, family_named
 from podwright.hosts.gpus import Gpu, Health, Sample
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
 
 Make = Callable[..., GpuMachine]
@@ -30,7 +30,7 @@ async def make(described: Path) -> AsyncIterator[Make]:
     opened: list[GpuMachine] = []
 
     def make(**options: object) -> GpuMachine:
-        environ = {VARIABLE: str(described)}
+        environ = {STANDIN_VARIABLE: str(described)}
         machine = open_machine(Machine("n1"), environ, release_patience=0.2, **options)  # type: ignore[arg-type]
         assert machine is not None
         opened.append(machine)
@@ -211,7 +211,7 @@ async def test_what_they_look_like(make: Make, described: Path) -> None:
     write(described, f'gpus = 4\nfabric = "{fabric}"\n')
     assert make().family is NVL72
     write(described, "gpus = 0\n")
-    assert open_machine(Machine("n1"), {VARIABLE: str(described)}) is None
+    assert open_machine(Machine("n1"), {STANDIN_VARIABLE: str(described)}) is None
 
 
 async def test_a_rack_knows_a_gpu_by_what_its_agent_reports(make: Make, described: Path) -> None:

@@ -107,7 +107,7 @@ def believes(rig: ManagerRig, journal: FabricJournal) -> FabricDriver:
     """What Fabric Manager says is done is not read back."""
 
     class Believing(OrderedFabric):
-        def _confirm(self, intent: Any, expected: Mapping[str, Devices]) -> None:
+        def _confirm_outcome(self, intent: Any, expected: Mapping[str, Devices]) -> None:
             """Nothing."""
 
     return driver(rig, journal, ordered=Believing)

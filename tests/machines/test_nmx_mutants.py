@@ -16,7 +16,7 @@ from podwright.agents import FabricDevice, FabricDriver, FabricJournal, MemoryFa
 from podwright.agents.fabric import FabricReading, HttpAnswer, Nmx, OrderedFabric, Racks
 from podwright.agents.fabric._intent_journal import FabricIntent, Intents
 from podwright.agents.fabric._nmx_messages import NmxPartition
-from podwright.agents.fabric._nmx_snapshot import PREFIX, NmxView
+from podwright.agents.fabric._nmx_snapshot import PARTITION_NAME_PREFIX, NmxView
 from podwright.testing import ContractBroken, check_fabric_driver
 from tests.machines.nmx import uid
 from tests.machines.nmx_rig import NmxRig
@@ -62,7 +62,7 @@ def no_reading_back(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """An operation that says `completed` is believed."""
 
     class Believing(OrderedFabric):
-        def _confirm(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
+        def _confirm_outcome(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
             """Nothing."""
 
     return driver(rig, journal, ordered=Believing)
@@ -72,7 +72,7 @@ def lock_goes_with_the_caller(rig: NmxRig, journal: FabricJournal) -> FabricDriv
     """A caller that gives up lets the next call in, although its own is still under way."""
 
     class Impatient(OrderedFabric):
-        async def _in_turn(self, work: Any) -> Any:
+        async def _run_in_turn(self, work: Any) -> Any:
             async with self._lock:
                 return await work()
 
@@ -165,14 +165,14 @@ def deletes_whole_partitions(rig: NmxRig, journal: FabricJournal) -> FabricDrive
 
     class Deleting(Racks):
         def _without(self, view: NmxView, partition: NmxPartition, devices: Devices) -> None:
-            if partition.Name.startswith(PREFIX):
+            if partition.Name.startswith(PARTITION_NAME_PREFIX):
                 self._nmx.delete(partition.ID)
             else:
                 super()._without(view, partition, devices)
 
     class Blind(OrderedFabric):
-        def _confirm(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
-            super()._confirm(intent, expected if intent.partition else {})
+        def _confirm_outcome(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
+            super()._confirm_outcome(intent, expected if intent.partition else {})
 
     return driver(rig, journal, Deleting, Blind)
 
@@ -184,15 +184,15 @@ def drops_other_members(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
         def add(self, partition: str, devices: Devices) -> None:
             view = self._view(devices)
             for listed in view.partitions:
-                if listed.Name == PREFIX + partition:
+                if listed.Name == PARTITION_NAME_PREFIX + partition:
                     ids = [view.gpu(device).ID for device in sorted(devices)]
                     self._nmx.update(listed.ID, ids)  # type: ignore[arg-type]
                     return
             super().add(partition, devices)
 
     class Blind(OrderedFabric):
-        def _confirm(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
-            super()._confirm(intent, {})
+        def _confirm_outcome(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
+            super()._confirm_outcome(intent, {})
 
     return driver(rig, journal, Dropping, Blind)
 
@@ -213,14 +213,14 @@ def joins_any_partition(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     class First(Racks):
         def add(self, partition: str, devices: Devices) -> None:
             names = sorted(
-                p.Name.removeprefix(PREFIX)
+                p.Name.removeprefix(PARTITION_NAME_PREFIX)
                 for p in self._nmx.partitions()
-                if p.Name.startswith(PREFIX)
+                if p.Name.startswith(PARTITION_NAME_PREFIX)
             )
             super().add(names[0] if names else partition, devices)
 
     class Blind(OrderedFabric):
-        def _confirm(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
+        def _confirm_outcome(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
             """Nothing."""
 
     return driver(rig, journal, First, Blind)
@@ -251,7 +251,7 @@ def forgets_the_unlisted(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
             rest = [m for m, d in view.members(partition) if d is not None and d not in devices]
             if rest:
                 self._nmx.update(partition.ID, rest)
-            elif partition.Name.startswith(PREFIX):
+            elif partition.Name.startswith(PARTITION_NAME_PREFIX):
                 self._nmx.delete(partition.ID)
 
     return driver(rig, journal, Forgetting)
@@ -268,7 +268,7 @@ def takes_foreign_for_free(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
         def add(self, partition: str, devices: Devices) -> None:
             view = self._view(devices)
             for listed in view.partitions:
-                if not listed.Name.startswith(PREFIX) and any(
+                if not listed.Name.startswith(PARTITION_NAME_PREFIX) and any(
                     device in devices for _, device in view.members(listed)
                 ):
                     self._without(view, listed, devices)

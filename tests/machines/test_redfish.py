@@ -201,7 +201,7 @@ def believes(rig: RedfishRig, journal: FabricJournal) -> FabricDriver:
     """Nothing is read back."""
 
     class Believing(OrderedFabric):
-        def _confirm(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
+        def _confirm_outcome(self, intent: FabricIntent, expected: Mapping[str, Devices]) -> None:
             """Nothing."""
 
     return made(rig, journal, ordered=Believing)

@@ -179,7 +179,12 @@ class Pool:
 
 
 async def create(
-    controller: Controller, name: str, size: int, *hosts: str, caller: Caller = ROOT, **more: Any
+    controller: Controller,
+    name: str,
+    size: int,
+    *hosts: str,
+    caller: Caller = ROOT,
+    **more: Any,
 ) -> PartitionInfo:
     """Create a partition attached to these hosts."""
     spec = PartitionSpec(name=name, size=size, hosts=list(hosts), **more)

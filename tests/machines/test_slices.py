@@ -20,7 +20,7 @@ from podwright.errors import Internal, Unavailable
 from podwright.fabric import Machine
 from podwright.hosts import RecordedCgroups
 from podwright.hosts.gpus import Gpu, Slice, divided
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
 
 MIG = (
@@ -42,7 +42,7 @@ def make(described: Path) -> Iterator[Callable[..., GpuMachine]]:
     opened: list[GpuMachine] = []
 
     def make(guards: Callable[[Sequence[Gpu]], Sequence[Guard]] = lambda gpus: ()) -> GpuMachine:
-        environ = {VARIABLE: str(described)}
+        environ = {STANDIN_VARIABLE: str(described)}
         machine = open_machine(Machine("n1"), environ, guards=guards, release_patience=0.0)
         assert machine is not None
         opened.append(machine)
@@ -158,4 +158,4 @@ async def test_fabric_manager_is_not_asked_for_slices(
 def test_one_that_is_cut_into_nothing(described: Path) -> None:
     described.write_text('gpus = 1\nmig = "on"\n')
     with pytest.raises(Unavailable, match="in MIG mode, and cut into nothing"):
-        open_machine(Machine("n1"), {VARIABLE: str(described)})
+        open_machine(Machine("n1"), {STANDIN_VARIABLE: str(described)})

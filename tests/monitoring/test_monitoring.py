@@ -36,7 +36,9 @@ def test_every_alert_stands_in_the_guide_with_what_to_do() -> None:
 @pytest.mark.parametrize("what", ["scrape", "rules", "dashboards"])
 def test_each_can_be_printed(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics", what]) == 0
-    assert capsys.readouterr().out in {monitoring.read(name) for name in monitoring.NAMES}
+    assert capsys.readouterr().out in {
+        monitoring.read(name) for name in monitoring.MONITORING_FILE_NAMES
+    }
 
 
 def test_what_is_there_is_not_written_over(
@@ -48,7 +50,9 @@ def test_what_is_there_is_not_written_over(
     assert "is there already" in capsys.readouterr().err
     assert [entry.name for entry in tmp_path.iterdir()] == [mine.name]
     assert main(["metrics", "write", str(tmp_path / "new")]) == 0
-    assert {one.name for one in (tmp_path / "new").iterdir()} == set(monitoring.NAMES)
+    assert {one.name for one in (tmp_path / "new").iterdir()} == set(
+        monitoring.MONITORING_FILE_NAMES
+    )
     json.loads((tmp_path / "new" / "podwright-board.json").read_text())
 
 

@@ -24,7 +24,7 @@ from tests.outer.lab import HostsLab, poll
 pytestmark = [pytest.mark.outer]
 
 REPOSITORY = Path(__file__).parents[2]
-PAIR_MEASURES = 6
+PAIRS = 6
 #: On the first host of a pair, and on the other; by their own names, or words of their lines.
 HERE = {
     "poprun": "tests.launcher.alone",
@@ -157,9 +157,9 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pairs() -> Iterator[list[Pair]]:
-    names = [f"{letter}{at}" for at in range(PAIR_MEASURES) for letter in "ab"]
+    names = [f"{letter}{at}" for at in range(PAIRS) for letter in "ab"]
     with HostsLab(names) as lab:
-        found = [Pair(lab, f"a{at}", f"b{at}") for at in range(PAIR_MEASURES)]
+        found = [Pair(lab, f"a{at}", f"b{at}") for at in range(PAIRS)]
         yield found
         for pair in found:
             if pair.process and pair.process.poll() is None:
@@ -167,7 +167,7 @@ def pairs() -> Iterator[list[Pair]]:
 
 
 def _batches(wanted: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
-    return [list(wanted[at : at + PAIR_MEASURES]) for at in range(0, len(wanted), PAIR_MEASURES)]
+    return [list(wanted[at : at + PAIRS]) for at in range(0, len(wanted), PAIRS)]
 
 
 def _name(batch: list[tuple[str, ...]]) -> str:

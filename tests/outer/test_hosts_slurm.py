@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE
 from podwright.launcher.watchers._stop_detection import STILL_SECONDS
 from tests.outer.lab import HostsLab, SlurmLab, poll, release
 
@@ -178,7 +178,7 @@ def test_suspended_for_longer_than_anybody_waits_it_goes_on_on_all_nodes(cluster
     assert counts() == first
     cluster.slurm.ok("scontrol", "resume", str(job))
     poll("all go on", lambda: all(a != b for a, b in zip(first, counts(), strict=True)))
-    second, beats = counts(), time.monotonic() + BEAT_EVERY
+    second, beats = counts(), time.monotonic() + HEARTBEAT_INTERVAL_S
     poll("another beat", lambda: time.monotonic() > beats)
     poll("still", lambda: all(a != b for a, b in zip(second, counts(), strict=True)))
     cluster.slurm.ok("scancel", str(job))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from podwright.guests.kubernetes import make_job_keys
-from podwright.hosts._kubernetes_workers import LAUNCHER_ROLE, WORKER_ROLE, tls_of
+from podwright.hosts._kubernetes_workers import LAUNCHER_ROLE, WORKER_ROLE, tls_context_of_role
 from tests.ports import free_port
 
 BIN = Path(sys.executable).parent
@@ -226,8 +226,8 @@ def test_launcher_and_workers_of_a_job_know_each_other_and_nobody_else(tmp_path:
 def shake_hands(launcher: Path, worker: Path) -> str | None:
     """What the launcher and a worker with these keys speak. Raises ssl.SSLError."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    call = tls_of(LAUNCHER_ROLE, str(launcher)).wrap_bio(back, there)
-    door = tls_of(WORKER_ROLE, str(worker)).wrap_bio(there, back, server_side=True)
+    call = tls_context_of_role(LAUNCHER_ROLE, str(launcher)).wrap_bio(back, there)
+    door = tls_context_of_role(WORKER_ROLE, str(worker)).wrap_bio(there, back, server_side=True)
     for side in (call, door, call, door):
         try:
             side.do_handshake()

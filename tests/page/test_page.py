@@ -12,7 +12,7 @@ from podwright.controller import Role
 from podwright.errors import Denied, InvalidRequest, Unauthenticated
 from podwright.http import HttpRequest, Reply
 from podwright.page import Page, Sessions, SiteProxy
-from podwright.page._sessions import EACH, IDLE, LONGEST, MOST
+from podwright.page._sessions import EACH, MAX_SESSIONS, SESSION_IDLE_S, SESSION_MAX_AGE_S
 from podwright.page._static_files import CONTENT_SECURITY_POLICY
 from podwright.wire import METHODS
 
@@ -303,19 +303,19 @@ def test_sessions_end_and_are_bounded() -> None:
     assert sessions.caller(cookie._replace(secret=cookie.secret + "x")) is None
     assert sessions.caller(cookie._replace(secret="")) is None
     assert sessions.caller(cookie._replace(cookie="")) is None
-    for _ in range(int(LONGEST / (IDLE / 2)) - 1):
-        now[0] += IDLE / 2
+    for _ in range(int(SESSION_MAX_AGE_S / (SESSION_IDLE_S / 2)) - 1):
+        now[0] += SESSION_IDLE_S / 2
         assert sessions.caller(cookie) == "alice"
-    now[0] += IDLE / 2
+    now[0] += SESSION_IDLE_S / 2
     assert sessions.caller(cookie) is None, "too old, though it was used"
     cookie = sessions.open("alice", "alice")
-    now[0] += IDLE
+    now[0] += SESSION_IDLE_S
     assert sessions.caller(cookie) is None, "not used"
     first, *_ = [sessions.open("bob", "bob") for _ in range(EACH + 1)]
     assert sessions.caller(first) is None
-    for number in range(2 * MOST):
+    for number in range(2 * MAX_SESSIONS):
         sessions.open("x", str(number))
-    assert len(sessions) == MOST
+    assert len(sessions) == MAX_SESSIONS
 
 
 SECRET = "0123456789abcdef"
@@ -335,8 +335,20 @@ def site_proxy(*peers: str, secret: str = "") -> SiteProxy:
         (["10.0.0.5"], "", "127.0.0.1", {}, "anonymous"),
         (["10.0.0.5"], SECRET, "10.0.0.5", {}, "anonymous"),
         (["127.0.0.1"], SECRET, "127.0.0.1", {}, "anonymous"),
-        (["127.0.0.1"], SECRET, "127.0.0.1", {"x_podwright_proxy": SECRET[:-1]}, "anonymous"),
-        (["127.0.0.1"], SECRET, "127.0.0.1", {"x_podwright_proxy": SECRET}, "alice"),
+        (
+            ["127.0.0.1"],
+            SECRET,
+            "127.0.0.1",
+            {"x_podwright_proxy": SECRET[:-1]},
+            "anonymous",
+        ),
+        (
+            ["127.0.0.1"],
+            SECRET,
+            "127.0.0.1",
+            {"x_podwright_proxy": SECRET},
+            "alice",
+        ),
     ],
 )
 async def test_a_header_is_believed_from_the_sites_proxy_alone(

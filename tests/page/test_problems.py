@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podwright.page._problems import KINDS, STARVES_SECONDS, problems
+from podwright.page._problems import PROBLEM_FINDERS, STARVES_SECONDS, problems
 
 NOW = 1_790_000_000.0
 
@@ -124,7 +124,7 @@ PLANTED: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
 def test_a_healthy_pod_has_none() -> None:
     assert problems(healthy(), NOW) == {}
     assert problems({}, NOW) == {}
-    assert set(PLANTED) == set(KINDS)
+    assert set(PLANTED) == set(PROBLEM_FINDERS)
 
 
 @pytest.mark.parametrize("kind", PLANTED)

@@ -40,7 +40,11 @@ def worn(capacity: int, seed: int) -> BuddyBlocks:
 def test_counts_are_those_of_looking_at_every_block(capacity: int, seed: int) -> None:
     pod = worn(capacity, seed)
     for order in range(pod.orders):
-        assert pod.whole(order) == pod.wholes()[order] == len(naive(pod.free, order)) << order
+        assert (
+            pod.whole(order)
+            == pod.whole_counts_by_order()[order]
+            == len(naive(pod.free, order)) << order
+        )
 
 
 @given(PODS, st.integers(0, 2**32), st.lists(st.integers(0, 7), max_size=80))
@@ -48,11 +52,13 @@ def test_what_the_counts_allow_is_placed_in_whatever_order(
     capacity: int, seed: int, asked: list[int]
 ) -> None:
     pod = worn(capacity, seed)
-    left = pod.wholes()
+    left = pod.whole_counts_by_order()
     for order in asked:
         size = 1 << order
         if order >= len(left) or any(left[k] < size for k in range(order + 1)):
-            if left == pod.wholes():  # nothing was started since the counts were told
+            if (
+                left == pod.whole_counts_by_order()
+            ):  # nothing was started since the counts were told
                 assert order >= pod.orders or pod.find(order) is None
             continue
         left = [count - size if k <= order else count for k, count in enumerate(left)]

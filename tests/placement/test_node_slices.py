@@ -63,7 +63,7 @@ def test_what_slices_cannot_be(index: NodeIndex) -> None:
 
 
 def test_ill_and_drained_slices_are_left_alone(index: NodeIndex) -> None:
-    index.avoid("gpu1", [2])
+    index.avoid_devices("gpu1", [2])
     index.drain("gpu2")
     found = index.plan(slices(2))
     assert isinstance(found, Placement)

@@ -131,14 +131,14 @@ def test_what_is_drained_takes_nothing_and_keeps_what_it_has(row: NodeIndex) -> 
 
 
 def test_nothing_new_goes_on_what_is_ill(node: NodeIndex) -> None:
-    node.avoid("gpu1", [2])
+    node.avoid_devices("gpu1", [2])
     assert node.free() == 7
     assert placed(node, Request(3)).blocks == (Block(0, 4, 3),)
     assert refused(node, Request(8)).rule == "8 GPUs are asked for and 4 are free"
-    node.avoid("gpu1", [])
+    node.avoid_devices("gpu1", [])
     assert placed(node, Request(4)).blocks == (Block(0, 0, 4),)
     with pytest.raises(ValueError, match="no machine"):
-        node.avoid("gpu9", [])
+        node.avoid_devices("gpu9", [])
 
 
 def test_allocations(row: NodeIndex) -> None:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popdist import BackendError
-from popdist._tcp_collectives import World, _answer, join
+from popdist._tcp_collectives import World, _proof, join
 from tests.popdist.test_tcp import SECRET
 from tests.ports import free_port
 
@@ -30,7 +30,7 @@ def greeting(fresh: bytes, secret: bytes, **said: object) -> bytes:
     """What an instance says at instance 0's door."""
     whole = {"rank": 1, "size": 2, "host": HOST, "number": "00" * 16, "port": 1, **said}
     text = json.dumps(whole).encode()
-    return _answer(secret, b"here", fresh, text) + len(text).to_bytes(2, "big") + text
+    return _proof(secret, b"here", fresh, text) + len(text).to_bytes(2, "big") + text
 
 
 @contextlib.contextmanager
@@ -173,7 +173,7 @@ def at_the_doors(some: list[Said]) -> None:
             stranger = closing.enter_context(knock(second._net._places[0][1]))
             name = (1).to_bytes(4, "big")
             with contextlib.suppress(OSError):
-                stranger.sendall(changed(name + _answer(b"guessed", b"link", number, name), how))
+                stranger.sendall(changed(name + _proof(b"guessed", b"link", number, name), how))
         while not found:
             pass
         assert both(found, second, lambda world: world.allgather(world.rank)) == [[0, 1]] * 2

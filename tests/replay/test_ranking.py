@@ -6,25 +6,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.replay._advice import advice
-from podwright.replay._ranking import Measures, winner
+from podwright.replay._ranking import WayMeasures, clear_winner_index
 from podwright.replay._report_types import WayFigures
 from podwright.replay.traces._trace import Trace
 
-EAGLE = {"native": Measures(0.620, 32 * 3600, 5.0), "host mapping": Measures(0.626, 62 * 3600, 9.0)}
-NOISE = Measures(0.01, 3600.0, 0.5)
+EAGLE = {
+    "native": WayMeasures(0.620, 32 * 3600, 5.0),
+    "host mapping": WayMeasures(0.626, 62 * 3600, 9.0),
+}
+NOISE = WayMeasures(0.01, 3600.0, 0.5)
 
 values = st.builds(
-    Measures,
+    WayMeasures,
     st.floats(0.0, 1.0),
     st.floats(0.0, 1e6),
     st.floats(1.0, 1e4),
 )
-noises = st.builds(Measures, st.floats(0.0, 0.2), st.floats(0.0, 1e4), st.floats(0.0, 10.0))
+noises = st.builds(WayMeasures, st.floats(0.0, 0.2), st.floats(0.0, 1e4), st.floats(0.0, 10.0))
 
 
 @given(st.lists(values, min_size=2, max_size=6), noises)
-def test_no_other_way_beats_the_winner_in_all_three(found: list[Measures], noise: Measures) -> None:
-    best = winner(found, noise)
+def test_no_other_way_beats_the_winner_in_all_three(
+    found: list[WayMeasures], noise: WayMeasures
+) -> None:
+    best = clear_winner_index(found, noise)
     if best is not None:
         taken = found[best]
         assert not any(
@@ -37,8 +42,8 @@ def test_no_other_way_beats_the_winner_in_all_three(found: list[Measures], noise
 
 
 @given(st.lists(values, min_size=2, max_size=6), noises)
-def test_the_order_of_ways_decides_nothing(found: list[Measures], noise: Measures) -> None:
-    forwards, backwards = winner(found, noise), winner(found[::-1], noise)
+def test_the_order_of_ways_decides_nothing(found: list[WayMeasures], noise: WayMeasures) -> None:
+    forwards, backwards = clear_winner_index(found, noise), clear_winner_index(found[::-1], noise)
     assert (forwards is None) == (backwards is None)
     if forwards is not None and backwards is not None:
         assert found[forwards] == found[::-1][backwards]
@@ -46,20 +51,20 @@ def test_the_order_of_ways_decides_nothing(found: list[Measures], noise: Measure
 
 @given(values, st.lists(values, max_size=4), noises)
 def test_a_way_that_is_clearly_best_in_all_three_wins(
-    best: Measures, others: list[Measures], noise: Measures
+    best: WayMeasures, others: list[WayMeasures], noise: WayMeasures
 ) -> None:
     worse = [
-        Measures(
+        WayMeasures(
             min(other.used, best.used) - 2 * noise.used - 0.01,
             max(other.wait, best.wait) + 2 * noise.wait + 1.0,
             max(other.slowdown, best.slowdown) + 2 * noise.slowdown + 0.1,
         )
         for other in [*others, best]
     ]
-    assert winner([*worse, best], noise) == len(worse)
+    assert clear_winner_index([*worse, best], noise) == len(worse)
 
 
-def row(name: str, found: Measures) -> WayFigures:
+def row(name: str, found: WayMeasures) -> WayFigures:
     spread = {"mean": found.wait, "p50": 960.0, "p95": 4000.0, "p99": 5000.0}
     return {
         "way": name,

@@ -22,10 +22,10 @@ from podwright.replay import (
     write_anonymous,
 )
 from podwright.replay.traces._parse_sacct_values import duration, memory, when
-from podwright.replay.traces._sacct import _ASKED
+from podwright.replay.traces._sacct import _REQUESTED_COLUMNS
 from podwright.slurm.reader import accounting_format
 
-HEADER = accounting_format(*_ASKED).replace(",", "|")
+HEADER = accounting_format(*_REQUESTED_COLUMNS).replace(",", "|")
 BERLIN = ZoneInfo("Europe/Berlin")
 
 

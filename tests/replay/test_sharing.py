@@ -15,7 +15,7 @@ from podwright.errors import InvalidRequest
 from podwright.replay import SlurmModel, Trace, TraceJob, example, pod_ways, simulate
 from podwright.replay._outcome import Outcome
 from podwright.replay.sharing import SharedGuest, check_names, compare
-from podwright.replay.sharing._simulate_guests import LOOK_S, simulate_shared
+from podwright.replay.sharing._simulate_guests import LOOK_INTERVAL_S, simulate_shared
 from podwright.replay.sharing._split_pod import split
 from podwright.replay.traces._offered_load import offered_load, stretch_for, stretched
 from tests.controller.world import virtually
@@ -45,10 +45,10 @@ def starts(guests: list[SharedGuest], outcomes: list[Outcome]) -> dict[tuple[str
     }
 
 
-PAIR_MEASURES = [(many, single) for many in NAMES for single in NAMES if many != single]
+PAIRS = [(many, single) for many in NAMES for single in NAMES if many != single]
 
 
-@pytest.mark.parametrize(("many", "single"), PAIR_MEASURES)
+@pytest.mark.parametrize(("many", "single"), PAIRS)
 def test_a_large_job_has_its_place_once_the_last_small_one_there_ends(
     many: str, single: str
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_large_job_has_its_place_once_the_last_small_one_there_ends(
     """
     guests = [guest(many, fours(60)), guest(single, [TraceJob("large", 20.0, 50.0, 16)])]
     start = starts(guests, simulate_shared(guests, 64))[single, 0]
-    assert 200 <= start <= 200 + LOOK_S
+    assert 200 <= start <= 200 + LOOK_INTERVAL_S
 
 
 def test_without_the_common_queue_a_large_job_waits_for_the_whole_stream() -> None:
@@ -112,7 +112,7 @@ async def real_starts(guests: list[SharedGuest]) -> dict[tuple[str, int], float]
     return {(u.name, at): job.started for u in pod.users for at, job in enumerate(u.jobs)}
 
 
-@pytest.mark.parametrize(("many", "single"), PAIR_MEASURES[::2])
+@pytest.mark.parametrize(("many", "single"), PAIRS[::2])
 @virtually
 async def test_a_large_job_starts_when_it_does_with_the_real_controller(
     many: str, single: str

@@ -28,7 +28,7 @@ from podwright.replay import (
     recorded,
     simulate,
 )
-from podwright.replay._backfill_profile import Profile
+from podwright.replay._backfill_profile import FreeUnitsProfile
 from podwright.replay.grounds._ground import StartAnswer
 from podwright.replay.grounds._pod_ground import PodGround
 
@@ -329,7 +329,7 @@ def test_recorded_starts_are_given_devices_as_they_came() -> None:
 
 
 def test_the_profile_plans_around_what_ends() -> None:
-    profile = Profile(0.0, 2, [(100.0, 4), (50.0, 2)])
+    profile = FreeUnitsProfile(0.0, 2, [(100.0, 4), (50.0, 2)])
     assert profile.earliest(2, 1000.0, 1e9) == 0
     assert profile.earliest(4, 10.0, 1e9) == 50
     profile.reserve(50.0, 200.0, 4)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from podwright.controller import Controller
 
 
-_SYSCALL_NUMBERS = {method.function for method in wire.METHODS.values()}
+_CALLS = {method.function for method in wire.METHODS.values()}
 
 
 class FakeController:
@@ -52,7 +52,7 @@ class FakeController:
 
     def __getattr__(self, name: str) -> Any:
         """Calls of podwright.v1 that no test of the server looks at."""
-        if name not in _SYSCALL_NUMBERS:
+        if name not in _CALLS:
             raise AttributeError(name)
 
         async def answer(caller: Caller, request: wire.Value) -> wire.Value:

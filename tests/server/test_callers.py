@@ -29,7 +29,7 @@ from podwright.wire import (
     user_of,
     user_uri,
 )
-from tests.certificates import CLIENT, EXPIRED, SERVER_CALLER, folder_of
+from tests.certificates import CLIENT, EXPIRED, SERVER, folder_of
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 T = TypeVar("T")
@@ -43,9 +43,7 @@ class Place:
         self.controller = Controller(MemoryStore(), [preset("pod4")], {}, version="test")
         names = {0: "root", 1001: "alice", 1003: "ruthless"}
         identity = Identity(server_uid=500, name_of=names.get, secure=True, munge=self.munge)
-        self.server = Server(
-            self.controller, ListenOptions(None, certs=SERVER_CALLER), identity=identity
-        )
+        self.server = Server(self.controller, ListenOptions(None, certs=SERVER), identity=identity)
 
     async def user(self, name: str, role: str = "user", uid: int = -1) -> str:
         made = await self.controller.create_user(ROOT, UserRequest(name=name, role=role, uid=uid))
@@ -153,11 +151,11 @@ async def test_a_common_name_makes_nobody_an_administrator(place: Place) -> None
     await place.user("alice")
     users = place.controller._services.users
     with pytest.raises(Unauthenticated, match="makes nobody an administrator"):
-        users.certified("root", "")
-    assert users.certified("root", "podwright:user:root").role is Role.ADMINISTRATOR
-    assert users.certified("alice", "").role is Role.USER
+        users.caller_of_certificate("root", "")
+    assert users.caller_of_certificate("root", "podwright:user:root").role is Role.ADMINISTRATOR
+    assert users.caller_of_certificate("alice", "").role is Role.USER
     users.common_names = frozenset({"root"})
-    assert users.certified("root", "").role is Role.ADMINISTRATOR
+    assert users.caller_of_certificate("root", "").role is Role.ADMINISTRATOR
 
 
 @pytest.mark.parametrize(
@@ -231,7 +229,7 @@ async def test_a_munge_credential_serves_one_call_once(place: Place) -> None:
 async def test_without_munge_no_credential_is_believed() -> None:
     identity = Identity(server_uid=os.geteuid())
     with pytest.raises(Unauthenticated, match="believes no MUNGE credential"):
-        await identity.of_metadata([("authorization", "MUNGE MUNGE:x:")])
+        await identity.caller_of_metadata([("authorization", "MUNGE MUNGE:x:")])
 
 
 def test_keys_need_their_folder(tmp_path: Path) -> None:

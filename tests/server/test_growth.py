@@ -17,7 +17,7 @@ import msgspec
 
 from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Machines, Role
-from podwright.controller.administration._audit import MOST
+from podwright.controller.administration._audit import MAX_EVENTS
 from podwright.fabric import preset
 from podwright.server import ListenOptions, Server
 from podwright.store import Delete, MemoryStore
@@ -104,7 +104,7 @@ async def _round(server: Server, seed: int) -> None:
         await server.controller.remove_partition(ROOT, RemoveRequest(name=info.name, force=True))
 
 
-def _check_traffic() -> tuple[int, int]:
+def _weigh() -> tuple[int, int]:
     """Count the collector's objects, and all pieces of memory."""
     for _ in range(3):
         gc.collect()
@@ -115,8 +115,8 @@ async def _growth(folder: Path) -> list[int]:
     """Return the growth from two rounds of calls to four, as `_weigh` counts."""
     async with _running(folder) as server:
         audit = server.controller._services.audit
-        for _ in range(MOST):  # the history is kept, up to here: of each change two entries
-            intent = audit.intend(ROOT, "CreatePartition", "p", ROOT.name)
+        for _ in range(MAX_EVENTS):  # the history is kept, up to here: of each change two entries
+            intent = audit.new_intent(ROOT, "CreatePartition", "p", ROOT.name)
             # As the commit of a change asks for it. The intent is stored, too: otherwise the store
             # would grow by one with each change of the rounds, until it has as many as events.
             for change in intent.added([Delete("nothing", "p")]):
@@ -129,14 +129,14 @@ async def _growth(folder: Path) -> list[int]:
         # The history is pruned now and then, and holds a few more entries until then.
         audit._prune()
         await asyncio.sleep(0.1)
-        before = _check_traffic()
+        before = _weigh()
         for _ in range(ROUNDS):
             await _round(server, seed=3)
         audit._prune()
         # What is still on its way out when a call has been answered has time to go.
         for _ in range(600):
             await asyncio.sleep(0.1)
-            grown = [now - then for now, then in zip(_check_traffic(), before, strict=True)]
+            grown = [now - then for now, then in zip(_weigh(), before, strict=True)]
             if max(grown) < LIMIT:
                 break
         return grown

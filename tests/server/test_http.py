@@ -15,10 +15,10 @@ from podwright import wire
 from podwright.controller import Role
 from podwright.http import Limits
 from podwright.server import ListenOptions, Server
-from podwright.server._unix_http_front import STATUS
+from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE
 from tests.server.fakes import FakeController, Http, as_controller
 
-MAX_BODY_BYTES, MAX_HEAD = Limits().body, Limits().head
+MAX_BODY, MAX_HEAD = Limits().body, Limits().head
 SPEC = wire.PartitionSpec(name="p1", size=1)
 
 
@@ -88,7 +88,7 @@ async def test_a_refusal_arrives_as_it_was(
         "a problem", operation="renew", would_work="this", holder="alice"
     )
     status, body = await http.post("Renew", wire.LeaseRequest(id="l", epoch=1))
-    assert status == STATUS[kind.code]
+    assert status == HTTP_STATUS_BY_CODE[kind.code]
     assert body == controller.fail["renew"].to_json()  # type: ignore[attr-defined]
     assert type(wire.error_from_json(body)) is kind
 
@@ -203,7 +203,7 @@ async def test_a_body_in_chunks_counts_too(http: Http) -> None:
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     assert (await http.raw(head + chunked))[0] == 200
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
-    status, headers, _ = await http.raw(head + chunk * (MAX_BODY_BYTES // 65536 + 1))
+    status, headers, _ = await http.raw(head + chunk * (MAX_BODY // 65536 + 1))
     assert status == 413
     assert headers["connection"] == "close"
 
@@ -313,10 +313,10 @@ async def test_all_bodies_together_have_a_limit(server: Server, http: Http) -> N
         client.writer.write(head + bytes(1048575))
     answers = asyncio.gather(*(client.answer() for client in clients), return_exceptions=True)
     async with asyncio.timeout(120):
-        while door.all_bodies < door.limits.all_bodies - 2 * MAX_BODY_BYTES:  # noqa: ASYNC110
+        while door.all_bodies < door.limits.all_bodies - 2 * MAX_BODY:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     assert (await http.post("ListLeases"))[0] == 200
-    assert door.all_bodies <= door.limits.all_bodies + MAX_BODY_BYTES
+    assert door.all_bodies <= door.limits.all_bodies + MAX_BODY
     for client in clients:
         client.close()
     await answers

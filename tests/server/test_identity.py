@@ -54,7 +54,7 @@ def identity(clock: Clock) -> Identity:
 )
 async def test_who_a_uid_is(identity: Identity, uid: int, name: str, role: Role) -> None:
     expected = Caller(name=name, uid=uid, role=role, origin="unix")
-    assert await identity.of_uid(uid, "unix") == expected
+    assert await identity.caller_of_uid(uid, "unix") == expected
 
 
 async def test_names_are_asked_for_once_and_few_are_kept(clock: Clock) -> None:
@@ -66,10 +66,10 @@ async def test_names_are_asked_for_once_and_few_are_kept(clock: Clock) -> None:
 
     identity = Identity(server_uid=0, clock=clock, name_of=name_of)
     for _ in range(3):
-        assert (await identity.of_uid(5, "unix")).name == "u5x"
+        assert (await identity.caller_of_uid(5, "unix")).name == "u5x"
     assert asked == [5]
     for uid in range(100, 4300):
-        await identity.of_uid(uid, "unix")
+        await identity.caller_of_uid(uid, "unix")
     assert len(identity._callers) <= 4096
 
 
@@ -78,34 +78,34 @@ def _bearer(token: str) -> list[tuple[str, str | bytes]]:
 
 
 async def test_a_token_is_its_callers_until_it_expires(identity: Identity, clock: Clock) -> None:
-    alice = await identity.of_uid(7, "unix")
+    alice = await identity.caller_of_uid(7, "unix")
     token = identity.issue(alice)
     assert token.ttl == TOKEN_TTL
     clock.now += TOKEN_TTL - 0.01
-    caller = await identity.of_metadata(_bearer(token.token))
+    caller = await identity.caller_of_metadata(_bearer(token.token))
     assert caller == Caller(name="alice", uid=7, role=Role.USER, origin="tcp")
     clock.now += 0.01
     with pytest.raises(wire.Unauthenticated, match="has expired"):
-        await identity.of_metadata(_bearer(token.token))
+        await identity.caller_of_metadata(_bearer(token.token))
 
 
 async def test_without_a_token_nobody(identity: Identity) -> None:
     for metadata in (None, [], [("user-agent", "x")]):
-        caller = await identity.of_metadata(metadata)
+        caller = await identity.caller_of_metadata(metadata)
         assert caller == Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
     with pytest.raises(wire.Unauthenticated):
         identity.issue(caller)
 
 
 async def test_forged_tokens(identity: Identity, clock: Clock) -> None:
-    token = identity.issue(await identity.of_uid(7, "unix")).token
+    token = identity.issue(await identity.caller_of_uid(7, "unix")).token
     raw = base64.urlsafe_b64decode(token)
     forged = [
         base64.urlsafe_b64encode(bytes([*raw[:n], raw[n] ^ 1, *raw[n + 1 :]])).decode()
         for n in range(len(raw))
     ]
     other = Identity(server_uid=500, clock=clock, name_of=NAMES.get)
-    foreign = other.issue(await other.of_uid(7, "unix")).token
+    foreign = other.issue(await other.caller_of_uid(7, "unix")).token
     # Bytes have one text: needless padding, the other alphabet and spare bits are refused.
     plain = base64.b64encode(raw).decode()
     spelled = [token + "=", token + "==", plain, plain.rstrip("=") + "==", *_spare(token)]
@@ -113,9 +113,9 @@ async def test_forged_tokens(identity: Identity, clock: Clock) -> None:
         if bad == token:
             continue
         with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
-            await identity.of_metadata(_bearer(bad))
+            await identity.caller_of_metadata(_bearer(bad))
     with pytest.raises(wire.Unauthenticated, match="'Basic' is not a way"):
-        await identity.of_metadata([("authorization", "Basic abc")])
+        await identity.caller_of_metadata([("authorization", "Basic abc")])
 
 
 def _spare(token: str) -> list[str]:
@@ -133,46 +133,46 @@ def _spare(token: str) -> list[str]:
 async def test_a_link_logs_in_once_in_whatever_form_it_comes_back(
     identity: Identity, clock: Clock
 ) -> None:
-    alice = await identity.of_uid(7, "unix")
+    alice = await identity.caller_of_uid(7, "unix")
     links = [identity.issue(alice, "page").token for _ in range(50)]
     assert len(set(links)) == 50  # also those of one instant
     for link in links:
-        assert await identity.of_link(link) == Caller("alice", 7, Role.USER, "tcp")
+        assert await identity.caller_of_link(link) == Caller("alice", 7, Role.USER, "tcp")
         plain = link.translate(str.maketrans("-_", "+/"))
         for again in {link, link + "=", link + "==", link.rstrip("="), plain, *_spare(link)}:
             with pytest.raises(wire.Unauthenticated):
-                await identity.of_link(again)
+                await identity.caller_of_link(again)
     late = identity.issue(alice, "page").token
     clock.now += TOKEN_TTL
     with pytest.raises(wire.Unauthenticated, match="has expired"):
-        await identity.of_link(late)
+        await identity.caller_of_link(late)
 
 
 async def test_a_used_link_is_remembered_for_as_long_as_it_lives(
     identity: Identity, clock: Clock
 ) -> None:
     """However many others are used, a used link stays used; who uses too many is refused."""
-    alice, root = await identity.of_uid(7, "unix"), await identity.of_uid(0, "unix")
+    alice, root = await identity.caller_of_uid(7, "unix"), await identity.caller_of_uid(0, "unix")
     first = identity.issue(alice, "page").token
-    await identity.of_link(first)
+    await identity.caller_of_link(first)
     for _ in range(MAX_USED_LINKS - 1):
-        await identity.of_link(identity.issue(alice, "page").token)
+        await identity.caller_of_link(identity.issue(alice, "page").token)
     with pytest.raises(wire.Unavailable, match="links"):
-        await identity.of_link(identity.issue(alice, "page").token)
-    assert (await identity.of_link(identity.issue(root, "page").token)).name == "root"
+        await identity.caller_of_link(identity.issue(alice, "page").token)
+    assert (await identity.caller_of_link(identity.issue(root, "page").token)).name == "root"
     with pytest.raises(wire.Unauthenticated, match="has been used"):
-        await identity.of_link(first)
+        await identity.caller_of_link(first)
     clock.now += TOKEN_TTL
-    assert (await identity.of_link(identity.issue(alice, "page").token)).name == "alice"
+    assert (await identity.caller_of_link(identity.issue(alice, "page").token)).name == "alice"
     assert len(identity._used) == 1
 
 
 async def test_a_token_is_for_one_door_alone(identity: Identity) -> None:
-    alice = await identity.of_uid(7, "unix")
+    alice = await identity.caller_of_uid(7, "unix")
     with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
-        await identity.of_metadata(_bearer(identity.issue(alice, "page").token))
+        await identity.caller_of_metadata(_bearer(identity.issue(alice, "page").token))
     with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
-        await identity.of_link(identity.issue(alice).token)
+        await identity.caller_of_link(identity.issue(alice).token)
     with pytest.raises(wire.InvalidRequest, match="audience"):
         identity.issue(alice, "elsewhere")
 

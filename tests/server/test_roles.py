@@ -216,13 +216,13 @@ async def walk(doors: Doors, who: Who) -> None:
             asked = {**PLAIN, **OBJECTS}[call](doors, who, whose)
             code, said = await doors.call(who, call, asked)
             assert code == "OK", (call, whose, code, said)
-            if call in CHANGES and (call in OBJECTS or call in _CREATING_VERBS):
+            if call in CHANGES and (call in OBJECTS or call in _MADE):
                 await doors.tidy(who)
             if call in _SHOWN and who.role != "administrator":
                 _SHOWN[call](said, who)
 
 
-_CREATING_VERBS = {"CreatePartition", "virmgrpc.CreatePartition", "Wait"}
+_MADE = {"CreatePartition", "virmgrpc.CreatePartition", "Wait"}
 
 
 def _events_are_mine(found: Any, who: Who) -> None:

@@ -163,7 +163,7 @@ async def test_idle_means_no_call_no_partition_no_lease(
     )
     await running.start()
     controller.idle = False
-    waiting = asyncio.create_task(running.until_idle(0.02))
+    waiting = asyncio.create_task(running.wait_until_idle(0.02))
     now = 100.0
     await asyncio.sleep(0.1)
     assert not waiting.done()

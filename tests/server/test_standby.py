@@ -17,7 +17,7 @@ from podwright.errors import AlreadyExists, Fenced, Internal, PodwrightError, Un
 from podwright.fabric import preset
 from podwright.server import ServedHardware, Server
 from podwright.server import _shared_store as shared
-from podwright.server._server_process import ServingOptions, _machines, _server_for
+from podwright.server._server_process import ServingOptions, _machine_connections, _server_for
 from podwright.server._standby_answers import Standby
 from podwright.server.machines._served_hardware import ClustersSource
 from podwright.store import Change, MemoryStore, Opened, Turn
@@ -99,13 +99,15 @@ class Life:
                 choose_hardware=lambda opened: hardware,
                 on_ready=lambda server, hardware: self.ready.append(server),
                 stop_event=self.stop,
-                wait_for_end=self._wait_for_end,
-                machines=_machines(ServingOptions(storage="x", socket=Path("x")), lambda: False),
+                wait_for_end=self._until_end,
+                machines=_machine_connections(
+                    ServingOptions(storage="x", socket=Path("x")), lambda: False
+                ),
                 open_handle=lambda: self.store.anew(),
             )
         )
 
-    async def _wait_for_end(self, failed: Callable[[], PodwrightError | None]) -> None:
+    async def _until_end(self, failed: Callable[[], PodwrightError | None]) -> None:
         while not self.stop.is_set() and failed() is None:  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0.005)
 

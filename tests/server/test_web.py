@@ -22,12 +22,12 @@ from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
 from podwright.gate._gate_process import Setup
 from podwright.gate._grpc_server import UNFINISHED_S
-from podwright.guests.slurm.hooks._hook_server import REMOTE
+from podwright.guests.slurm.hooks._hook_server import REMOTE_LIMITS
 from podwright.http._listener_state import Limits
-from podwright.http._metrics_front import _LIMITS as FIGURES
+from podwright.http._metrics_front import _METRICS_LISTENER_LIMITS as FIGURES
 from podwright.server import Identity, ListenOptions, Server
 from podwright.server._call_counts import CallCounts
-from podwright.server._metrics import FRESH, Metrics
+from podwright.server._metrics import METRICS_MAX_AGE_S, Metrics
 from podwright.server._web_front import LIMITS
 from podwright.server.command._log_destination import JsonLineFormatter
 from podwright.store import MemoryStore
@@ -153,7 +153,7 @@ async def test_scrapes_share_what_was_gathered() -> None:
     assert len(asked) == 6
     await metrics.text()
     assert len(asked) == 6
-    now = FRESH + 1
+    now = METRICS_MAX_AGE_S + 1
     await metrics.text()
     assert len(asked) == 12
 
@@ -232,7 +232,7 @@ def test_the_guide_says_what_each_door_takes() -> None:
         assert each.startswith(f"{limits.each} ")
         assert said[door] == f"{limits.connections:,}; {each} | {limits.idle:g} s"
     assert said["gRPC on TCP"] == f"{gate.connections:,}; {gate.each} of an address | {silent}"
-    assert said["Slurm's hooks on TCP"] == f"{REMOTE.connections} | {REMOTE.idle:g} s"
+    assert said["Slurm's hooks on TCP"] == f"{REMOTE_LIMITS.connections} | {REMOTE_LIMITS.idle:g} s"
 
 
 def test_log_lines_are_json() -> None:

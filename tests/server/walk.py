@@ -40,7 +40,7 @@ from podwright.wire import (
     munge_payload,
     virm,
 )
-from tests.certificates import CLIENT, SERVER_CALLER, folder_of
+from tests.certificates import CLIENT, SERVER, folder_of
 from tests.server.fakes import Http
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
@@ -108,7 +108,7 @@ class Doors:
         names = {0: "root", 1001: "alice", 1003: "rut", 64030: "slurmuser"}
         identity = Identity(server_uid=500, name_of=names.get, munge=self.munge)
         self.server = Server(self.controller, ListenOptions(socket), identity=identity)
-        self.tls = GrpcFront(self.server.calls, SERVER_CALLER)
+        self.tls = GrpcFront(self.server.calls, SERVER)
         self.agent = Agent(SimulatedMachine(Machine("ag9", "127.0.0.1"), IPU), "ag9", secret=KEY)
         self.agent_port = 0
         self.spare = Agent(SimulatedMachine(Machine("ag7", "127.0.0.1"), IPU), "ag7", secret=KEY)
@@ -189,7 +189,7 @@ class Doors:
             return self._secure[folder_of(who.name)], ()
         if who.door == "token":
             identity = self.server.calls.identity
-            token = identity.issue(await identity.of_uid(UIDS[who.role], "unix")).token
+            token = identity.issue(await identity.caller_of_uid(UIDS[who.role], "unix")).token
             return self._plain, (("authorization", f"Bearer {token}"),)
         if who.door == "munge":
             self.munge.uid = UIDS[who.role]

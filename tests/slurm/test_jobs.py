@@ -14,7 +14,12 @@ import pytest
 import podwright
 from podwright.errors import LaunchFailed, NotFound, PodwrightError, Unavailable
 from podwright.slurm.jobs import FakeSlurmJobs, SlurmJobCommands
-from podwright.slurm.jobs._job_states import FORGOTTEN, LONGEST_PAUSE_S, SHORTEST_PAUSE_S, States
+from podwright.slurm.jobs._job_states import (
+    FORGOTTEN_STATE,
+    LONGEST_PAUSE_S,
+    SHORTEST_PAUSE_S,
+    States,
+)
 
 
 @pytest.fixture
@@ -144,7 +149,7 @@ def test_slurmctld_is_asked_for_all_jobs_at_once_and_ever_more_rarely(slurm: Fak
         now[0] += 0.1
         assert [states.state(str(n)) for n in (100, 101, 102)] == ["PENDING"] * 3
     assert 100 / LONGEST_PAUSE_S < len(slurm.commands) < 20 < 1000 * 0.1 / SHORTEST_PAUSE_S
-    assert states.state("999") == FORGOTTEN
+    assert states.state("999") == FORGOTTEN_STATE
 
 
 def test_while_slurmctld_is_away_nothing_is_over() -> None:

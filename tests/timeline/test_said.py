@@ -69,7 +69,7 @@ def test_both_have_one_form() -> None:
     assert {n: getattr(theirs, n) for n in names} == {n: getattr(ours, n) for n in names}
     for form in ("PIECE", "KIND", "RECORD"):
         assert getattr(theirs, form).format == getattr(ours, form).format
-    assert _trace_events.PIPE == TRACE_VARIABLE
+    assert _trace_events.TRACE_VARIABLE == TRACE_VARIABLE
 
 
 def test_records_arrive_in_their_order() -> None:
@@ -126,8 +126,8 @@ def test_nothing_happens_where_nothing_is_traced() -> None:
         "import sys, popdist; popdist.mark('epoch'); popdist.init(); popdist.mark('epoch')\n"
         "print('popdist._trace_records' in sys.modules)"
     )
-    environ = {k: v for k, v in os.environ.items() if k != _trace_events.PIPE}
-    for more in ({}, {_trace_events.PIPE: "/nowhere/at/all"}):
+    environ = {k: v for k, v in os.environ.items() if k != _trace_events.TRACE_VARIABLE}
+    for more in ({}, {_trace_events.TRACE_VARIABLE: "/nowhere/at/all"}):
         ran = subprocess.run(
             [sys.executable, "-c", code],
             env={**environ, **more},
@@ -150,7 +150,7 @@ def test_a_child_sends_nothing_twice(tmp_path: Path) -> None:
         "if os.fork() == 0: raise SystemExit\n"
         "os.wait()\n"
     )
-    environ = {**os.environ, _trace_events.PIPE: str(path)}
+    environ = {**os.environ, _trace_events.TRACE_VARIABLE: str(path)}
     subprocess.run([sys.executable, "-c", code], env=environ, check=True, timeout=300)
     found = heard(ours.InstanceRecords(), read(reading))
     assert [r.name for r in found] == ["before"] * 3

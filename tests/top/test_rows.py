@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright.top import TABS, draw, legend, rows
 from podwright.top._pod_picture import Cell, kept_marks
-from podwright.top._rows import held_by, queue_name, span
+from podwright.top._rows import partitions_on_machine, queue_name, span
 from tests.top.pod import NOW, snapshot
 
 
@@ -77,8 +77,8 @@ def test_events_are_the_newest_first() -> None:
 
 
 def test_what_lies_on_a_machine() -> None:
-    assert held_by(snapshot(), "m0") == ["train"]
-    assert held_by(snapshot(), "m7") == []
+    assert partitions_on_machine(snapshot(), "m0") == ["train"]
+    assert partitions_on_machine(snapshot(), "m7") == []
 
 
 def test_spans() -> None:

@@ -20,7 +20,7 @@ from podwright.wire import (
     PartitionList,
     PartitionName,
 )
-from tests.certificates import MACHINE, SERVER_CALLER, folder_of
+from tests.certificates import MACHINE, SERVER, folder_of
 from tests.ports import free_ports
 from tests.whole.conftest import REPOSITORY, Pod
 from tests.whole.machines import SILENCE, Machines, World
@@ -237,7 +237,7 @@ def test_agents_are_discovered(world: World) -> None:
 def test_a_secure_server_and_its_agents_speak_tls(
     make_pod: Callable[..., Pod], tmp_path: Path
 ) -> None:
-    pod = make_pod("--secure", "--tls-certs", str(SERVER_CALLER), "-a", "lo")
+    pod = make_pod("--secure", "--tls-certs", str(SERVER), "-a", "lo")
     machines = Machines(tmp_path, "--tls-certs", str(folder_of(MACHINE)))
     world = World(pod, machines)
     try:

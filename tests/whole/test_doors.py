@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.certificates import MACHINE, SERVER_CALLER, folder_of
+from tests.certificates import MACHINE, SERVER, folder_of
 from tests.whole.conftest import Pod
 from tests.whole.machines import Machines
 
@@ -103,7 +103,7 @@ def test_a_server_and_an_agent_listen_on_loopback_alone(
 
 @pytest.mark.parametrize(
     "words",
-    [("--listen-anywhere",), ("--secure", "--tls-certs", str(SERVER_CALLER))],
+    [("--listen-anywhere",), ("--secure", "--tls-certs", str(SERVER))],
     ids=["told", "tls"],
 )
 def test_told_so_it_listens_anywhere(make_pod: Callable[..., Pod], words: tuple[str, ...]) -> None:

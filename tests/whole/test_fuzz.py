@@ -28,11 +28,11 @@ import psutil
 import pytest
 
 from podwright.agents import Secret, machine_key
-from podwright.agents._shared_key_auth import AUTH_KEY
+from podwright.agents._shared_key_auth import AUTH_METADATA_KEY
 from podwright.client import Client, Credentials, GrpcTransport, UnixTransport
 from podwright.wire import UserRequest, messages, read_certificates
 from podwright.wire.agent import AGENT_SERVICE, DescribeRequest, MachineState
-from tests.certificates import CLIENT, MACHINE, SERVER_CALLER, folder_of
+from tests.certificates import CLIENT, MACHINE, SERVER, folder_of
 from tests.whole.conftest import Pod
 from tests.whole.hostile import Hand
 
@@ -170,7 +170,7 @@ class Target:
     def signed(self, path: str, body: bytes) -> tuple[str, str]:
         """Return metadata that the agent's own server would send."""
         secret = Secret(machine_key(Path(os.environ["PODWRIGHT_AGENT_KEY"])))
-        return AUTH_KEY, secret.sign(path.rpartition("/")[2], body, "ag1")[0]
+        return AUTH_METADATA_KEY, secret.sign(path.rpartition("/")[2], body, "ag1")[0]
 
     def grown(self, name: str) -> int:
         """Return the growth in bytes from the second quarter of the run to its last."""
@@ -187,7 +187,7 @@ class TlsTarget(Target):
 
     def channel(self, name: str) -> grpc.aio.Channel:
         """As an administrator to the server; as the server to the agent."""
-        shown = folder_of("chief") if name == "server" else SERVER_CALLER
+        shown = folder_of("chief") if name == "server" else SERVER
         tls = grpc.ssl_channel_credentials(*read_certificates(str(shown)))
         place = f"127.0.0.1:{getattr(self, _PORTS[name])}"
         hers = [("grpc.ssl_target_name_override", MACHINE)] if name == "agent" else []
@@ -203,7 +203,7 @@ class TlsTarget(Target):
         context.set_alpn_protocols(self.hand.random.choice([["h2"], ["http/1.1"], ["h2", "x"]]))
         if self.hand.random.random() < 0.5:
             context.maximum_version = ssl.TLSVersion.TLSv1_2
-        who = self.hand.random.choice([SERVER_CALLER, CLIENT, folder_of("nobody"), None])
+        who = self.hand.random.choice([SERVER, CLIENT, folder_of("nobody"), None])
         if who is not None:
             context.load_cert_chain(who / "cert.pem", who / "key.pem")
         self.heard[await asyncio.to_thread(_say, int(place), context, parts)] += 1
@@ -275,7 +275,7 @@ def behind_tls(
     start_agent: Callable[..., subprocess.Popen[bytes]],
     tmp_path: Path,
 ) -> Target:
-    pod = make_pod(*_SERVED, "--secure", "--tls-certs", str(SERVER_CALLER))
+    pod = make_pod(*_SERVED, "--secure", "--tls-certs", str(SERVER))
     with Client(UnixTransport(str(pod.socket))) as client:
         client.call("CreateUser", UserRequest(name="chief", role="administrator"))
     agent = start_agent(MACHINE, "--tls-certs", str(folder_of(MACHINE)))

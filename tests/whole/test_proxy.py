@@ -17,7 +17,7 @@ import pytest
 from podwright.client import Address, Client, PortForwarder, UnixTransport
 from podwright.hosts import tcp_owner
 from podwright.wire import UserRequest
-from tests.certificates import EXPIRED, SERVER_CALLER, folder_of
+from tests.certificates import EXPIRED, SERVER, folder_of
 from tests.whole.conftest import BIN, Pod
 
 #: As V-IPU's clients call: an address and a port from the environment, no TLS, no metadata.
@@ -44,7 +44,7 @@ NETLINK_SOCK_DIAG = 4
 @pytest.fixture
 def secure(make_pod: Callable[..., Pod]) -> tuple[Pod, str]:
     """A secure server with a user, and its address."""
-    pod = make_pod("--preset", "pod16", "--secure", "--tls-certs", str(SERVER_CALLER))
+    pod = make_pod("--preset", "pod16", "--secure", "--tls-certs", str(SERVER))
     with Client(UnixTransport(str(pod.socket))) as client:
         client.call("CreateUser", UserRequest(name="alice"))
         port = client.get_server_info().port
@@ -72,10 +72,10 @@ def test_what_cannot_be_is_said(shared16: Pod) -> None:
     for words, said in (
         ([], "there is no command to run"),
         (["-H", "127.0.0.1", "true"], "no certificate is named"),
-        (["--tls-certs", str(SERVER_CALLER), "true"], "no server is named"),
+        (["--tls-certs", str(SERVER), "true"], "no server is named"),
         (["-H", "127.0.0.1", "--tls-certs", "/nowhere", "true"], "cannot read /nowhere/ca.pem"),
         (
-            ["-H", "x", "--tls-certs", str(SERVER_CALLER), "/no/such"],
+            ["-H", "x", "--tls-certs", str(SERVER), "/no/such"],
             "cannot run /no/such: no such file",
         ),
     ):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from podwright.agents._driver_interface import DeviceReport, MachineReport
 from podwright.agents._protocol_versions import check_agent
-from podwright.agents._shared_key_auth import AUTH_KEY, PROOF_KEY, Secret
+from podwright.agents._shared_key_auth import AUTH_METADATA_KEY, PROOF_METADATA_KEY, Secret
 from podwright.errors import (
     Fenced,
     Internal,
@@ -33,7 +33,7 @@ from podwright.wire.agent import (
 )
 
 _V = TypeVar("_V", bound=Value)
-_OPTIONS = (
+_CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", 1024 * 1024),
     # An agent that comes back is found at once. Each caller decides how long it keeps trying.
@@ -46,10 +46,10 @@ _OPTIONS = (
 
 #: Seconds for which a call waits while a channel that lost its agent reconnects. The time is longer
 #: than gRPC's longest pause between two attempts. Between attempts, gRPC refuses each call at once.
-_COMES_BACK, _LOOK = 3.0, 0.02
+_COMES_BACK, _RECONNECT_POLL_S = 3.0, 0.02
 
 #: How gRPC words a certificate that is not valid for the requested name.
-_WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
+_WRONG_NAME_PATTERN = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
 
 
 class RemoteMachine:
@@ -164,7 +164,7 @@ class RemoteMachine:
         metadata, nonce = [], ""
         if self._secret is not None:
             credential, nonce = self._secret.sign(method_name, request_bytes, self.name)
-            metadata.append((AUTH_KEY, credential))
+            metadata.append((AUTH_METADATA_KEY, credential))
         call = self._channel.unary_unary(f"/{AGENT_SERVICE}/{method_name}")(
             request_bytes, timeout=self._timeout, metadata=metadata
         )
@@ -172,10 +172,12 @@ class RemoteMachine:
             reply_bytes = await call
             if self._secret is not None:
                 trailers = dict(await call.trailing_metadata() or ())
-                self._secret.check_answer(nonce, reply_bytes, str(trailers.get(PROOF_KEY, "")))
+                self._secret.check_answer(
+                    nonce, reply_bytes, str(trailers.get(PROOF_METADATA_KEY, ""))
+                )
             return decode(reply_type, reply_bytes)
         except grpc.aio.AioRpcError as error:
-            raise self._refusal(error) from None
+            raise self._call_error(error) from None
         except Unauthenticated as error:
             raise Unavailable(f"machine {self.name}: {error.problem}") from None
         except asyncio.CancelledError:
@@ -194,21 +196,24 @@ class RemoteMachine:
         while self._channel is not None and self._channel.get_state(True) is failed_state:
             if loop.time() > deadline:
                 return
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_RECONNECT_POLL_S)
 
     def _open(self) -> Any:
         import grpc.aio
 
         if self._certs is None:
-            return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
+            return grpc.aio.insecure_channel(self.where, options=_CHANNEL_OPTIONS)
         tls_credentials = grpc.ssl_channel_credentials(*read_certificates(str(self._certs)))
-        channel_options = (*_OPTIONS, ("grpc.ssl_target_name_override", self._certificate_name()))
+        channel_options = (
+            *_CHANNEL_OPTIONS,
+            ("grpc.ssl_target_name_override", self._certificate_name()),
+        )
         return grpc.aio.secure_channel(self.where, tls_credentials, options=channel_options)
 
     def _certificate_name(self) -> str:
         return agent_name(self.name, self._certificate_number)
 
-    def _refusal(self, error: Any) -> PodwrightError:
+    def _call_error(self, error: Any) -> PodwrightError:
         """Return the agent's own refusal, or Unavailable for every other failure of the call."""
         from podwright.wire.messages import ERROR_KEY
 
@@ -229,7 +234,7 @@ class RemoteMachine:
             return Unavailable(f"machine {self.name} does not answer within {self._timeout:g} s")
         if status_code == "UNIMPLEMENTED":
             return Internal(f"what answers at {self.where} is not an agent of machine {self.name}")
-        if self._certs is not None and _WRONG_NAME.search(error.details() or ""):
+        if self._certs is not None and _WRONG_NAME_PATTERN.search(error.details() or ""):
             return Unavailable(
                 f"what answers at {self.where} has no certificate of {self._certificate_name()}",
                 would_work=f"vipu-admin create certificate {self.name} --agent makes one, for "

@@ -15,8 +15,8 @@ import grpc
 import grpc.aio
 
 from podwright.agents._driver_interface import Driver, OwnedDriver
-from podwright.agents._protocol_versions import OLDEST_PEER, PROTOCOL
-from podwright.agents._shared_key_auth import AUTH_KEY, PROOF_KEY, Secret
+from podwright.agents._protocol_versions import OLDEST_PEER, PROTOCOL_VERSION
+from podwright.agents._shared_key_auth import AUTH_METADATA_KEY, PROOF_METADATA_KEY, Secret
 from podwright.errors import Internal, InvalidRequest, PodwrightError, Unauthenticated, Unavailable
 from podwright.wire import SERVER_URI, Empty, Value, read_certificates
 from podwright.wire.agent import (
@@ -33,7 +33,7 @@ from podwright.wire.agent import (
 from podwright.wire.messages import decode, encode, error_metadata
 
 _log = logging.getLogger("podwright.agent")
-_OPTIONS = (
+_SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", 1024 * 1024),
     ("grpc.max_metadata_size", 16 * 1024),
@@ -80,14 +80,14 @@ class Agent:
 
         Raises wire.Unavailable when the address cannot be bound.
         """
-        server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((_Table(self),))
+        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((_HandlerTable(self),))
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             if self._certs is None:
                 bound_port = int(server.add_insecure_port(address))
             else:
-                bound_port = int(server.add_secure_port(address, _tls(self._certs)))
+                bound_port = int(server.add_secure_port(address, _tls_credentials(self._certs)))
         except RuntimeError:
             bound_port = 0
         if not bound_port:
@@ -107,7 +107,7 @@ class Agent:
     async def answer(self, name: str, request: Value) -> Value:
         """Answer one call. Calls that change something run one at a time."""
         if isinstance(request, DescribeRequest):
-            return await self._describe()
+            return await self._machine_state()
         async with self._one_at_a_time:
             if isinstance(request, ConfigureRequest):
                 await self._configure(request)
@@ -132,7 +132,7 @@ class Agent:
 
         async def handle(request_bytes: bytes, context: Any) -> bytes:
             try:
-                nonce = self._identify(name, request_bytes, context)
+                nonce = self._authenticate_call(name, request_bytes, context)
                 reply_bytes = encode(await self.answer(name, decode(request_type, request_bytes)))
             except PodwrightError as error:
                 refusal = error
@@ -144,7 +144,7 @@ class Agent:
             else:
                 if self._secret is not None:
                     reply_proof = self._secret.sign_answer(nonce, reply_bytes)
-                    context.set_trailing_metadata(((PROOF_KEY, reply_proof),))
+                    context.set_trailing_metadata(((PROOF_METADATA_KEY, reply_proof),))
                 self.calls[name, "OK"] += 1
                 return reply_bytes
             self.calls[name, refusal.code] += 1
@@ -158,7 +158,7 @@ class Agent:
 
         return handle
 
-    def _identify(self, method_name: str, request_bytes: bytes, call_context: Any) -> str:
+    def _authenticate_call(self, method_name: str, request_bytes: bytes, call_context: Any) -> str:
         if self._certs is not None:
             certificate_names = call_context.auth_context().get("x509_subject_alternative_name", ())
             if SERVER_URI.encode() not in certificate_names:
@@ -169,13 +169,13 @@ class Agent:
                 )
         if self._secret is None:
             return ""
-        credential = dict(call_context.invocation_metadata() or ()).get(AUTH_KEY, "")
+        credential = dict(call_context.invocation_metadata() or ()).get(AUTH_METADATA_KEY, "")
         changes_state = AGENT_METHODS[method_name].changes
         return self._secret.check(
             method_name, request_bytes, str(credential), self._machine, lasting=changes_state
         )
 
-    async def _describe(self) -> MachineState:
+    async def _machine_state(self) -> MachineState:
         machine_report = await self._driver.describe()
         return MachineState(
             name=machine_report.name,
@@ -202,12 +202,12 @@ class Agent:
             fence=machine_report.fence,
             cuts_off=machine_report.cuts_off,
             uid=machine_report.uid,
-            protocol=PROTOCOL,
+            protocol=PROTOCOL_VERSION,
             oldest_server=OLDEST_PEER,
         )
 
 
-def _tls(certs_folder: Path) -> Any:
+def _tls_credentials(certs_folder: Path) -> Any:
     authority_certificate, private_key, certificate = read_certificates(str(certs_folder))
     return grpc.ssl_server_credentials(
         [(private_key, certificate)],
@@ -216,7 +216,7 @@ def _tls(certs_folder: Path) -> Any:
     )
 
 
-class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
+class _HandlerTable(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Maps the path of each call to its handler."""
 
     def __init__(self, agent: Agent) -> None:

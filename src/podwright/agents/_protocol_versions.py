@@ -13,7 +13,7 @@ from typing import Final
 from podwright.errors import WrongState
 
 #: The protocol of this build. Raise it with every change of a call's meaning.
-PROTOCOL: Final = 1
+PROTOCOL_VERSION: Final = 1
 #: The lowest protocol of a peer that this build works with.
 OLDEST_PEER: Final = 0
 
@@ -23,7 +23,7 @@ def check_agent(machine: str, protocol: int, oldest_peer: int) -> None:
 
     protocol, oldest_peer: as the agent reports them. `data["incompatible"]` of the error is true.
     """
-    if oldest_peer > PROTOCOL:
+    if oldest_peer > PROTOCOL_VERSION:
         newer_side, older_side, upgrade_advice = "its agent", "this server", "upgrade vipu-server"
     elif protocol < OLDEST_PEER:
         newer_side, older_side, upgrade_advice = (
@@ -34,8 +34,9 @@ def check_agent(machine: str, protocol: int, oldest_peer: int) -> None:
     else:
         return
     raise WrongState(
-        f"{newer_side} is too new for {older_side} (protocols {max(protocol, PROTOCOL)} and "
-        f"{min(protocol, PROTOCOL)})",
+        f"{newer_side} is too new for {older_side} (protocols {max(protocol, PROTOCOL_VERSION)} "
+        "and "
+        f"{min(protocol, PROTOCOL_VERSION)})",
         operation=f"machine {machine}",
         would_work=f"{upgrade_advice}; until then nothing there is changed",
         machine=machine,

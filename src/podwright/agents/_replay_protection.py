@@ -14,7 +14,7 @@ import msgspec
 from podwright.errors import Fenced, Internal, InvalidRequest, Unauthenticated
 
 #: The number of lines after which the file is rewritten without the calls that have expired.
-_LINES = 1000
+_REWRITE_AFTER_LINES = 1000
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Heard:
         self._last: dict[str, Call] = {}
         self._lines = 0
         if path is not None:
-            self._load(path, now)
+            self._load_calls(path, now)
 
     def hear(self, call: Call, now: float, *, lasting: bool) -> None:
         """Record a call. With `lasting`, the record is durable on return.
@@ -64,7 +64,7 @@ class Heard:
         if latest_call is None or (call.epoch, call.at) >= (latest_call.epoch, latest_call.at):
             self._last[call.server] = call
         if lasting and self._path is not None:
-            self._write(self._path, call)
+            self._append_call(self._path, call)
 
     def _forget(self, now: float) -> None:
         expired_nonces = [
@@ -73,12 +73,12 @@ class Heard:
         for nonce in expired_nonces:
             del self._nonce_times[nonce]
 
-    def _write(self, path: Path, call: Call) -> None:
+    def _append_call(self, path: Path, call: Call) -> None:
         try:
-            if self._lines >= _LINES:
+            if self._lines >= _REWRITE_AFTER_LINES:
                 self._rewrite(path)
                 return
-            with open(path, "ab", opener=_private) as file:
+            with open(path, "ab", opener=_open_private) as file:
                 file.write(msgspec.json.encode(call) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -93,14 +93,14 @@ class Heard:
             remaining_calls.setdefault(nonce, Call(nonce, signed_at, "", 0))
         new_path = path.with_name(path.name + ".new")
         new_path.unlink(missing_ok=True)
-        with open(new_path, "wb", opener=_private) as file:
+        with open(new_path, "wb", opener=_open_private) as file:
             file.writelines(msgspec.json.encode(call) + b"\n" for call in remaining_calls.values())
             file.flush()
             os.fsync(file.fileno())
         os.replace(new_path, path)
         self._lines = len(remaining_calls)
 
-    def _load(self, path: Path, now: float) -> None:
+    def _load_calls(self, path: Path, now: float) -> None:
         try:
             lines = path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -126,5 +126,5 @@ class Heard:
         self._rewrite(path)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

@@ -22,11 +22,11 @@ from pathlib import Path
 from podwright.agents._replay_protection import Call, Heard
 from podwright.errors import InvalidRequest, Unauthenticated
 
-AUTH_KEY = "podwright-agent-auth"
-PROOF_KEY = "podwright-agent-proof"
+AUTH_METADATA_KEY = "podwright-agent-auth"
+PROOF_METADATA_KEY = "podwright-agent-proof"
 #: Seconds by which the clocks of server and agent may differ.
 WINDOW = 120.0
-_LEAST = 16
+_LEAST_KEY_BYTES = 16
 
 
 def read_key(path: Path) -> bytes:
@@ -43,9 +43,9 @@ def read_key(path: Path) -> bytes:
         raise InvalidRequest(
             f"the key {path} can be read by others", would_work=f"chmod 600 {path}"
         )
-    if len(key) < _LEAST:
+    if len(key) < _LEAST_KEY_BYTES:
         raise InvalidRequest(
-            f"the key {path} has {len(key)} bytes, fewer than {_LEAST}",
+            f"the key {path} has {len(key)} bytes, fewer than {_LEAST_KEY_BYTES}",
             would_work="make one with: openssl rand -hex 32",
         )
     return key
@@ -123,7 +123,9 @@ class Secret:
             self._server or "-",
             str(self._epoch),
         )
-        return " ".join((*signed_fields, self._mac("call", call_name, *signed_fields, body))), nonce
+        return " ".join(
+            (*signed_fields, self._message_mac("call", call_name, *signed_fields, body))
+        ), nonce
 
     def check(
         self, call: str, body: bytes, credential: str, machine: str, *, lasting: bool = True
@@ -138,7 +140,7 @@ class Secret:
             raise _unknown_caller("it is not signed", call)
         *signed_fields, mac = credential_parts
         if not hmac.compare_digest(
-            mac.encode(), self._mac("call", call, *signed_fields, body).encode()
+            mac.encode(), self._message_mac("call", call, *signed_fields, body).encode()
         ):
             raise _unknown_caller("it is signed with another key", call)
         signed_at, nonce, addressee, server, epoch = signed_fields
@@ -158,7 +160,7 @@ class Secret:
 
     def sign_answer(self, nonce: str, reply_bytes: bytes) -> str:
         """Return the proof for a reply, which goes into its trailing metadata."""
-        return self._mac("answer", nonce, "", "", reply_bytes)
+        return self._message_mac("answer", nonce, "", "", reply_bytes)
 
     def check_answer(self, nonce: str, reply_bytes: bytes, proof: str) -> None:
         """Raise wire.Unauthenticated for a reply of somebody who does not have the key."""
@@ -168,7 +170,7 @@ class Secret:
                 would_work="start server and agent with the same --agent-key file",
             )
 
-    def _mac(self, message_kind: str, *parts: str | bytes) -> str:
+    def _message_mac(self, message_kind: str, *parts: str | bytes) -> str:
         digest = hmac.new(self._key, f"podwright-agent {message_kind}".encode(), hashlib.sha256)
         for part in parts:
             part_bytes = part.encode() if isinstance(part, str) else part

@@ -50,7 +50,7 @@ class SimulatedDevice(DeviceRecord):
 
 
 @dataclass(slots=True)
-class _Plan:
+class _FaultPlan:
     """The faults and delays of the calls to come."""
 
     faults: dict[str, list[Fault]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class SimulatedMachine:
         self._rdma_port = rdma_port
         self._sleep = sleep
         self._max_kept_calls = max_kept_calls
-        self._plan = _Plan()
+        self._plan = _FaultPlan()
 
     # -- what tests set ----------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class SimulatedMachine:
 
     def heal(self) -> None:
         """Discard all faults to come."""
-        self._plan = _Plan(delays=self._plan.delays)
+        self._plan = _FaultPlan(delays=self._plan.delays)
         for device in self.devices:
             device.healthy = True
 
@@ -131,7 +131,7 @@ class SimulatedMachine:
         for device_index in devices:
             device = self.devices[device_index]
             if epoch < device.seen:
-                raise self._fenced("use", device_index, epoch)
+                raise self._fenced_error("use", device_index, epoch)
             device.used_by = device.partition
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
@@ -140,7 +140,7 @@ class SimulatedMachine:
         """
         for device_index in devices:
             if epoch < self.devices[device_index].seen:
-                raise self._fenced(kind, device_index, epoch)
+                raise self._fenced_error(kind, device_index, epoch)
         for device_index in devices:
             self.devices[device_index].seen = epoch
 
@@ -148,7 +148,7 @@ class SimulatedMachine:
 
     async def describe(self) -> MachineReport:
         """See `Driver.describe`."""
-        lost_reply_error = await self._enter(Call("describe", "", 0, ()))
+        lost_reply_error = await self._begin_call(Call("describe", "", 0, ()))
         if lost_reply_error:
             raise lost_reply_error
         return MachineReport(
@@ -169,8 +169,10 @@ class SimulatedMachine:
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.configure`."""
-        lost_reply_error = await self._enter(Call("configure", partition, epoch, tuple(devices)))
-        for device in self._fence("configure", epoch, devices):
+        lost_reply_error = await self._begin_call(
+            Call("configure", partition, epoch, tuple(devices))
+        )
+        for device in self._fence_devices("configure", epoch, devices):
             if device.used_by not in ("", partition) or device.partition not in ("", partition):
                 self.violations.append(
                     f"{self.machine.name}: {device.partition or device.used_by} -> {partition}"
@@ -184,8 +186,8 @@ class SimulatedMachine:
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
-        lost_reply_error = await self._enter(Call("reset", "", epoch, tuple(devices)))
-        for device in self._fence("reset", epoch, devices):
+        lost_reply_error = await self._begin_call(Call("reset", "", epoch, tuple(devices)))
+        for device in self._fence_devices("reset", epoch, devices):
             device.used_by = ""
             device.epoch = epoch
         if lost_reply_error:
@@ -193,8 +195,8 @@ class SimulatedMachine:
 
     async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
         """See `Driver.fence`. The devices refuse each program that comes with an older epoch."""
-        lost_reply_error = await self._enter(Call("fence", "", epoch, tuple(devices)))
-        for device in self._fence("fence", epoch, devices):
+        lost_reply_error = await self._begin_call(Call("fence", "", epoch, tuple(devices)))
+        for device in self._fence_devices("fence", epoch, devices):
             device.used_by = ""
             device.epoch = epoch
         if lost_reply_error:
@@ -202,8 +204,8 @@ class SimulatedMachine:
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.release`."""
-        lost_reply_error = await self._enter(Call("release", "", epoch, tuple(devices)))
-        for device in self._fence("release", epoch, devices):
+        lost_reply_error = await self._begin_call(Call("release", "", epoch, tuple(devices)))
+        for device in self._fence_devices("release", epoch, devices):
             device.used_by = ""
             device.partition = ""
             device.epoch = epoch
@@ -212,7 +214,7 @@ class SimulatedMachine:
 
     # -- inside ------------------------------------------------------------------------------
 
-    async def _enter(self, call: Call) -> Unavailable | None:
+    async def _begin_call(self, call: Call) -> Unavailable | None:
         """Log the call, then delay or fail it as planned. Returns an error to raise after the
         work.
         """
@@ -223,7 +225,7 @@ class SimulatedMachine:
         if (delay_seconds := fault_plan.delays.get(call.kind, 0.0)) > 0:
             await self._sleep(delay_seconds)
         if fault_plan.down:
-            raise self._silent()
+            raise self._silence_error()
         if not (planned_faults := fault_plan.faults.get(call.kind)):
             return None
         fault = planned_faults.pop(0)
@@ -232,18 +234,20 @@ class SimulatedMachine:
         if fault is Fault.FAIL:
             raise Internal(f"machine {self.machine.name} failed to {call.kind} its devices")
         if fault is Fault.SILENT:
-            raise self._silent()
-        return self._silent()
+            raise self._silence_error()
+        return self._silence_error()
 
-    def _silent(self) -> Unavailable:
+    def _silence_error(self) -> Unavailable:
         return Unavailable(f"machine {self.machine.name} does not answer")
 
-    def _fence(self, call_kind: str, epoch: int, devices: Sequence[int]) -> list[SimulatedDevice]:
+    def _fence_devices(
+        self, call_kind: str, epoch: int, devices: Sequence[int]
+    ) -> list[SimulatedDevice]:
         fenced_devices = []
         for device_index in devices:
             device = self.devices[device_index]
             if epoch < device.seen:
-                raise self._fenced(call_kind, device_index, epoch)
+                raise self._fenced_error(call_kind, device_index, epoch)
             if not device.healthy and call_kind not in ("release", "fence"):
                 raise Internal(
                     f"{self.family.device_noun} {device_index} of machine {self.machine.name} is "
@@ -254,7 +258,7 @@ class SimulatedMachine:
             device.seen = epoch
         return fenced_devices
 
-    def _fenced(self, call_kind: str, device_index: int, epoch: int) -> Fenced:
+    def _fenced_error(self, call_kind: str, device_index: int, epoch: int) -> Fenced:
         return Fenced(
             f"{self.family.device_noun} {device_index} of machine {self.machine.name} has seen "
             f"epoch {self.devices[device_index].seen}, newer than {epoch}",
@@ -270,10 +274,10 @@ class SimulatedMachine:
             arch_id=2,
             chip_id=f"{self.serial}-{device_index}",
             healthy=self.devices[device_index].healthy,
-            attributes=self._attributes(device_index),
+            attributes=self._device_attributes(device_index),
         )
 
-    def _attributes(self, device_index: int) -> dict[str, str]:
+    def _device_attributes(self, device_index: int) -> dict[str, str]:
         if self.family.attachment is not Attachment.FABRIC:
             return {"name": "SIMULATED", "driver version": "simulated"}
         return {

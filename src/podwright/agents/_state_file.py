@@ -119,32 +119,32 @@ class SavedMachine:
         self, owner: str, partition: str, epoch: int, devices: Sequence[int]
     ) -> None:
         """See `OwnedDriver.configure_for`."""
-        self._fence("configure", epoch, devices)
+        self._fence_and_save("configure", epoch, devices)
         if isinstance(self._machine, OwnedDriver):
             await self._machine.configure_for(owner, partition, epoch, devices)
         else:
             await self._machine.configure(partition, epoch, devices)
-        self._save()
+        self._save_state()
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
-        self._fence("reset", epoch, devices)
+        self._fence_and_save("reset", epoch, devices)
         await self._machine.reset(epoch, devices)
-        self._save()
+        self._save_state()
 
     async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
         """See `Driver.fence`."""
-        self._fence("fence", epoch, devices)
+        self._fence_and_save("fence", epoch, devices)
         await self._machine.fence(epoch, devices, run)
-        self._save()
+        self._save_state()
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.release`."""
-        self._fence("release", epoch, devices)
+        self._fence_and_save("release", epoch, devices)
         await self._machine.release(epoch, devices)
-        self._save()
+        self._save_state()
 
-    def _fence(self, call_kind: str, epoch: int, devices: Sequence[int]) -> None:
+    def _fence_and_save(self, call_kind: str, epoch: int, devices: Sequence[int]) -> None:
         device_count = len(self._machine.devices)
         if unknown_indices := [
             device_index for device_index in devices if not 0 <= device_index < device_count
@@ -157,9 +157,9 @@ class SavedMachine:
         highest_epoch = max((device.seen for device in self._machine.devices), default=0)
         check_epoch(epoch, highest_epoch, call_kind)
         self._machine.raise_fence(call_kind, epoch, devices)
-        self._save()
+        self._save_state()
 
-    def _save(self) -> None:
+    def _save_state(self) -> None:
         machine_name = self._machine.machine.name
         state_json = msgspec.json.encode(_SavedState(machine_name, tuple(self._machine.devices)))
         temporary_path = self._path.with_name(self._path.name + ".new")

@@ -25,12 +25,12 @@ def main() -> int:
     request_pipe, report_pipe = map(int, sys.argv[1:3])
     for pipe_fd in (request_pipe, report_pipe):
         os.set_inheritable(pipe_fd, False)
-    request_fields = _line(request_pipe)
+    request_fields = _read_request(request_pipe)
     terminate_on_close(request_pipe)
     try:
-        launch_result = _launch(request_fields)
+        launch_result = _run_launch(request_fields)
         exit_code = launch_result.code
-        report_fields: dict[str, Any] = {"code": exit_code, "ending": _ending(launch_result)}
+        report_fields: dict[str, Any] = {"code": exit_code, "ending": _launch_report(launch_result)}
     except PodwrightError as error:
         print(f"POPRUN ERROR: {error.message}", file=sys.stderr)
         exit_code, report_fields = (
@@ -45,7 +45,7 @@ def main() -> int:
     return exit_code
 
 
-def _line(request_pipe: int) -> dict[str, Any]:
+def _read_request(request_pipe: int) -> dict[str, Any]:
     request_line = b""
     while not request_line.endswith(b"\n"):
         chunk = os.read(request_pipe, 65536)
@@ -56,7 +56,7 @@ def _line(request_pipe: int) -> dict[str, Any]:
     return request_fields
 
 
-def _ending(launch_result: LaunchResult) -> dict[str, Any]:
+def _launch_report(launch_result: LaunchResult) -> dict[str, Any]:
     """Return the report of a launch that has ended, for the program that launched it."""
     cause = launch_result.cause
     if cause is None:
@@ -65,7 +65,7 @@ def _ending(launch_result: LaunchResult) -> dict[str, Any]:
     return {"cause": cause.text, "instance": cause.instance, "timed_out": timed_out}
 
 
-def _launch(request_fields: dict[str, Any]) -> LaunchResult:
+def _run_launch(request_fields: dict[str, Any]) -> LaunchResult:
     options = parse(request_fields["words"])
     environ = dict(os.environ)
     plan = plan_launch(options, environ)

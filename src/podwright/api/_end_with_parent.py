@@ -14,16 +14,16 @@ import signal
 import weakref
 from typing import IO
 
-_HELD: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
+_HELD_PIPES: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
 
 
 def hold(pipe_end: IO[bytes]) -> None:
     """Keep the writing end of a pipe open: the process at the other end ends with this process."""
-    _HELD.add(pipe_end)
+    _HELD_PIPES.add(pipe_end)
 
 
 def _close_held_pipes() -> None:
-    for pipe_end in list(_HELD):
+    for pipe_end in list(_HELD_PIPES):
         with contextlib.suppress(OSError, ValueError):
             pipe_end.close()
 

@@ -43,22 +43,22 @@ def write(
             folder.mkdir(mode=0o755, exist_ok=True)
         else:
             folder.mkdir(mode=0o700, exist_ok=True)
-        _remove(folder, partition_info.name)
+        _remove_files(folder, partition_info.name)
         gcds = ipuof_gcds(partition_info)
         for gcd_index, gcd_config in enumerate(gcds):
             gcd_config["attributes"][OWNER] = partition_info.name
             gcd_suffix = f"_gcd{gcd_index}" if len(gcds) > 1 else ""
-            _replace(
+            _replace_file(
                 folder / f"{partition_info.name}{gcd_suffix}_ipuof.conf", gcd_config, file_mode
             )
     except OSError as error:
-        report(_sentence(folder, partition_info.name, "written", error))
+        report(_failure_sentence(folder, partition_info.name, "written", error))
 
 
-def rewrite(partition_info: PartitionInfo, report: Callable[[str], None]) -> None:
+def rewrite_existing_files(partition_info: PartitionInfo, report: Callable[[str], None]) -> None:
     """Write the files that exist anew, since the partition's devices may have moved."""
     for folder in (own_folder(), SYSTEM):
-        if any(_files(folder, partition_info.name)):
+        if any(_partition_files(folder, partition_info.name)):
             write(partition_info, system_wide=folder == SYSTEM, report=report)
 
 
@@ -66,17 +66,17 @@ def remove(partition_name: str, report_error: Callable[[str], None]) -> None:
     """Remove the files of a partition from both folders."""
     for folder in (own_folder(), SYSTEM):
         try:
-            _remove(folder, partition_name)
+            _remove_files(folder, partition_name)
         except OSError as error:
-            report_error(_sentence(folder, partition_name, "removed", error))
+            report_error(_failure_sentence(folder, partition_name, "removed", error))
 
 
-def _remove(folder: Path, partition_name: str) -> None:
-    for path in _files(folder, partition_name):
+def _remove_files(folder: Path, partition_name: str) -> None:
+    for path in _partition_files(folder, partition_name):
         path.unlink(missing_ok=True)
 
 
-def _files(folder: Path, partition_name: str) -> Iterator[Path]:
+def _partition_files(folder: Path, partition_name: str) -> Iterator[Path]:
     """Yield the files of a folder whose attribute names this partition."""
     name_pattern = re.compile(re.escape(partition_name) + r"(_gcd\d+)?_ipuof\.conf")
     try:
@@ -91,7 +91,7 @@ def _files(folder: Path, partition_name: str) -> Iterator[Path]:
                 yield path
 
 
-def _replace(path: Path, content: dict[str, Any], file_mode: int) -> None:
+def _replace_file(path: Path, content: dict[str, Any], file_mode: int) -> None:
     """Replace a file completely or not at all, since programs may be reading the folder."""
     scratch_fd, scratch_path = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
@@ -105,6 +105,6 @@ def _replace(path: Path, content: dict[str, Any], file_mode: int) -> None:
         raise
 
 
-def _sentence(folder: Path, partition_name: str, failed_action: str, error: OSError) -> str:
+def _failure_sentence(folder: Path, partition_name: str, failed_action: str, error: OSError) -> str:
     reason = (error.strerror or str(error)).lower()
     return f"The IPUoF files of {partition_name} in {folder} were not {failed_action}: {reason}."

@@ -25,7 +25,7 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 #: The command of every instance. All hosts have the same Python at the same path.
-INSTANCE = (sys.executable, "-P", "-m", "podwright.functions")
+INSTANCE_COMMAND = (sys.executable, "-P", "-m", "podwright.functions")
 #: Jobs without another reference go on: they end with this program, or when they are done.
 _RUNNING_JOBS: set[Any] = set()
 
@@ -90,7 +90,7 @@ def launch(  # type: ignore[misc]  # mypy compares *args: *Ts with no implementa
         "vipu_partition": partition if isinstance(partition, str) else None,
         **options,
     }
-    poprun_arguments = [*option_words(poprun_options), "--", *INSTANCE]
+    poprun_arguments = [*option_words(poprun_options), "--", *INSTANCE_COMMAND]
     pickled_call = dump_call(function, args, kwargs or {})
     job: Job[R] = Job(poprun_arguments, pickled_call, instances, place(partition, environ), cwd)
     if partition is not None and not isinstance(partition, str):
@@ -112,12 +112,12 @@ class Job(Generic[R]):
         self.instances = instances
         folder = make_folder(os.environ)
         self._folder = folder.path
-        self._end = weakref.finalize(self, _remove, folder)
+        self._end = weakref.finalize(self, _remove_run_folder, folder)
         self._cancelled = False
-        call_fd = os.open(self._file("call"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        call_fd = os.open(self._run_file_path("call"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(call_fd, "wb") as file:
             file.write(pickled_call)
-        with open(self._file("log"), "ab") as log_file:
+        with open(self._run_file_path("log"), "ab") as log_file:
             self._process = LaunchProcess(
                 poprun_arguments,
                 environ,
@@ -129,7 +129,7 @@ class Job(Generic[R]):
             )
         _RUNNING_JOBS.add(self)
 
-    def _file(self, file_name: str) -> str:
+    def _run_file_path(self, file_name: str) -> str:
         return os.path.join(self._folder, file_name)
 
     @property
@@ -155,7 +155,9 @@ class Job(Generic[R]):
 
     def progress(self) -> tuple[int, int]:
         """Return how many instances have returned or raised, and how many there are."""
-        finished_flags = [finished(self._file(f"result.{i}")) for i in range(self.instances)]
+        finished_flags = [
+            finished(self._run_file_path(f"result.{i}")) for i in range(self.instances)
+        ]
         return sum(finished_flags), len(finished_flags)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -177,7 +179,7 @@ class Job(Generic[R]):
         """
         if not self.wait(timeout):
             raise TimeoutError(f"the job goes on after {timeout:g} s")
-        return self._results()
+        return self._read_results()
 
     def result(self, instance: int = 0, timeout: float | None = None) -> R:
         """Return what one instance returned. Raises as `results` does."""
@@ -191,7 +193,7 @@ class Job(Generic[R]):
         if not self.wait(timeout):
             raise TimeoutError(f"the job goes on after {timeout:g} s")
         try:
-            self._results()
+            self._read_results()
         except Exception as error:
             return error
         return None
@@ -201,7 +203,7 @@ class Job(Generic[R]):
 
         A line of an instance begins with its tag, such as `[1,0]<stdout>:`.
         """
-        with open(self._file("log"), encoding="utf-8", errors="replace") as file:
+        with open(self._run_file_path("log"), encoding="utf-8", errors="replace") as file:
             log_text = file.read()
         if instance is None:
             return log_text
@@ -223,9 +225,9 @@ class Job(Generic[R]):
                 self.done()
 
     def __await__(self) -> Generator[Any, None, list[R]]:
-        return self._await().__await__()
+        return self._await_results().__await__()
 
-    async def _await(self) -> list[R]:
+    async def _await_results(self) -> list[R]:
         try:
             await self._process.wait_async()
         except asyncio.CancelledError:
@@ -234,13 +236,13 @@ class Job(Generic[R]):
             raise
         finally:
             self.done()
-        return self._results()
+        return self._read_results()
 
-    def _results(self) -> list[R]:
+    def _read_results(self) -> list[R]:
         if self._process.error:
             raise self._process.error
         outcomes = [
-            read_outcome(self._file(f"result.{instance}"), instance)
+            read_outcome(self._run_file_path(f"result.{instance}"), instance)
             for instance in range(self.instances)
         ]
         if failed_outcomes := [outcome for outcome in outcomes if outcome and outcome.error]:
@@ -256,13 +258,13 @@ class Job(Generic[R]):
         return [outcome.value for outcome in outcomes if outcome]
 
     def _result_time_ns(self, outcome: CallOutcome) -> int:
-        return os.stat(self._file(f"result.{outcome.instance}")).st_mtime_ns
+        return os.stat(self._run_file_path(f"result.{outcome.instance}")).st_mtime_ns
 
     def __repr__(self) -> str:
         return f"<podwright.Job of {self.instances} instances, {self.state}>"
 
 
-def _remove(run_folder: RunFolder) -> None:
+def _remove_run_folder(run_folder: RunFolder) -> None:
     run_folder.remove()
     for lock_fd in run_folder.locks:
         os.close(lock_fd)

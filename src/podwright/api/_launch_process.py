@@ -121,7 +121,7 @@ class LaunchProcess:
     def done(self) -> bool:
         """Return whether the launch is over. Then `code` and `error` say how it ended."""
         if self.code is None and self._process.poll() is not None:
-            self._finish()
+            self._read_ending()
         return self.code is not None
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -131,7 +131,7 @@ class LaunchProcess:
                 self._process.wait(timeout)
             except subprocess.TimeoutExpired:
                 return False
-            self._finish()
+            self._read_ending()
         return True
 
     async def wait_async(self) -> None:
@@ -183,7 +183,7 @@ class LaunchProcess:
         failure_text = self._ending.get("cause") or described(exit_code)
         return LaunchFailed(failure_text, exit_code=exit_code, log=log_end, **failed_instance)
 
-    def _finish(self) -> None:
+    def _read_ending(self) -> None:
         report_bytes = b""
         report_poll = select.poll()
         report_poll.register(self._report, select.POLLIN)

@@ -22,10 +22,10 @@ from podwright.client import Client
 from podwright.errors import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
 
 #: Seconds between two renewals, and the most that one renewal may take.
-EVERY, CALL = 5.0, 5.0
+EVERY, CALL_TIMEOUT_S = 5.0, 5.0
 #: Seconds for which the process tries to give the lease back to a server that is down. After that
 #: time the lease ends by itself.
-_OUTAGE = 60.0
+_RELEASE_OUTAGE_S = 60.0
 
 
 def keep(
@@ -43,24 +43,24 @@ def keep(
     unwanted = False
     while not unwanted:
         unwanted = wait_for_release(EVERY)
-        _renew(client, lease_id, epoch)
-    release_deadline = time.monotonic() + _OUTAGE
+        _renew_once(client, lease_id, epoch)
+    release_deadline = time.monotonic() + _RELEASE_OUTAGE_S
     while True:
         try:
             if not _has_children(client, partition_name, lease_id):
                 client.release(lease_id, epoch)
                 return
-            _renew(client, lease_id, epoch)
+            _renew_once(client, lease_id, epoch)
         except (Unavailable, TimedOut):
             if time.monotonic() > release_deadline:
                 raise
         time.sleep(0.1)
 
 
-def _renew(client: Client, lease_id: str, epoch: int) -> None:
+def _renew_once(client: Client, lease_id: str, epoch: int) -> None:
     """Renew the lease once. A server that is away for a while is asked again at the next turn."""
     try:
-        client.renew(lease_id, epoch, timeout=CALL)
+        client.renew(lease_id, epoch, timeout=CALL_TIMEOUT_S)
     except (Fenced, NotFound):
         raise
     except PodwrightError:

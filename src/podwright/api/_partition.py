@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
 LEASE_VARIABLE = "PODWRIGHT_LEASE"
 #: The program of the keeper's process, which starts before it knows its lease.
-KEEPER = (sys.executable, "-P", "-m", "podwright.api._lease_renewal")
+KEEPER_COMMAND = (sys.executable, "-P", "-m", "podwright.api._lease_renewal")
 
 
 class Cancellable(Protocol):
@@ -69,7 +69,7 @@ class Partition:
         self.info: PartitionInfo = acquire_reply.partition
         self.created = acquire_reply.created
         self._keeper = subprocess.Popen(
-            KEEPER,
+            KEEPER_COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=pod.environment(),

@@ -179,9 +179,9 @@ class Pod:
             duration=duration,
             holder=holder_words(program_name, os.getpid(), os.uname().nodename),
         )
-        return Partition(self, self._acquire(request, wait, progress))
+        return Partition(self, self._acquire_lease(request, wait, progress))
 
-    def _acquire(
+    def _acquire_lease(
         self, request: AcquireRequest, wait: bool, progress: Callable[[str], None] | None
     ) -> AcquireReply:
         with self.client() as client:
@@ -297,14 +297,14 @@ class Pod:
         Raises `NotFound`.
         """
         with self._lock:
-            lease_info = self._lease(lease)
+            lease_info = self._find_lease(lease)
             self._client.release(lease_info.id, lease_info.epoch, confirmed=False, force=force)
             return next(
                 (lease_info for lease_info in self._client.list_leases() if lease_info.id == lease),
                 lease_info,
             )
 
-    def _lease(self, lease_id: str) -> LeaseInfo:
+    def _find_lease(self, lease_id: str) -> LeaseInfo:
         leases = self._client.list_leases()
         if matching_lease := next((lease for lease in leases if lease.id == lease_id), None):
             return matching_lease

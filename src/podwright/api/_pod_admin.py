@@ -77,7 +77,7 @@ class PodAdmin:
     def __init__(self, client: Client, lock: LockType) -> None:
         self._client, self._lock = client, lock
 
-    def _call(self, method: str, request: Value, reply_type: type[_V]) -> _V:
+    def _call_server(self, method: str, request: Value, reply_type: type[_V]) -> _V:
         with self._lock:
             answer = self._client.call(method, request)
         assert isinstance(answer, reply_type)
@@ -92,15 +92,15 @@ class PodAdmin:
 
     def agents(self) -> list[AgentInfo]:
         """Return the registered agents, by name."""
-        return self._call("ListAgents", ListRequest(), AgentList).agents
+        return self._call_server("ListAgents", ListRequest(), AgentList).agents
 
     def agent(self, name: str) -> AgentInfo:
         """Return one agent. Raises `NotFound`."""
-        return _named("agent", name, self.agents())
+        return _find_named("agent", name, self.agents())
 
     def discover(self) -> list[DiscoveredAgent]:
         """Return the agents that announced themselves lately and are not registered."""
-        return self._call("DiscoverAgents", DiscoverRequest(), DiscoveredList).agents
+        return self._call_server("DiscoverAgents", DiscoverRequest(), DiscoveredList).agents
 
     def create_agent(
         self,
@@ -121,11 +121,11 @@ class PodAdmin:
         request = AgentRequest(
             name=name, host=host, port=port, replace=replace, certificate=certificate
         )
-        return self._call("CreateAgent", request, AgentInfo)
+        return self._call_server("CreateAgent", request, AgentInfo)
 
     def remove_agent(self, name: str) -> None:
         """Forget an agent. Raises `WrongState` while a cluster contains it."""
-        self._call("RemoveAgent", Named(name=name), Empty)
+        self._call_server("RemoveAgent", Named(name=name), Empty)
 
     # Clusters and the machines in them
 
@@ -152,21 +152,21 @@ class PodAdmin:
             ild_topology=link_domain_topology,
             topology=topology,
         )
-        return self._call("CreateCluster", request, ClusterInfo)
+        return self._call_server("CreateCluster", request, ClusterInfo)
 
     def remove_cluster(self, name: str, *, force: bool = False) -> None:
         """Remove a cluster.
 
         force: remove its allocations too; without it they raise `WrongState`.
         """
-        self._call("RemoveCluster", Named(name=name, force=force), Empty)
+        self._call_server("RemoveCluster", Named(name=name, force=force), Empty)
 
     def test_cluster(self, name: str) -> ClusterTest:
         """Test connectivity, hardware and cabling.
 
         Return a result for each check of each machine.
         """
-        return self._call("TestCluster", Named(name=name), ClusterTest)
+        return self._call_server("TestCluster", Named(name=name), ClusterTest)
 
     def add_machines(
         self, cluster: str, agents: Sequence[str], *, link_domain: str = "", dry_run: bool = False
@@ -181,7 +181,7 @@ class PodAdmin:
         request = ClusterChange(
             name=cluster, add=list(agents), link_domain=link_domain, dry_run=dry_run
         )
-        return self._call("ChangeCluster", request, ClusterInfo)
+        return self._call_server("ChangeCluster", request, ClusterInfo)
 
     def replace_machine(self, machine: str, by: str, *, dry_run: bool = False) -> ClusterInfo:
         """Put a registered agent in the place of an empty machine.
@@ -196,7 +196,7 @@ class PodAdmin:
         if not cluster:
             self.machine(machine, action=f"replace machine {machine}")
         request = ClusterChange(name=cluster, replace=machine, by=by, dry_run=dry_run)
-        return self._call("ChangeCluster", request, ClusterInfo)
+        return self._call_server("ChangeCluster", request, ClusterInfo)
 
     def machines(self) -> list[MachineRow]:
         """Return all machines and what is on them, in the order of their clusters."""
@@ -237,7 +237,7 @@ class PodAdmin:
         rows = self.machines()
         if match := next((row for row in rows if row.machine == name), None):
             return match
-        raise _missing("machine", name, [row.machine for row in rows], action)
+        raise _not_found_error("machine", name, [row.machine for row in rows], action)
 
     def drain_machine(self, name: str) -> None:
         """Place nothing new on a machine. What is on it stays, or moves if it can."""
@@ -276,19 +276,19 @@ class PodAdmin:
             users=list(users),
             scheduler=scheduler,
         )
-        return self._call("CreateAllocation", request, AllocationInfo)
+        return self._call_server("CreateAllocation", request, AllocationInfo)
 
     def remove_allocation(self, name: str) -> None:
         """Remove an allocation. Raises `WrongState` while partitions are in it."""
-        self._call("RemoveAllocation", Named(name=name), Empty)
+        self._call_server("RemoveAllocation", Named(name=name), Empty)
 
     def users(self) -> list[UserInfo]:
         """Return all users, by name."""
-        return self._call("ListUsers", ListRequest(), UserList).users
+        return self._call_server("ListUsers", ListRequest(), UserList).users
 
     def user(self, name: str) -> UserInfo:
         """Return one user. Raises `NotFound`."""
-        return _named("user", name, self.users())
+        return _find_named("user", name, self.users())
 
     def create_user(
         self,
@@ -304,15 +304,17 @@ class PodAdmin:
         use; none: all. uid: the account that acts as this user without a key; -1: none.
         """
         request = UserRequest(name=name, role=role, allocations=list(allocations), uid=uid)
-        return self._call("CreateUser", request, NewUser)
+        return self._call_server("CreateUser", request, NewUser)
 
     def remove_user(self, name: str) -> None:
         """Remove a user. The user's access key is no longer valid."""
-        self._call("RemoveUser", Named(name=name), Empty)
+        self._call_server("RemoveUser", Named(name=name), Empty)
 
     def revoke_certificate(self, user: str, number: str) -> UserInfo:
         """Revoke one certificate of a user. number: the one that was given when it was made."""
-        return self._call("RevokeCertificate", RevokeRequest(name=user, number=number), UserInfo)
+        return self._call_server(
+            "RevokeCertificate", RevokeRequest(name=user, number=number), UserInfo
+        )
 
     def set_quota(
         self,
@@ -354,14 +356,14 @@ class PodAdmin:
 
     def shares(self) -> list[ShareInfo]:
         """Return the weights of those who share the pods, by the guest's name."""
-        return self._call("ListShares", ListRequest(), ShareList).shares
+        return self._call_server("ListShares", ListRequest(), ShareList).shares
 
     def set_share(self, guest: str, weight: float) -> ShareInfo:
         """Set the weight of a scheduler (`slurm`, `kubernetes NAME`), or of `people`.
 
         It is stored, and comes before `vipu-server --share`. Raises `InvalidRequest`.
         """
-        return self._call("SetShare", ShareRequest(guest=guest, weight=weight), ShareInfo)
+        return self._call_server("SetShare", ShareRequest(guest=guest, weight=weight), ShareInfo)
 
     def remove_share(self, guest: str) -> ShareInfo:
         """Forget the stored weight of a guest. Return its weight from now on. Raises `NotFound`."""
@@ -370,20 +372,20 @@ class PodAdmin:
                 f"nobody has set the weight of {guest[:80]}",
                 would_work="vipu-admin list shares shows all",
             )
-        return self._call("SetShare", ShareRequest(guest=guest, remove=True), ShareInfo)
+        return self._call_server("SetShare", ShareRequest(guest=guest, remove=True), ShareInfo)
 
     # The server
 
     def moves(self) -> MoveTable:
         """Return which launches are asked to move to other devices, and how many could be asked."""
-        return self._call("ShowMoves", MovesRequest(), MoveTable)
+        return self._call_server("ShowMoves", MovesRequest(), MoveTable)
 
     def allow_moves(self, allowed: bool) -> MoveTable:
         """Allow or forbid the server to ask launches to move.
 
         It is allowed at first; the choice is stored.
         """
-        return self._call("AllowMoves", MovesAllowed(allowed=allowed), MoveTable)
+        return self._call_server("AllowMoves", MovesAllowed(allowed=allowed), MoveTable)
 
     def verify_audit(self, *heads: str) -> AuditReport:
         """Check that the audit was not changed. heads: hashes that its chains must contain."""
@@ -399,14 +401,14 @@ class PodAdmin:
             return self._client.backup()
 
 
-def _named(noun: str, wanted_name: str, candidates: Sequence[_N]) -> _N:
+def _find_named(noun: str, wanted_name: str, candidates: Sequence[_N]) -> _N:
     for candidate in candidates:
         if candidate.name == wanted_name:
             return candidate
-    raise _missing(noun, wanted_name, [candidate.name for candidate in candidates])
+    raise _not_found_error(noun, wanted_name, [candidate.name for candidate in candidates])
 
 
-def _missing(
+def _not_found_error(
     noun: str, missing_name: str, known_names: Sequence[str], action: str = ""
 ) -> NotFound:
     known_names_text = ", ".join(known_names[:8]) or "none"

@@ -52,7 +52,7 @@ def run(
     server refuses: `NoCapacity`, `Held`, `Unavailable` … Ctrl-C ends the instances in order and
     then raises.
     """
-    with _Run(
+    with _RunningLaunch(
         program,
         partition,
         replicas=replicas,
@@ -82,7 +82,7 @@ async def run_async(
 
     Cancelling it ends the instances in order before the call returns.
     """
-    with _Run(
+    with _RunningLaunch(
         program,
         partition,
         replicas=replicas,
@@ -125,7 +125,7 @@ def place(partition: Partition | str | None, environ: Mapping[str, str] | None) 
     return {**(os.environ if environ is None else environ), **partition_variables}
 
 
-class _Run:
+class _RunningLaunch:
     """One launch, and where its output goes."""
 
     def __init__(
@@ -171,7 +171,7 @@ class _Run:
             raise process.failure(output_texts[1][-4000:] if output_texts else "")
         return Completed(process.code, *output_texts)
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> _RunningLaunch:
         return self
 
     def __exit__(self, *_: object) -> None:

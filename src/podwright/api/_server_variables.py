@@ -16,7 +16,12 @@ from podwright.client import (
 )
 from podwright.wire import SOCKET_VARIABLE
 
-_NAMED = ("VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY", "VIPU_CLI_TLS_CERTS", "VIPU_CLI_MUNGE")
+_CREDENTIAL_VARIABLES = (
+    "VIPU_CLI_API_USER_ID",
+    "VIPU_CLI_API_ACCESS_KEY",
+    "VIPU_CLI_TLS_CERTS",
+    "VIPU_CLI_MUNGE",
+)
 
 
 def server_variables(server: FoundServer, options: ServerOptions) -> dict[str, str]:
@@ -27,7 +32,9 @@ def server_variables(server: FoundServer, options: ServerOptions) -> dict[str, s
     server_address = server.client.where
     credentials = (options.user, options.key, options.certs, options.munge)
     variables = {
-        variable: value for variable, value in zip(_NAMED, credentials, strict=True) if value
+        variable: value
+        for variable, value in zip(_CREDENTIAL_VARIABLES, credentials, strict=True)
+        if value
     }
     if os.path.isabs(server_address) and not any(variables.values()):
         return {SOCKET_VARIABLE: server_address, HOST_VARIABLE: "", PORT_VARIABLE: ""}

@@ -77,7 +77,7 @@ async def _serve(arguments: AgentArguments) -> None:
     async with AsyncExitStack() as ending:
         if "cgroups" in arguments.guard:
             await _open_door(machine, ending)
-        await _until_told(arguments, agent, machine, state)
+        await _await_stop(arguments, agent, machine, state)
 
 
 async def _open_door(machine: SimulatedMachine | GpuMachine, ending: AsyncExitStack) -> None:
@@ -99,7 +99,7 @@ async def _open_door(machine: SimulatedMachine | GpuMachine, ending: AsyncExitSt
     await door.start(place.listen())
 
 
-async def _until_told(
+async def _await_stop(
     arguments: AgentArguments,
     agent: Agent,
     machine: SimulatedMachine | GpuMachine,

@@ -68,7 +68,7 @@ def _main(argv: Sequence[str] | None) -> int:
         if os.fork():
             return 0
         os.setsid()
-        _let_go()
+        _detach()
     import asyncio
     import logging
 
@@ -76,11 +76,11 @@ def _main(argv: Sequence[str] | None) -> int:
 
     from podwright.errors import PodwrightError
     from podwright.server import serve
-    from podwright.server.command._log_destination import EVENTS, log_to
+    from podwright.server.command._log_destination import EVENT_LOGGER, set_up_logging
     from podwright.server.command._serving_from_options import serving_options
     from podwright.server.command._startup_message import ready_lines
 
-    log_to(arguments.verbose, arguments.log_format, arguments.audit_log)
+    set_up_logging(arguments.verbose, arguments.log_format, arguments.audit_log)
     options = serving_options(arguments)
     if arguments.name and not (arguments.tls_init or arguments.tls_renew):
         parser.error("--name is for --tls-init and --tls-renew")
@@ -102,7 +102,7 @@ def _main(argv: Sequence[str] | None) -> int:
         if arguments.log_format != "json":
             raise
         fields = {"code": error.code, "problem": error.problem, "would_work": error.would_work}
-        logging.getLogger(EVENTS).error("%s", error.message, extra={"fields": fields})
+        logging.getLogger(EVENT_LOGGER).error("%s", error.message, extra={"fields": fields})
         return error.exit_code
     return 0
 
@@ -124,7 +124,7 @@ def _work_on_store(arguments: ServerArguments) -> int:
     return 0
 
 
-def _let_go() -> None:
+def _detach() -> None:
     """Close the caller's terminal and pipes, for whose end somebody may wait."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -136,13 +136,13 @@ def _announce(lines: list[str]) -> None:
     """Print lines for whoever started the server, in the form of the log."""
     import logging
 
-    from podwright.server.command._log_destination import EVENTS, JsonLineFormatter
+    from podwright.server.command._log_destination import EVENT_LOGGER, JsonLineFormatter
 
     formatters = [handler.formatter for handler in logging.getLogger().handlers]
     as_json = any(isinstance(formatter, JsonLineFormatter) for formatter in formatters)
     for line in lines:
         if as_json:
-            logging.getLogger(EVENTS).info("%s", line)
+            logging.getLogger(EVENT_LOGGER).info("%s", line)
         else:
             complain(line)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 
-from podwright.client._named_server import NOBODY, Address, Credentials, unreachable
+from podwright.client._named_server import ANONYMOUS, Address, Credentials, unreachable_error
 from podwright.client._transport import Transport
 from podwright.wire import METHODS, ServerInfo, ServerInfoRequest
 
@@ -15,14 +15,18 @@ from podwright.wire import METHODS, ServerInfo, ServerInfoRequest
 def listens(address: Address, timeout: float) -> bool:
     """Return whether a process accepts connections at this address."""
     try:
-        _knock(address, timeout)
+        _try_connect(address, timeout)
     except OSError:
         return False
     return True
 
 
 def connect_tcp(
-    address: Address, timeout: float, credentials: Credentials = NOBODY, *, failover: bool = False
+    address: Address,
+    timeout: float,
+    credentials: Credentials = ANONYMOUS,
+    *,
+    failover: bool = False,
 ) -> tuple[Transport, ServerInfo]:
     """Return a transport for the server at this address, and its description of itself.
 
@@ -31,11 +35,11 @@ def connect_tcp(
     answers, and TimedOut where it does not describe itself in time.
     """
     try:
-        _knock(address, timeout)
+        _try_connect(address, timeout)
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
-        raise unreachable(str(address), reason.lower()) from None
-    from podwright.client._grpc_transport import GrpcTransport, Unsupported
+        raise unreachable_error(str(address), reason.lower()) from None
+    from podwright.client._grpc_transport import GrpcTransport, UnsupportedCall
     from podwright.client._virm_transport import VirmTransport
 
     grpc_transport = GrpcTransport(
@@ -46,7 +50,7 @@ def connect_tcp(
     try:
         try:
             server_info = grpc_transport.call(method, ServerInfoRequest(), timeout)
-        except Unsupported:
+        except UnsupportedCall:
             transport = VirmTransport(grpc_transport.channel)
             server_info = transport.call(method, ServerInfoRequest(), timeout)
     except BaseException:
@@ -56,5 +60,5 @@ def connect_tcp(
     return transport, server_info
 
 
-def _knock(address: Address, timeout: float) -> None:
+def _try_connect(address: Address, timeout: float) -> None:
     socket.create_connection((address.host, address.port), timeout=timeout).close()

@@ -15,16 +15,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from podwright.client._named_server import unreachable
+from podwright.client._named_server import unreachable_error
 from podwright.client._transport import Transport
 from podwright.errors import Fenced, PodwrightError, TimedOut, Unavailable
 from podwright.wire import Empty, Method, ServerInfo, Value, WaitRequest
 
 #: Seconds for which a call looks for an active server. A takeover takes up to five.
 PATIENCE = 10.0
-_PAUSE = 0.1
+_RETRY_PAUSE_S = 0.1
 #: Seconds to connect to one of several servers. One that is switched off must not use up PATIENCE.
-_CONNECT = 1.5
+_CONNECT_TIMEOUT_S = 1.5
 
 #: Connects to one server within the given seconds. Raises Unavailable or TimedOut.
 Opener = Callable[[float], Transport]
@@ -80,7 +80,7 @@ class FailoverTransport:
                 request_sent = True
                 reply = transport.call(method, request, max(deadline - self._clock(), 0.001))
                 if isinstance(reply, ServerInfo) and reply.standby:
-                    raise _stands_by(transport.where, reply.active)
+                    raise _standby_error(transport.where, reply.active)
                 self._served = True
                 return reply
             except Unavailable as error:
@@ -96,7 +96,7 @@ class FailoverTransport:
                 if repeated and method.name == "Release":
                     return Empty()  # the first attempt was carried out, and its answer was lost
                 raise
-            if reply_lost and not _repeatable(method, request, transport):
+            if reply_lost and not _is_repeatable(method, request, transport):
                 self._next()
                 raise failures[-1]
             repeated = repeated or reply_lost
@@ -106,8 +106,8 @@ class FailoverTransport:
                 give_up_at = min(deadline, now + PATIENCE)
             if len(failures) % len(self._openers) == 0:
                 if now >= give_up_at or not self._worth_waiting(failures):
-                    raise self._nobody(failures)
-                self._sleep(_PAUSE)
+                    raise self._nobody_active_error(failures)
+                self._sleep(_RETRY_PAUSE_S)
 
     def another(self) -> FailoverTransport:
         """Return a transport to the same servers, with connections of its own."""
@@ -122,7 +122,7 @@ class FailoverTransport:
     def _connected(self, deadline: float) -> Transport:
         if self._current is None:
             remaining = max(deadline - self._clock(), 0.001)
-            self._current = self._openers[self._at](min(remaining, _CONNECT))
+            self._current = self._openers[self._at](min(remaining, _CONNECT_TIMEOUT_S))
         return self._current
 
     def _next(self) -> None:
@@ -139,13 +139,15 @@ class FailoverTransport:
             isinstance(error, TimedOut) or "standby" in error.data for error in failures
         )
 
-    def _nobody(self, failures: Sequence[PodwrightError]) -> Unavailable:
+    def _nobody_active_error(self, failures: Sequence[PodwrightError]) -> Unavailable:
         last_problems = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
         reasons = "; ".join(str(error) for error in last_problems)
-        return unreachable(self._all, f"none of them answers as the active server ({reasons})")
+        return unreachable_error(
+            self._all, f"none of them answers as the active server ({reasons})"
+        )
 
 
-def _repeatable(method: Method, request: Value, transport: Transport) -> bool:
+def _is_repeatable(method: Method, request: Value, transport: Transport) -> bool:
     """Return whether a call may be made again although it may have been carried out."""
     if not method.changes:
         return True
@@ -161,7 +163,7 @@ def _with_request_id(request: Value) -> Value:
     return request
 
 
-def _stands_by(server_address: str, active_address: str) -> Unavailable:
+def _standby_error(server_address: str, active_address: str) -> Unavailable:
     return Unavailable(
         f"the server at {server_address} stands by for {active_address or 'another one'}",
         standby=True,

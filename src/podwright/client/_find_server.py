@@ -29,10 +29,16 @@ from podwright.client._local_server_paths import (
     LOOPBACK_HOSTS,
     SYSTEM_CONFIG,
     SYSTEM_SERVER_FILES,
-    mark_of_system,
+    find_system_mark,
     private_folder,
 )
-from podwright.client._named_server import NOBODY, Address, NamedServer, ServerOptions, named_server
+from podwright.client._named_server import (
+    ANONYMOUS,
+    Address,
+    NamedServer,
+    ServerOptions,
+    named_server,
+)
 from podwright.client._start_server import start_server
 from podwright.client._transport import Transport
 from podwright.client._unix import UnixTransport
@@ -96,24 +102,24 @@ def find_server(
     InvalidRequest for a malformed address.
     """
     locations = local_servers or LocalServers()
-    search = _Search(timeout, user_socket(environ), locations)
+    search = _ServerSearch(timeout, user_socket(environ), locations)
     if target := named_server(options, environ, locations.config):
         return search.named(target)
     if server := search.system():
         return server
-    if system_mark := mark_of_system(locations.marks):
+    if system_mark := find_system_mark(locations.marks):
         return search.default() or search.away(system_mark)
     return search.users("user") or search.default() or search.started(environ)
 
 
-class _Search:
+class _ServerSearch:
     def __init__(self, timeout: float, user_path: str, local_servers: LocalServers) -> None:
         self.timeout = timeout
         self.probe = min(PROBE_TIMEOUT, timeout)
         self.user = user_path
         self.folder = os.path.dirname(user_path)
         self.places = local_servers
-        self.credentials = NOBODY
+        self.credentials = ANONYMOUS
 
     def named(self, target: NamedServer) -> FoundServer:
         self.credentials = target.credentials

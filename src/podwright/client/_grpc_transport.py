@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from podwright.client._local_server_paths import LOOPBACK_HOSTS
-from podwright.client._named_server import NOBODY, Address, Credentials, unreachable
+from podwright.client._named_server import ANONYMOUS, Address, Credentials, unreachable_error
 from podwright.errors import (
     InvalidRequest,
     PodwrightError,
@@ -49,15 +49,15 @@ _OPTIONS = (
 #: Seconds of silence in a call after which the client asks whether the server is alive, and seconds
 #: for its answer. A host that lost its power sends nothing. Where another server may take over,
 #: that must be detected within the five seconds of a takeover.
-_KEEPALIVE = (20.0, 20.0)
+_KEEPALIVE_S = (20.0, 20.0)
 _KEEPALIVE_FAILOVER = (1.0, 2.0)
 
 
-class Unsupported(InvalidRequest):
+class UnsupportedCall(InvalidRequest):
     """The server does not have this call."""
 
 
-def _check_private(address: Address, credentials: Credentials) -> None:
+def _check_key_privacy(address: Address, credentials: Credentials) -> None:
     if not credentials.certs and address.host not in LOOPBACK_HOSTS:
         raise InvalidRequest(
             f"the access key would travel to {address} for all to read",
@@ -91,7 +91,7 @@ def _munge_credential(munge: Vouches, payload: bytes) -> str:
 
 
 #: gRPC's message for a certificate that does not name the host that was called.
-_WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
+_WRONG_NAME_PATTERN = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
 
 
 class GrpcChannel:
@@ -101,7 +101,7 @@ class GrpcChannel:
         self,
         address: Address,
         token: str | None = None,
-        credentials: Credentials = NOBODY,
+        credentials: Credentials = ANONYMOUS,
         *,
         failover: bool = False,
         sleep: Callable[[float], None] = time.sleep,
@@ -119,9 +119,9 @@ class GrpcChannel:
         if token:
             self._metadata = (("authorization", f"Bearer {token}"),)
         elif credentials.key:
-            _check_private(address, credentials)
+            _check_key_privacy(address, credentials)
             self._metadata = ((USER_KEY, credentials.user), (ACCESS_KEY, credentials.key))
-        ping_interval, ping_timeout = _KEEPALIVE_FAILOVER if failover else _KEEPALIVE
+        ping_interval, ping_timeout = _KEEPALIVE_FAILOVER if failover else _KEEPALIVE_S
         channel_options = (
             *_OPTIONS,
             ("grpc.keepalive_time_ms", round(ping_interval * 1000)),
@@ -167,7 +167,7 @@ class GrpcChannel:
     ) -> Any:
         """Make a call, with a MUNGE credential if the server asks for one."""
         try:
-            return self._once(rpc_path, request_body, timeout, decoder)
+            return self._call_once(rpc_path, request_body, timeout, decoder)
         except Unauthenticated as error:
             if self._munge_option or self._munge or not error.data.get("munge"):
                 raise
@@ -175,9 +175,9 @@ class GrpcChannel:
                 self._munge = _munge("")
             except Unauthenticated:
                 raise error from None  # the server's refusal says what else works
-        return self._once(rpc_path, request_body, timeout, decoder)
+        return self._call_once(rpc_path, request_body, timeout, decoder)
 
-    def _once(
+    def _call_once(
         self, rpc_path: str, request_body: bytes, timeout: float, decoder: Callable[[bytes], Any]
     ) -> Any:
         rpc = self._channel.unary_unary(rpc_path, response_deserializer=decoder)
@@ -188,7 +188,7 @@ class GrpcChannel:
         try:
             return rpc(request_body, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
-            raise self._refusal(error, rpc_path, timeout) from None
+            raise self._call_error(error, rpc_path, timeout) from None
 
     def another(self) -> GrpcChannel:
         """Return a channel to the same server, with the same credentials."""
@@ -198,18 +198,18 @@ class GrpcChannel:
         """Close the connection for good."""
         self._channel.close()
 
-    def _refusal(self, error: grpc.RpcError, rpc_path: str, timeout: float) -> PodwrightError:
+    def _call_error(self, error: grpc.RpcError, rpc_path: str, timeout: float) -> PodwrightError:
         trailing_metadata = dict(error.trailing_metadata() or ())
         if (refusal_json := trailing_metadata.get(ERROR_KEY)) is not None:
             return error_from_json(json.loads(refusal_json))
         status_code, details = error.code().name, " ".join((error.details() or "").split())
         call_name = rpc_path.rpartition("/")[2]
         if status_code == "UNIMPLEMENTED":
-            return Unsupported(
+            return UnsupportedCall(
                 f"the server at {self.where} does not know the call {call_name}",
                 would_work="it is older than this command, or not Podwright's",
             )
-        if status_code == "UNAVAILABLE" and _WRONG_NAME.search(details):
+        if status_code == "UNAVAILABLE" and _WRONG_NAME_PATTERN.search(details):
             return Unavailable(
                 f"the certificate of the server at {self.where} is for other names than "
                 f"{self._host}",
@@ -220,7 +220,7 @@ class GrpcChannel:
             "UNAVAILABLE",
             "CANCELLED",
         ):  # a server that shuts down cancels its calls
-            return unreachable(self.where, details or "the connection ended")
+            return unreachable_error(self.where, details or "the connection ended")
         if status_code == "DEADLINE_EXCEEDED":
             return TimedOut(
                 f"the server at {self.where} gave no answer within {timeout:g} s",
@@ -243,7 +243,7 @@ class GrpcTransport:
         host: str,
         port: int,
         token: str | None = None,
-        credentials: Credentials = NOBODY,
+        credentials: Credentials = ANONYMOUS,
         *,
         failover: bool = False,
     ) -> None:

@@ -24,7 +24,7 @@ DEFAULT_HOST = "localhost"
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
-def mark_of_system(mark_paths: Iterable[str]) -> str:
+def find_system_mark(mark_paths: Iterable[str]) -> str:
     """Return the first of these paths that exists, or empty.
 
     A path that this user may not look at counts as existing; then the name of its folder is

@@ -23,8 +23,8 @@ HOST_VARIABLE = "VIPU_CLI_API_HOST"
 PORT_VARIABLE = "VIPU_CLI_API_PORT"
 
 # Patterns are compiled on use, since most commands need none.
-_LINE = r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$'
-_HOST = r"[A-Za-z0-9_.:%-]+"
+_CONFIG_LINE_PATTERN = r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$'
+_HOST_PATTERN = r"[A-Za-z0-9_.:%-]+"
 USER_VARIABLE = "VIPU_CLI_API_USER_ID"
 KEY_VARIABLE = "VIPU_CLI_API_ACCESS_KEY"
 #: The variable that names a context for one command, as the option `--context` does.
@@ -61,7 +61,7 @@ class Credentials(NamedTuple):
         return f"Credentials({self.user!r})"  # a key must not get into a log
 
 
-NOBODY = Credentials()
+ANONYMOUS = Credentials()
 
 
 class ServerOptions(NamedTuple):
@@ -91,7 +91,7 @@ class NamedServer(NamedTuple):
     by: str
     socket: str = ""
     addresses: tuple[Address, ...] = ()
-    credentials: Credentials = NOBODY
+    credentials: Credentials = ANONYMOUS
 
 
 def named_server(
@@ -103,21 +103,21 @@ def named_server(
     file_settings: dict[str, str] = {}
     if options.config:
         config_path = options.config
-        file_settings = _read(config_path)
+        file_settings = _read_config(config_path)
     socket = environ.get(SOCKET_VARIABLE, "")
     host = options.host or environ.get(HOST_VARIABLE, "")
     port = options.port or environ.get(PORT_VARIABLE, "")
-    explicit_credentials = _credentials(options, environ, file_settings, host)
+    explicit_credentials = _credentials_for_host(options, environ, file_settings, host)
     if socket and not options.host and not options.port and not explicit_credentials.key:
         return NamedServer(SOCKET_VARIABLE, socket=socket)
     if not options.config and not (host and port) and os.path.exists(config_path):
-        file_settings = _read(config_path)
+        file_settings = _read_config(config_path)
     source = "an option" if options.host or options.port else "the environment"
     if not host and not port:
         source = config_path
     host = host or file_settings.get("api-host", "")
     port = port or file_settings.get("api-port", "")
-    credentials = _credentials(options, environ, file_settings, host)
+    credentials = _credentials_for_host(options, environ, file_settings, host)
     if not host and not port and not credentials.key:
         return _current_context(environ)
     addresses = parse_addresses(host or DEFAULT_HOST, port, source)
@@ -190,7 +190,7 @@ def server_for_proxy(
     return server.addresses, server.credentials.certs
 
 
-def _credentials(
+def _credentials_for_host(
     options: ServerOptions, environ: Mapping[str, str], file_settings: Mapping[str, str], host: str
 ) -> Credentials:
     """Return the credentials for `host`.
@@ -223,9 +223,9 @@ def parse_addresses(hosts: str, port: str = "", source: str = "") -> tuple[Addre
 
     port: for addresses without one; empty means 8090. Raises InvalidRequest.
     """
-    default_port = _port(port, source) if port else DEFAULT_PORT
+    default_port = _parse_port(port, source) if port else DEFAULT_PORT
     addresses = tuple(
-        _address(address_text.strip(), default_port, source)
+        _parse_address(address_text.strip(), default_port, source)
         for address_text in hosts.split(",")
         if address_text.strip()
     )
@@ -234,7 +234,7 @@ def parse_addresses(hosts: str, port: str = "", source: str = "") -> tuple[Addre
     return addresses
 
 
-def _address(address_text: str, default_port: int, source: str) -> Address:
+def _parse_address(address_text: str, default_port: int, source: str) -> Address:
     host, colon, port_text = address_text, "", ""
     if address_text.startswith("["):
         host, closing_bracket, after_bracket = address_text[1:].partition("]")
@@ -243,15 +243,15 @@ def _address(address_text: str, default_port: int, source: str) -> Address:
             host = ""
     elif address_text.count(":") == 1:
         host, colon, port_text = address_text.partition(":")
-    if not re.fullmatch(_HOST, host):
+    if not re.fullmatch(_HOST_PATTERN, host):
         raise InvalidRequest(
             f"{address_text!r} is not the address of a server{_source_suffix(source)}",
             would_work="write HOST or HOST:PORT, several separated by commas",
         )
-    return Address(host, _port(port_text, source) if colon else default_port)
+    return Address(host, _parse_port(port_text, source) if colon else default_port)
 
 
-def _port(port_text: str, source: str) -> int:
+def _parse_port(port_text: str, source: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", port_text) or not 1 <= int(port_text) <= 65535:
         raise InvalidRequest(f"{port_text!r} is not a port from 1 to 65535{_source_suffix(source)}")
     return int(port_text)
@@ -261,7 +261,7 @@ def _source_suffix(source: str) -> str:
     return f" (from {source})" if source else ""
 
 
-def _read(path: str) -> dict[str, str]:
+def _read_config(path: str) -> dict[str, str]:
     """Return the keys of V-IPU's HCL file: lines `key = "value"`, comments with # or //.
 
     Raises InvalidRequest with the number of a line that has another form.
@@ -278,7 +278,7 @@ def _read(path: str) -> dict[str, str]:
     for line_number, line in enumerate(config_lines, 1):
         if not line.strip() or line.lstrip().startswith(("#", "//")):
             continue
-        setting_match = re.match(_LINE, line)
+        setting_match = re.match(_CONFIG_LINE_PATTERN, line)
         if setting_match is None:
             raise InvalidRequest(
                 f'{path}, line {line_number}: not of the form key = "value"',
@@ -290,7 +290,7 @@ def _read(path: str) -> dict[str, str]:
     return settings
 
 
-def unreachable(server_address: str, reason: str) -> Unavailable:
+def unreachable_error(server_address: str, reason: str) -> Unavailable:
     """Return the refusal for a server that does not answer. Its first sentence is V-IPU's own.
 
     The sentence is known from PopRun guide 2.10.1. V-IPU says `context deadline exceeded` whatever

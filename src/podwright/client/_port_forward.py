@@ -22,8 +22,8 @@ from podwright.hosts import tcp_owner
 from podwright.wire import SOCKET_VARIABLE, read_certificates
 
 _LOOPBACK = "127.0.0.1"
-_CONNECT = 5.0  #: seconds for a connection to one address
-_MOST = 256  #: the most connections at once
+_CONNECT_TIMEOUT_S = 5.0  #: seconds for a connection to one address
+_MAX_CONNECTIONS = 256  #: the most connections at once
 
 
 class PortForwarder:
@@ -47,7 +47,7 @@ class PortForwarder:
 
     async def start(self) -> int:
         """Open a port on loopback. Return its number."""
-        self._server = await asyncio.start_server(self._visit, _LOOPBACK, 0)
+        self._server = await asyncio.start_server(self._serve_connection, _LOOPBACK, 0)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -58,7 +58,7 @@ class PortForwarder:
             task.cancel()
         await asyncio.gather(*self._visits, return_exceptions=True)
 
-    async def _visit(
+    async def _serve_connection(
         self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter
     ) -> None:
         task = asyncio.current_task()
@@ -73,8 +73,8 @@ class PortForwarder:
                         f"a program of user {owner_uid} tried this port; it was not let through"
                     )
                 return
-            if len(self._visits) > _MOST:
-                self._report(f"more than {_MOST} connections at once")
+            if len(self._visits) > _MAX_CONNECTIONS:
+                self._report(f"more than {_MAX_CONNECTIONS} connections at once")
                 return
             server_reader, server_writer = await self._connect()
             await asyncio.gather(
@@ -101,7 +101,7 @@ class PortForwarder:
     async def _connect_to(
         self, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        async with asyncio.timeout(_CONNECT):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             return await asyncio.open_connection(host, port, ssl=self._tls)
 
 
@@ -136,13 +136,13 @@ async def run_through(
         loop = asyncio.get_running_loop()
         # The terminal sends Ctrl-C to the command too. This process ends as the command does.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
-        loop.add_signal_handler(signal.SIGTERM, _end, process)
+        loop.add_signal_handler(signal.SIGTERM, _terminate_child, process)
         exit_code = await process.wait()
     finally:
         await forwarder.stop()
     return exit_code if exit_code >= 0 else 128 - exit_code
 
 
-def _end(process: asyncio.subprocess.Process) -> None:
+def _terminate_child(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()

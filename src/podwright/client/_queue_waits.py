@@ -36,14 +36,14 @@ _T = TypeVar("_T")
 #: Seconds for which one call waits for its answer. The server drops a waiter that is silent for 30.
 POLL_SECONDS = 20.0
 #: How many times, a second apart, the server may fail to answer before the client gives up.
-_OUTAGE = 25
+_MAX_FAILED_ASKS = 25
 #: Seconds in which the server must answer a client that was interrupted.
 RECOVERY_SECONDS = 5.0
 #: The beginning of the line that reports the end of the waiting.
 OUR_TURN = "it is our turn"
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing between two calls."""
 
 
@@ -52,7 +52,7 @@ def wait_in_line(
     request: WaitRequest,
     report_line: Callable[[str], None],
     *,
-    after_call: Callable[[], None] = _nothing,
+    after_call: Callable[[], None] = _do_nothing,
     poll_seconds: float = POLL_SECONDS,
 ) -> WaitReply:
     """Wait in the queue. Return what the server gives, once it is this request's turn.
@@ -72,7 +72,7 @@ def wait_in_line(
         )
         waiter_id = reply.waiter.id
         while reply.partition is None or (request.acquire is not None and reply.lease is None):
-            status_line = _standing(reply.waiter)
+            status_line = _waiter_in_words(reply.waiter)
             if status_line != last_report:
                 report_line(status_line)
                 last_report = status_line
@@ -146,7 +146,7 @@ def acquire_in_line(
     request: AcquireRequest,
     report_line: Callable[[str], None],
     *,
-    after_call: Callable[[], None] = _nothing,
+    after_call: Callable[[], None] = _do_nothing,
     poll_seconds: float = POLL_SECONDS,
 ) -> AcquireReply:
     """Wait in the queue as `wait_in_line` does. Return the lease."""
@@ -172,7 +172,7 @@ def _retry_outage(
 
     first_call: no server was reached before, so a server that does not run is an error at once.
     """
-    for attempt in range(_OUTAGE):
+    for attempt in range(_MAX_FAILED_ASKS):
         try:
             return call()
         except Unavailable as error:
@@ -207,7 +207,7 @@ def _acknowledge(client: Client, granted_reply: WaitReply) -> None:
         )
 
 
-def _standing(waiter: WaiterInfo) -> str:
+def _waiter_in_words(waiter: WaiterInfo) -> str:
     if waiter.state != "WAITING":
         return f"{OUR_TURN} ({waiter.id}): the partition is being made"
     status = f"place {waiter.place} in the queue ({waiter.id}), for {waiter.needs}"

@@ -25,7 +25,7 @@ import msgspec
 from podwright.errors import InvalidRequest, NotFound
 
 _KEY_PLACEHOLDER = "(hidden)"
-_PRIVATE = 0o600
+_PRIVATE_FILE_MODE = 0o600
 _OTHERS = 0o077
 
 
@@ -137,7 +137,7 @@ def read_contexts(path: str) -> Contexts:
             f"{path} holds an access key, and others can read it", would_work=f"chmod 600 {path}"
         )
     for context_name, context in contexts.contexts.items():
-        _check(context_name, context)
+        _check_context(context_name, context)
     if contexts.current_context and contexts.current_context not in contexts.contexts:
         raise InvalidRequest(
             f"{path}: the current context {contexts.current_context!r} is not among the contexts",
@@ -146,7 +146,7 @@ def read_contexts(path: str) -> Contexts:
     return contexts
 
 
-def _check(context_name: str, context: Context) -> None:
+def _check_context(context_name: str, context: Context) -> None:
     if bool(context.api_host) == bool(context.socket):
         raise InvalidRequest(
             f"context {context_name!r} needs either api-host or socket",
@@ -164,7 +164,7 @@ def write_contexts(path: str, contexts: Contexts) -> None:
     import tempfile
 
     for context_name, context in contexts.contexts.items():
-        _check(context_name, context)
+        _check_context(context_name, context)
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -172,7 +172,7 @@ def write_contexts(path: str, contexts: Contexts) -> None:
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(contexts_as_toml(contexts))
-                os.fchmod(file.fileno(), _PRIVATE)
+                os.fchmod(file.fileno(), _PRIVATE_FILE_MODE)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary_path, path)

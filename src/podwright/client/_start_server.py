@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from podwright.errors import Unavailable
 
 COMMAND = (sys.executable, "-P", "-m", "podwright.cli.vipu_server", "--user")
-TIMEOUT = 30.0
-_POLL = 0.02
+START_TIMEOUT_S = 30.0
+_POLL_INTERVAL_S = 0.02
 _LOG_OPEN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 
 
@@ -29,7 +29,7 @@ def start_server(
     is_ready: Callable[[], bool],
     *,
     command: Sequence[str] = COMMAND,
-    timeout: float = TIMEOUT,
+    timeout: float = START_TIMEOUT_S,
 ) -> bool:
     """Start `command` unless another process has done so, and wait until `is_ready`.
 
@@ -42,26 +42,26 @@ def start_server(
     """
     deadline = time.monotonic() + timeout
     log_path = f"{user_folder}/server.log"
-    with _locked(f"{user_folder}/start.lock", deadline):
+    with _hold_lock_file(f"{user_folder}/start.lock", deadline):
         if is_ready():
             return False
-        pid = _spawn(command, environ, log_path)
+        pid = _spawn_server(command, environ, log_path)
         while not is_ready():
             if (exit_code := _exit_code(pid)) or time.monotonic() > deadline:
                 if not exit_code:
-                    _stop(pid)
+                    _stop_server(pid)
                 raise Unavailable(
                     "a server for this user was started, but "
                     f"{_failure_reason(exit_code, timeout, log_path)}",
                     would_work="start it by hand to see more (vipu-server --user), or name one "
                     "with --api-host",
                 )
-            time.sleep(_POLL)
+            time.sleep(_POLL_INTERVAL_S)
     return True
 
 
 @contextlib.contextmanager
-def _locked(lock_path: str, deadline: float) -> Iterator[None]:
+def _hold_lock_file(lock_path: str, deadline: float) -> Iterator[None]:
     lock_descriptor = os.open(
         lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
     )
@@ -76,13 +76,13 @@ def _locked(lock_path: str, deadline: float) -> Iterator[None]:
                         f"another command is starting a server and does not end ({lock_path})",
                         would_work="try again, or name a server with --api-host",
                     ) from None
-                time.sleep(_POLL)
+                time.sleep(_POLL_INTERVAL_S)
         yield
     finally:
         os.close(lock_descriptor)
 
 
-def _spawn(command: Sequence[str], environ: Mapping[str, str], log_path: str) -> int:
+def _spawn_server(command: Sequence[str], environ: Mapping[str, str], log_path: str) -> int:
     """Start the server in a session of its own, without this process's open files.
 
     Return its pid.
@@ -113,7 +113,7 @@ def _exit_code(pid: int) -> int:
     return os.waitstatus_to_exitcode(wait_status) if reaped_pid else 0
 
 
-def _stop(pid: int) -> None:
+def _stop_server(pid: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGTERM)
 

@@ -15,10 +15,10 @@ import msgspec
 from podwright.errors import PodwrightError, TimedOut, Unavailable, error_from_json
 from podwright.wire import ErrorBody, Method, Value, prepared
 
-MAX_HEAD = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024 * 1024
 #: Calls that change something and may still be sent twice: the second finds the work done.
-_REPEATABLE = frozenset({"Renew"})
+_REPEATABLE_CALLS = frozenset({"Renew"})
 
 
 class _ConnectionLost(Exception):
@@ -56,12 +56,12 @@ class UnixTransport:
         reused = self._socket is not None
         try:
             try:
-                return self._exchange(method, http_request, deadline)
+                return self._send_and_receive(method, http_request, deadline)
             except _ConnectionLost as lost:
-                repeatable = not method.changes or method.name in _REPEATABLE
+                repeatable = not method.changes or method.name in _REPEATABLE_CALLS
                 if not reused or (lost.sent and not repeatable):
                     raise
-                return self._exchange(method, http_request, deadline)
+                return self._send_and_receive(method, http_request, deadline)
         except _ConnectionLost as lost:
             maybe_done = lost.sent and method.changes
             raise Unavailable(
@@ -91,36 +91,36 @@ class UnixTransport:
         self._socket = None
         self._buffer.clear()
 
-    def _exchange(self, method: Method, http_request: bytes, deadline: float) -> Value:
+    def _send_and_receive(self, method: Method, http_request: bytes, deadline: float) -> Value:
         connection = self._connected(deadline)
         try:
-            connection.settimeout(_left(deadline))
+            connection.settimeout(_seconds_left(deadline))
             try:
                 connection.sendall(http_request)
             except TimeoutError:
                 raise
             except OSError as error:  # an incomplete request is not carried out
-                raise _ConnectionLost(_reason(error), sent=False) from None
-            http_status, keep_open, reply_body = self._answer(deadline)
+                raise _ConnectionLost(_error_reason(error), sent=False) from None
+            http_status, keep_open, reply_body = self._read_answer(deadline)
         except BaseException:  # a late answer must not be read as the next call's
             self.close()
             raise
         if not keep_open:
             self.close()
-        return self._understood(method, http_status, reply_body)
+        return self._decode_answer(method, http_status, reply_body)
 
     def _connected(self, deadline: float) -> socket.socket:
         if self._socket is not None and not _is_closed(self._socket):
             return self._socket
         self.close()
-        self._socket = connect(self.where, _left(deadline))
+        self._socket = connect(self.where, _seconds_left(deadline))
         return self._socket
 
-    def _answer(self, deadline: float) -> tuple[int, bool, bytes]:
+    def _read_answer(self, deadline: float) -> tuple[int, bool, bytes]:
         while (head_end := self._buffer.find(b"\r\n\r\n")) < 0:
-            if len(self._buffer) > MAX_HEAD:
-                raise self._strange("an answer without an end of its head")
-            self._receive(deadline)
+            if len(self._buffer) > MAX_HEAD_BYTES:
+                raise self._strange_answer_error("an answer without an end of its head")
+            self._receive_bytes(deadline)
         head_lines = bytes(self._buffer[:head_end]).decode("latin-1").split("\r\n")
         http_version, _, status_text = head_lines[0].partition(" ")
         headers = {
@@ -135,39 +135,41 @@ class UnixTransport:
             or not status_text[:3].isdecimal()
             or not body_length.isdecimal()
         ):
-            raise self._strange(f"{head_lines[0][:60]!r}")
+            raise self._strange_answer_error(f"{head_lines[0][:60]!r}")
         if int(body_length) > MAX_BODY_BYTES:
-            raise self._strange(f"an answer of {body_length} bytes")
+            raise self._strange_answer_error(f"an answer of {body_length} bytes")
         answer_length = head_end + 4 + int(body_length)
         while len(self._buffer) < answer_length:
-            self._receive(deadline)
+            self._receive_bytes(deadline)
         answer_body = bytes(self._buffer[head_end + 4 : answer_length])
         del self._buffer[:answer_length]
         return int(status_text[:3]), headers.get("connection", "").lower() != "close", answer_body
 
-    def _receive(self, deadline: float) -> None:
+    def _receive_bytes(self, deadline: float) -> None:
         assert self._socket is not None
-        self._socket.settimeout(_left(deadline))
+        self._socket.settimeout(_seconds_left(deadline))
         try:
             chunk = self._socket.recv(1 << 16)
         except TimeoutError:
             raise
         except OSError as error:
-            raise _ConnectionLost(_reason(error), sent=True) from None
+            raise _ConnectionLost(_error_reason(error), sent=True) from None
         if not chunk:
             raise _ConnectionLost("without an answer", sent=True)
         self._buffer += chunk
 
-    def _understood(self, method: Method, http_status: int, reply_body: bytes) -> Value:
+    def _decode_answer(self, method: Method, http_status: int, reply_body: bytes) -> Value:
         try:
             if http_status == 200:
                 return msgspec.json.decode(reply_body, type=prepared(method.reply))
             refusal = msgspec.to_builtins(msgspec.json.decode(reply_body, type=prepared(ErrorBody)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise self._strange(f"status {http_status} and what is not a reply ({error})") from None
+            raise self._strange_answer_error(
+                f"status {http_status} and what is not a reply ({error})"
+            ) from None
         raise error_from_json(refusal)
 
-    def _strange(self, detail: str) -> PodwrightError:
+    def _strange_answer_error(self, detail: str) -> PodwrightError:
         self.close()
         return Unavailable(
             f"what answers at {self.where} is not a server of Podwright's: it sent {detail}",
@@ -181,19 +183,19 @@ def connect(socket_path: str, timeout: float) -> socket.socket:
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(_left(deadline))
+            connection.settimeout(_seconds_left(deadline))
             connection.connect(socket_path)
             return connection
         except BlockingIOError:  # Linux: the socket's accept queue is full
             connection.close()
-            time.sleep(min(0.01, _left(deadline)))
+            time.sleep(min(0.01, _seconds_left(deadline)))
         except TimeoutError:
             connection.close()
             raise
         except OSError as error:
             connection.close()
             raise Unavailable(
-                f"no server answers at {socket_path} ({_reason(error)})",
+                f"no server answers at {socket_path} ({_error_reason(error)})",
                 would_work="start it, or name another with --api-host or PODWRIGHT_SOCKET",
                 errno=error.errno or 0,
             ) from None
@@ -202,7 +204,7 @@ def connect(socket_path: str, timeout: float) -> socket.socket:
             raise
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         raise TimeoutError
@@ -221,5 +223,5 @@ def _is_closed(connection: socket.socket) -> bool:
     return True
 
 
-def _reason(error: OSError) -> str:
+def _error_reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()

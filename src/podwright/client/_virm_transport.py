@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from podwright.client._grpc_transport import GrpcChannel, Unsupported
+from podwright.client._grpc_transport import GrpcChannel, UnsupportedCall
 from podwright.errors import NotFound, TimedOut
 from podwright.wire import (
     CreateRequest,
@@ -50,7 +50,7 @@ class VirmTransport:
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
         """Make one of Podwright's calls, as one or several of the vendor's."""
-        return _Call(self._channel, self._pause, time.monotonic() + timeout).do(method, request)
+        return _VirmCall(self._channel, self._pause, time.monotonic() + timeout).do(method, request)
 
     def another(self) -> VirmTransport:
         """Return a transport to the same server, over a connection of its own."""
@@ -61,7 +61,7 @@ class VirmTransport:
         self._channel.close()
 
 
-class _Call:
+class _VirmCall:
     """One call of Podwright's, and its deadline."""
 
     def __init__(
@@ -74,23 +74,23 @@ class _Call:
     def do(self, method: Method, request: Value) -> Value:
         match method.name, request:
             case "GetServerInfo", _:
-                return self._info()
+                return self._server_info()
             case "ListPartitions", ListRequest():
-                return PartitionList(partitions=self._partitions(request))
+                return PartitionList(partitions=self._list_partitions(request))
             case "ListDevices", ListRequest() if not request.cluster and not request.allocation:
-                return DeviceList(devices=self._devices())
+                return DeviceList(devices=self._list_devices())
             case "GetPartition", PartitionName():
-                return self._partition(request.name)
+                return self._get_partition(request.name)
             case "CreatePartition", CreateRequest():
                 self._ask("CreatePartition", virm.create_message(request))
-                return self._settled(request.spec.name, request.wait)
+                return self._settled_partition(request.spec.name, request.wait)
             case "ResetPartition", ResetRequest():
-                self._reset(request)
-                return self._settled(request.name, request.wait)
+                self._reset_partition(request)
+                return self._settled_partition(request.name, request.wait)
             case "RemovePartition", RemoveRequest():
                 self._remove(request)
                 return Empty()
-        raise Unsupported(
+        raise UnsupportedCall(
             f"the controller at {self._channel.where} speaks Graphcore's user protocol only, "
             f"which has no {method.name}",
             would_work="partitions can be created, listed, reset and removed, and ipu-attrs listed",
@@ -100,7 +100,7 @@ class _Call:
         virm_method = virm.VIRM_METHODS[method_name]
         remaining = self._deadline - time.monotonic()
         if remaining <= 0:
-            raise self._late(method_name)
+            raise self._timeout_error(method_name)
         message = virm_method.request() if request is None else request
         return self._channel.call(
             virm_method.path,
@@ -110,19 +110,19 @@ class _Call:
             virm_method.reply.FromString,
         )
 
-    def _late(self, operation: str) -> TimedOut:
+    def _timeout_error(self, operation: str) -> TimedOut:
         return TimedOut(
             f"the controller at {self._channel.where} is not done yet",
             operation=operation,
             would_work="it goes on by itself; `vipu list partitions` shows how far it is",
         )
 
-    def _info(self) -> ServerInfo:
+    def _server_info(self) -> ServerInfo:
         host, _, port = self._channel.where.rpartition(":")
         version = self._ask("GetVersion").version
         return ServerInfo(version=version, apis=["virmgrpc"], host=host.strip("[]"), port=int(port))
 
-    def _partitions(self, request: ListRequest) -> list[PartitionInfo]:
+    def _list_partitions(self, request: ListRequest) -> list[PartitionInfo]:
         message = virm.pb.ListPartitionsRequest(allocation_id=request.allocation)
         partitions = [
             virm.partition_info(partition_message)
@@ -130,7 +130,7 @@ class _Call:
         ]
         return [partition for partition in partitions if request.cluster in ("", partition.cluster)]
 
-    def _devices(self) -> list[DeviceInfo]:
+    def _list_devices(self) -> list[DeviceInfo]:
         return [
             DeviceInfo(
                 cluster="",
@@ -142,12 +142,12 @@ class _Call:
             for ipu_index in sorted(agent_entry.ipus)
         ]
 
-    def _status(self, partition_name: str) -> Any:
+    def _partition_status(self, partition_name: str) -> Any:
         message = virm.pb.GetPartitionStatusRequest(partition_id=partition_name)
         return self._ask("GetPartitionStatus", message).status
 
-    def _partition(self, partition_name: str) -> PartitionInfo:
-        all_partitions = self._partitions(ListRequest())
+    def _get_partition(self, partition_name: str) -> PartitionInfo:
+        all_partitions = self._list_partitions(ListRequest())
         partition = next(
             (candidate for candidate in all_partitions if candidate.name == partition_name), None
         )
@@ -156,13 +156,13 @@ class _Call:
             raise NotFound(
                 f"there is no partition {partition_name!r}", would_work=f"there are: {known_names}"
             )
-        partition = virm.with_status(partition, self._status(partition_name))
+        partition = virm.with_status(partition, self._partition_status(partition_name))
         if partition.ready_state is not ReadyState.ACTIVE:
             return partition
         message = virm.pb.GetPartitionIpuofConfigRequest(partition_id=partition_name)
         return _with_addresses(partition, self._ask("GetPartitionIpuofConfig", message).config)
 
-    def _reset(self, request: ResetRequest) -> None:
+    def _reset_partition(self, request: ResetRequest) -> None:
         message = virm.pb.ResetPartitionRequest(
             partition_id=request.name, relocatable=request.relocatable
         )
@@ -172,27 +172,27 @@ class _Call:
         message = virm.pb.RemovePartitionRequest(partition_id=request.name, force=request.force)
         self._ask("RemovePartition", message)
         if request.wait:
-            self._until(lambda: self._missing_partition(request.name), "RemovePartition")
+            self._poll_until(lambda: self._missing_partition(request.name), "RemovePartition")
 
     def _missing_partition(self, partition_name: str) -> bool:
         try:
-            return bool(self._status(partition_name).ready_state == virm.pb.PS_REMOVED)
+            return bool(self._partition_status(partition_name).ready_state == virm.pb.PS_REMOVED)
         except NotFound:
             return True
 
-    def _settled(self, partition_name: str, wait: bool) -> PartitionInfo:
+    def _settled_partition(self, partition_name: str, wait: bool) -> PartitionInfo:
         def settled() -> bool:
-            status = self._status(partition_name)
+            status = self._partition_status(partition_name)
             final_states = virm.pb.POS_IDLE, virm.pb.POS_FAILED
             return (
                 status.operation_state in final_states and status.ready_state != virm.pb.PS_PENDING
             )
 
         if wait:
-            self._until(settled, partition_name)
-        return self._partition(partition_name)
+            self._poll_until(settled, partition_name)
+        return self._get_partition(partition_name)
 
-    def _until(self, is_done: Callable[[], bool], operation: str) -> None:
+    def _poll_until(self, is_done: Callable[[], bool], operation: str) -> None:
         """Poll until `is_done` is true.
 
         If the deadline cuts a poll short, the error says what is not done yet, since then the
@@ -204,9 +204,9 @@ class _Call:
                 if is_done():
                     return
             except TimedOut:
-                raise self._late(operation) from None
+                raise self._timeout_error(operation) from None
             if time.monotonic() + pause_seconds > self._deadline:
-                raise self._late(operation)
+                raise self._timeout_error(operation)
             self._pause(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE)
 

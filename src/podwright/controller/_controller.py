@@ -39,8 +39,10 @@ from podwright.fabric import Cluster
 from podwright.store import Opened, ReadOnlyStore, Store
 from podwright.wire import METHODS, Value
 
-_events = logging.getLogger("podwright.events")
-_HEADS_EVERY: Final = 3600.0  #: seconds between two lines with the ends of the audit's chains
+_event_logger = logging.getLogger("podwright.events")
+_HEADS_LOG_PERIOD_S: Final = (
+    3600.0  #: seconds between two lines with the ends of the audit's chains
+)
 
 
 class Controller:
@@ -228,7 +230,7 @@ class Controller:
 
     async def authenticate_certificate(self, name: str, uri: str) -> Caller:
         """The caller whom a certificate of the site's names. Raises Unauthenticated."""
-        return self._services.users.certified(name, uri)
+        return self._services.users.caller_of_certificate(name, uri)
 
     def named_by_proxy(self, name: str) -> Caller:
         """The caller whom the site's proxy names. Raises Unauthenticated."""
@@ -267,9 +269,9 @@ class Controller:
     def _log_heads(self) -> None:
         """The ends of the audit's chains go to the log, where nobody can cut them off unseen."""
         if (now := self._state.now()) >= self._heads_at:
-            self._heads_at = now + _HEADS_EVERY
+            self._heads_at = now + _HEADS_LOG_PERIOD_S
             if chain_heads := self._services.audit.heads:
-                _events.info("audit heads: %s", " ".join(map(str, chain_heads)))
+                _event_logger.info("audit heads: %s", " ".join(map(str, chain_heads)))
 
     def _check_serving(self) -> None:
         if self._phase:

@@ -17,7 +17,7 @@ from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.hardware._abandoned_leases import AbandonedLaunches
 from podwright.controller.moves._relocate import may_move, relocate
 from podwright.controller.partitions._lease_lifetime import expire
-from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
+from podwright.controller.state._controller_state import MAX_AUTO_RESETS, ControllerState
 from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._partition_states import BROKEN, state_of
 from podwright.errors import PodwrightError
@@ -28,8 +28,8 @@ Sleep = Callable[[float], Awaitable[None]]
 
 #: Seconds without a tick after which this process itself stood still: stopped, or its host asleep.
 STANDSTILL_SECONDS: Final = 5.0
-TICK: Final = 0.5  #: seconds; a lease that ran out ends within one tick and its step's time
-PROBE: Final = 2.0  #: seconds between questions to a machine that is out of service
+TICK_S: Final = 0.5  #: seconds; a lease that ran out ends within one tick and its step's time
+PROBE_PERIOD_S: Final = 2.0  #: seconds between questions to a machine that is out of service
 
 
 class Reconciler:
@@ -52,7 +52,7 @@ class Reconciler:
     async def run(self) -> None:
         """Run until it is cancelled or the journal has failed."""
         while self._state.journal.failure is None:
-            await self._sleep(TICK)
+            await self._sleep(TICK_S)
             if self._state.journal.failure is None:
                 try:
                     self.tick()
@@ -62,38 +62,38 @@ class Reconciler:
     def tick(self) -> None:
         """Start all work that is due now."""
         state, now = self._state, self._state.now()
-        standstill_seconds, self._ticked_at = now - self._ticked_at - TICK, now
+        standstill_seconds, self._ticked_at = now - self._ticked_at - TICK_S, now
         # Nobody could renew meanwhile: our own down time is added.
         if standstill_seconds > STANDSTILL_SECONDS:
             for lease in state.leases.values():
                 lease.expires += standstill_seconds
         for lease in state.leases.due(now):
-            state.spawn(_quietly(partial(expire, state, lease)))
+            state.spawn(_run_quietly(partial(expire, state, lease)))
         if state.own_host is not None and state.leases and not self._is_checking_abandoned:
             self._is_checking_abandoned = True
-            state.spawn(_quietly(self._check_abandoned))
+            state.spawn(_run_quietly(self._check_abandoned))
         for partition_name in list(state.partitions.broken):
             partition_entry = state.partitions.get(partition_name)
             if partition_entry is not None and _may_reset(state, partition_entry, now):
                 partition_entry.retry_at = float("inf")  # until the attempt says otherwise
-                state.spawn(_quietly(partial(self._auto_reset, partition_entry)))
+                state.spawn(_run_quietly(partial(self._auto_reset, partition_entry)))
             elif partition_entry is not None and may_move(state, partition_entry, now):
                 partition_entry.retry_at = float("inf")
-                state.spawn(_quietly(partial(self._relocate, partition_entry)))
+                state.spawn(_run_quietly(partial(self._relocate_partition, partition_entry)))
         if now >= self._ask_at:
-            self._ask_at = now + PROBE
+            self._ask_at = now + PROBE_PERIOD_S
             self._sweep()
             for machine in state.down | {
                 quarantine.machine for quarantine in state.quarantine.values()
             }:
                 if machine not in self._probed_machines:
                     self._probed_machines.add(machine)
-                    state.spawn(_quietly(partial(self._ask, machine)))
+                    state.spawn(_run_quietly(partial(self._ask, machine)))
             for partition_name in {
                 partition_entry.name for partition_entry in state.fences.values()
             } - self._settling_partitions:
                 self._settling_partitions.add(partition_name)
-                state.spawn(_quietly(partial(self._settle, partition_name)))
+                state.spawn(_run_quietly(partial(self._settle_fences, partition_name)))
 
     async def _check_abandoned(self) -> None:
         try:
@@ -101,7 +101,7 @@ class Reconciler:
         finally:
             self._is_checking_abandoned = False
 
-    async def _settle(self, partition_name: str) -> None:
+    async def _settle_fences(self, partition_name: str) -> None:
         """Cut off what the fences of a partition wait for, and lift those that wait no more."""
         state = self._state
         try:
@@ -146,7 +146,7 @@ class Reconciler:
         finally:
             partition_entry.lock.release()
 
-    async def _relocate(self, partition_entry: PartitionEntry) -> None:
+    async def _relocate_partition(self, partition_entry: PartitionEntry) -> None:
         state = self._state
         await partition_entry.lock.acquire()
         try:
@@ -168,11 +168,11 @@ class Reconciler:
                 return
             state.mark_up(machine)
             for partition_entry in state.partitions.on(machine):
-                await self._verify(partition_entry, machine)
+                await self._verify_partition(partition_entry, machine)
         finally:
             self._probed_machines.discard(machine)
 
-    async def _verify(self, partition_entry: PartitionEntry, machine: str) -> None:
+    async def _verify_partition(self, partition_entry: PartitionEntry, machine: str) -> None:
         state = self._state
         await partition_entry.lock.acquire()
         try:
@@ -189,7 +189,7 @@ def _may_reset(state: ControllerState, partition_entry: PartitionEntry, now: flo
     return (
         partition_record is not None
         and partition_record.auto_reset
-        and partition_record.auto_resets < AUTO_RESETS
+        and partition_record.auto_resets < MAX_AUTO_RESETS
         and now >= partition_entry.retry_at
         and not partition_entry.leases
         and not partition_entry.fences
@@ -198,7 +198,7 @@ def _may_reset(state: ControllerState, partition_entry: PartitionEntry, now: flo
     )
 
 
-async def _quietly(work: Callable[[], Awaitable[None]]) -> None:
+async def _run_quietly(work: Callable[[], Awaitable[None]]) -> None:
     """Ignore failures of background work: the partition's state or the journal records them."""
     try:
         await work()

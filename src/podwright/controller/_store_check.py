@@ -24,11 +24,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from podwright.controller.administration._allocations import ALLOCATION, AllocationRecord
-from podwright.controller.administration._audit import EVENT, INTENT, IntentRecord
-from podwright.controller.administration._audit_chain import ANCHOR, AnchorRecord
+from podwright.controller.administration._audit import EVENT_KIND, INTENT_KIND, IntentRecord
+from podwright.controller.administration._audit_chain import ANCHOR_KIND, AnchorRecord
 from podwright.controller.administration._users import USER, UserRecord
 from podwright.controller.hardware._registry import AGENT, CLUSTER, AgentRecord, ClusterRecord
-from podwright.controller.queue._stored_weights import SHARE, ShareRecord
+from podwright.controller.queue._stored_weights import SHARE_KIND, ShareRecord
 from podwright.controller.queue._waiter import WaiterRecord
 from podwright.controller.requests._quotas import QUOTA
 from podwright.controller.state._device_epochs import EPOCH_SHIFT
@@ -46,7 +46,7 @@ from podwright.controller.state._records import (
     QuarantineRecord,
     QuotaRecord,
 )
-from podwright.controller.state._request_ids import REQUEST_KIND, Remembered
+from podwright.controller.state._request_ids import REQUEST_KIND, RememberedRequest
 from podwright.errors import Unavailable
 from podwright.fabric import rule_of
 from podwright.wire import EventInfo
@@ -64,12 +64,12 @@ _TYPES: Final[Mapping[str, Any]] = {
     ALLOCATION: AllocationRecord,
     USER: UserRecord,
     QUOTA: QuotaRecord,
-    SHARE: ShareRecord,
+    SHARE_KIND: ShareRecord,
     WAITER: WaiterRecord,
-    REQUEST_KIND: Remembered,
-    EVENT: EventInfo,
-    INTENT: IntentRecord,
-    ANCHOR: AnchorRecord,
+    REQUEST_KIND: RememberedRequest,
+    EVENT_KIND: EventInfo,
+    INTENT_KIND: IntentRecord,
+    ANCHOR_KIND: AnchorRecord,
 }
 #: The types of single records.
 _SINGLE_RECORD_TYPES: Final[Mapping[tuple[str, str], Any]] = {
@@ -79,17 +79,17 @@ _SINGLE_RECORD_TYPES: Final[Mapping[tuple[str, str], Any]] = {
     (META, "moves"): bool,
 }
 #: What a record calls itself, which must be its key.
-_NAMES: Final[Mapping[str, Callable[[Any], str]]] = {
+_RECORD_KEYS: Final[Mapping[str, Callable[[Any], str]]] = {
     PARTITION: lambda record: str(record.name),
     LEASE: lambda record: str(record.id),
     FENCE: lambda record: str(record.id),
     QUARANTINE: lambda record: str(record.key),
     AGENT: lambda record: str(record.name),
     WAITER: lambda record: str(record.id),
-    SHARE: lambda record: str(record.guest),
+    SHARE_KIND: lambda record: str(record.guest),
 }
 #: A refusal names at most this many faults; `--check` lists all.
-_SHOWN: Final = 3
+_MAX_SHOWN_FAULTS: Final = 3
 
 
 class StoreFault(NamedTuple):
@@ -126,15 +126,15 @@ def find_faults(
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError) as error:
             faults.append(StoreFault(kind, key, f"cannot be read ({error})"))
             continue
-        name_of_record = _NAMES.get(kind)
+        name_of_record = _RECORD_KEYS.get(kind)
         if name_of_record is not None and name_of_record(record) != key:
             faults.append(StoreFault(kind, key, f"calls itself {name_of_record(record)}"))
     epoch_floor = decoded_records.get((META, "epoch-floor"), 0)
     faults += _future_epochs(decoded_records, (epoch << EPOCH_SHIFT) + epoch_floor)
-    faults += _shared_devices(_of(decoded_records, PARTITION))
+    faults += _shared_devices(_records_of_kind(decoded_records, PARTITION))
     faults += _misplaced_leases(
-        {partition.name: partition for partition in _of(decoded_records, PARTITION)},
-        _of(decoded_records, LEASE),
+        {partition.name: partition for partition in _records_of_kind(decoded_records, PARTITION)},
+        _records_of_kind(decoded_records, LEASE),
     )
     return faults
 
@@ -150,18 +150,20 @@ def verify(records: Records, epoch: int, store_name: str) -> None:
 
 def damaged(faults: list[StoreFault], store_name: str) -> Unavailable:
     """The error that refuses a damaged store. It names the store, the faults and the remedy."""
-    shown_faults = "; ".join(map(str, faults[:_SHOWN]))
-    more_text = f"; and {len(faults) - _SHOWN} more" if faults[_SHOWN:] else ""
+    shown_faults = "; ".join(map(str, faults[:_MAX_SHOWN_FAULTS]))
+    more_text = (
+        f"; and {len(faults) - _MAX_SHOWN_FAULTS} more" if faults[_MAX_SHOWN_FAULTS:] else ""
+    )
     storage_option = f"--storage {store_name} " if store_name else ""
     return Unavailable(
         f"the store {store_name} is damaged: {shown_faults}{more_text}".replace("  ", " "),
         would_work=f"restore a backup: vipu-server {storage_option}--restore FILE --replace; "
         f"all faults: vipu-server {storage_option}--check",
-        damaged=[list(fault) for fault in faults[:_SHOWN]],
+        damaged=[list(fault) for fault in faults[:_MAX_SHOWN_FAULTS]],
     )
 
 
-def _of(decoded_records: Mapping[tuple[str, str], Any], kind: str) -> list[Any]:
+def _records_of_kind(decoded_records: Mapping[tuple[str, str], Any], kind: str) -> list[Any]:
     return [record for (record_kind, _), record in decoded_records.items() if record_kind == kind]
 
 

@@ -32,7 +32,7 @@ def diagnose(subject: Subject, environ: Mapping[str, str]) -> list[DoctorFinding
     """Return a finding for each check. Raises InvalidRequest for what cannot be read."""
     host = subject.server_host or environ.get("IPUOF_VIPU_API_HOST", "")
     port = subject.server_port or environ.get("IPUOF_VIPU_API_PORT", "") or 8090
-    hosts = _hosts(subject)
+    hosts = _subject_hosts(subject)
     try:
         port_number = int(port)
     except ValueError:
@@ -58,7 +58,7 @@ def findings_text(findings: Sequence[DoctorFinding]) -> str:
     return "\n".join([table_text, *(["", "What to do:", *advice_lines] if advice_lines else [])])
 
 
-def _hosts(subject: Subject) -> Sequence[str]:
+def _subject_hosts(subject: Subject) -> Sequence[str]:
     try:
         if subject.hosts:
             return expand(subject.hosts)

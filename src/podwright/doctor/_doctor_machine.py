@@ -18,35 +18,40 @@ from podwright.errors import PodwrightError
 from podwright.hosts import OK, PROBLEM, WARNING, DoctorFinding
 
 #: The seconds that the server, and each command of Slurm's and of Kubernetes', has to answer.
-_PATIENCE = 10.0
-_SHOWN = 5  # the limit of machines that are named
+_ANSWER_TIMEOUT_S = 10.0
+_MAX_NAMED_MACHINES = 5  # the limit of machines that are named
 
 
-class _NothingStarted(Exception):
+class _NoServerRunning(Exception):
     """There is no server, and doctor starts none."""
 
 
 def site_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
     """Return a finding for each service that this machine has, or should have."""
-    return [*_server(environ), *_slurm(), *_kubernetes(environ), *_gpus(environ)]
+    return [
+        *_server_findings(environ),
+        *_slurm_findings(),
+        *_kubernetes_findings(environ),
+        *_gpu_findings(environ),
+    ]
 
 
-def _server(environ: Mapping[str, str]) -> list[DoctorFinding]:
-    local_servers = LocalServers.running(_NothingStarted())
+def _server_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
+    local_servers = LocalServers.running(_NoServerRunning())
     try:
         server = find_server(
-            ServerOptions(), environ, timeout=_PATIENCE, local_servers=local_servers
+            ServerOptions(), environ, timeout=_ANSWER_TIMEOUT_S, local_servers=local_servers
         )
-    except _NothingStarted:
+    except _NoServerRunning:
         finding_text = "none runs; the first command that needs one starts one for you"
         return [DoctorFinding("server", "answers", OK, finding_text)]
     except PodwrightError as error:
         return [DoctorFinding("server", "answers", PROBLEM, error.problem, error.would_work)]
     with server.client as client:
-        return [_answers(server), _store(server), _agents(client)]
+        return [_answer_finding(server), _store_finding(server), _agents(client)]
 
 
-def _answers(server: FoundServer) -> DoctorFinding:
+def _answer_finding(server: FoundServer) -> DoctorFinding:
     info = server.info
     finding_text = f"{server.address}, version {info.version}; you are {info.caller} ({info.role})"
     if info.standby:
@@ -55,7 +60,7 @@ def _answers(server: FoundServer) -> DoctorFinding:
     return DoctorFinding("server", "answers", OK, finding_text)
 
 
-def _store(server: FoundServer) -> DoctorFinding:
+def _store_finding(server: FoundServer) -> DoctorFinding:
     if server.info.read_only:
         advice = "make room on the store's disk; the server then takes changes again by itself"
         return DoctorFinding("server", "store", PROBLEM, server.info.read_only, advice)
@@ -73,7 +78,7 @@ def _agents(client: Client) -> DoctorFinding:
     )
     machine_count = len({listed_device.device.machine for listed_device in devices})
     if silent_machines:
-        silent_names = ", ".join(silent_machines[:_SHOWN])
+        silent_names = ", ".join(silent_machines[:_MAX_NAMED_MACHINES])
         finding_text = (
             f"{len(silent_machines)} of {machine_count} machines do not answer: {silent_names}"
         )
@@ -93,16 +98,16 @@ def _agents(client: Client) -> DoctorFinding:
     )
 
 
-def _slurm() -> list[DoctorFinding]:
+def _slurm_findings() -> list[DoctorFinding]:
     if shutil.which("scontrol") is None:
         return []
-    ping_output = _run(["scontrol", "ping"])
+    ping_output = _command_output(["scontrol", "ping"])
     if ping_output is None or "is UP" not in ping_output:
         finding_text = ping_output.splitlines()[0] if ping_output else "slurmctld does not answer"
         advice = "scontrol ping, and the log of slurmctld, say why"
         return [DoctorFinding("Slurm", "slurmctld", PROBLEM, finding_text, advice)]
     controller_finding = DoctorFinding("Slurm", "slurmctld", OK, ping_output.splitlines()[0])
-    if "podwright" in (_run(["scontrol", "show", "config"]) or ""):
+    if "podwright" in (_command_output(["scontrol", "show", "config"]) or ""):
         finding_text, advice = (
             "native mode is set up",
             "podwright slurm check proves it by small jobs",
@@ -115,13 +120,13 @@ def _slurm() -> list[DoctorFinding]:
     return [controller_finding, DoctorFinding("Slurm", "set-up", OK, finding_text, advice)]
 
 
-def _kubernetes(environ: Mapping[str, str]) -> list[DoctorFinding]:
+def _kubernetes_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
     kubeconfig_paths = environ.get("KUBECONFIG") or str(
         Path(environ.get("HOME", "/")) / ".kube/config"
     )
     if shutil.which("kubectl") is None or not Path(kubeconfig_paths.split(":")[0]).exists():
         return []
-    crd_output = _run(
+    crd_output = _command_output(
         ["kubectl", "get", "crd", "ipujobs.graphcore.ai", "--ignore-not-found", "-oname"]
     )
     if crd_output is None:
@@ -133,7 +138,7 @@ def _kubernetes(environ: Mapping[str, str]) -> list[DoctorFinding]:
     return [DoctorFinding("Kubernetes", "IPUJobs", WARNING, "it knows no IPUJobs", advice)]
 
 
-def _gpus(environ: Mapping[str, str]) -> list[DoctorFinding]:
+def _gpu_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
     from podwright.hosts.gpus import take_inventory
 
     if not Path("/dev/nvidiactl").exists() and not Path("/dev/kfd").exists():
@@ -152,11 +157,11 @@ def _gpus(environ: Mapping[str, str]) -> list[DoctorFinding]:
     return [DoctorFinding("this machine", "GPUs", OK, finding_text, advice)]
 
 
-def _run(command: Sequence[str]) -> str | None:
+def _command_output(command: Sequence[str]) -> str | None:
     """Return what a command prints; None when it fails or does not answer in time."""
     try:
         completed_process = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
+            command, capture_output=True, text=True, check=False, timeout=_ANSWER_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -32,17 +32,17 @@ def ask_server(
             )
         ]
         if server.info.fabric:
-            findings.append(_fabric(server.info.fabric))
+            findings.append(_fabric_finding(server.info.fabric))
         if allocation:
-            findings.append(_allocation(server.client, allocation))
+            findings.append(_allocation_finding(server.client, allocation))
         if partition:
-            findings.append(_partition(server.client, partition))
+            findings.append(_partition_finding(server.client, partition))
     finally:
         server.client.close()
     return findings
 
 
-def _fabric(fabric_kind: str) -> DoctorFinding:
+def _fabric_finding(fabric_kind: str) -> DoctorFinding:
     warning_text = (
         f"{fabric_kind} takes no epoch: a request that a paused server sent before another one "
         "took over can still take effect there"
@@ -54,7 +54,7 @@ def _fabric(fabric_kind: str) -> DoctorFinding:
     return DoctorFinding("server", "fabric", WARNING, warning_text, advice)
 
 
-def _allocation(client: Client, allocation_name: str) -> DoctorFinding:
+def _allocation_finding(client: Client, allocation_name: str) -> DoctorFinding:
     try:
         allocations = {allocation.name: allocation for allocation in client.list_allocations()}
     except PodwrightError as error:
@@ -70,7 +70,7 @@ def _allocation(client: Client, allocation_name: str) -> DoctorFinding:
     return DoctorFinding("server", "allocation", PROBLEM, finding_text, "vipu list allocations")
 
 
-def _partition(client: Client, partition_name: str) -> DoctorFinding:
+def _partition_finding(client: Client, partition_name: str) -> DoctorFinding:
     try:
         partition_info = client.get_partition(partition_name)
     except PodwrightError as error:

@@ -29,13 +29,13 @@ def cabling(cluster: Cluster) -> dict[str, dict[str, str]]:
     for domain_index, machine_names in enumerate(machines_by_domain):
         for machine_index, machine_name in enumerate(machine_names):
             machine_ports = cables_by_machine.setdefault(machine_name, {})
-            _join(machine_ports, "", machine_names, machine_index, is_torus)
+            _add_link_ports(machine_ports, "", machine_names, machine_index, is_torus)
             if machine_index < len(loop_rows):
-                _join(machine_ports, "gw-", loop_rows[machine_index], domain_index, True)
+                _add_link_ports(machine_ports, "gw-", loop_rows[machine_index], domain_index, True)
     return cables_by_machine
 
 
-def _join(
+def _add_link_ports(
     machine_ports: dict[str, str],
     port_prefix: str,
     machine_names: Sequence[str],

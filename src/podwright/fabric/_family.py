@@ -65,7 +65,7 @@ MACHINE_SUBSET_OR_WHOLE_MACHINES = BlockRule(
 MACHINES_OF_A_SWITCH = BlockRule(
     "machines-of-a-switch", "podwright.placement:NodeIndex", trims=True
 )
-_RULES = (ALIGNED_POWER_OF_TWO, MACHINE_SUBSET_OR_WHOLE_MACHINES, MACHINES_OF_A_SWITCH)
+_BLOCK_RULES = (ALIGNED_POWER_OF_TWO, MACHINE_SUBSET_OR_WHOLE_MACHINES, MACHINES_OF_A_SWITCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def rule_of(wanted_type: type, stored_name: object) -> BlockRule:
 
     Raises ValueError where no family has the rule, as when the package that added it is gone.
     """
-    for rule in _RULES:
+    for rule in _BLOCK_RULES:
         if wanted_type is BlockRule and stored_name == rule.name:
             return rule
     for family_name in plugins.names(plugins.FAMILIES):

@@ -35,8 +35,8 @@ from podwright.fabric._family import Family, family_named, family_names
 from podwright.fabric._toml_line_numbers import Path as KeyPath
 from podwright.fabric._toml_line_numbers import key_lines
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]*")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]*")
 _CLUSTER_KEYS = ("name", "family", "topology", "domain_topology", "simulated", "link_domains")
 _DOMAIN_KEYS = ("name", "machines")
 _MACHINE_KEYS = ("name", "host", "port")
@@ -68,11 +68,13 @@ def load_cluster(path: str | Path) -> Cluster:
     try:
         toml_tree = tomllib.loads(toml_text)
     except tomllib.TOMLDecodeError as error:
-        raise _syntax(file_name, toml_text, str(error)) from None
-    return _Reader(file_name, key_lines(toml_text.replace("\r\n", "\n"))).cluster(toml_tree)
+        raise _syntax_error(file_name, toml_text, str(error)) from None
+    return _ClusterFileReader(file_name, key_lines(toml_text.replace("\r\n", "\n"))).cluster(
+        toml_tree
+    )
 
 
-def _syntax(file_name: str, toml_text: str, message: str) -> FabricError:
+def _syntax_error(file_name: str, toml_text: str, message: str) -> FabricError:
     position_match = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line_number = (
         int(position_match[1]) if position_match else toml_text.rstrip("\n").count("\n") + 1
@@ -83,39 +85,41 @@ def _syntax(file_name: str, toml_text: str, message: str) -> FabricError:
     )
 
 
-class _Reader:
+class _ClusterFileReader:
     """Walks one tree, and knows the line of each of its keys."""
 
     def __init__(self, file_name: str, line_numbers: Mapping[KeyPath, int]) -> None:
         self.file, self.lines = file_name, line_numbers
 
     def fail(self, key_path: KeyPath, problem: str, would_work: str = "") -> NoReturn:
-        raise FabricError(self.file, self._line(key_path), _spell(key_path), problem, would_work)
+        raise FabricError(
+            self.file, self._line_number(key_path), _dotted_path(key_path), problem, would_work
+        )
 
-    def _line(self, key_path: KeyPath) -> int:
+    def _line_number(self, key_path: KeyPath) -> int:
         while key_path and key_path not in self.lines:
             key_path = key_path[:-1]
         return self.lines.get(key_path, 1)
 
     def cluster(self, toml_tree: Mapping[str, Any]) -> Cluster:
-        self._keys((), toml_tree, _CLUSTER_KEYS, required=("name", "family", "link_domains"))
-        family_name = self._name(("family",), toml_tree["family"])
+        self._check_keys((), toml_tree, _CLUSTER_KEYS, required=("name", "family", "link_domains"))
+        family_name = self._read_name(("family",), toml_tree["family"])
         family = family_named(family_name)
         if family is None:
             self._fail_choice(("family",), family_name, family_names())
         simulated = toml_tree.get("simulated", False)
         if not isinstance(simulated, bool):
-            self.fail(("simulated",), f"is {_kind(simulated)}", "Write true or false")
+            self.fail(("simulated",), f"is {_toml_type_name(simulated)}", "Write true or false")
         return Cluster(
-            name=self._name(("name",), toml_tree["name"]),
+            name=self._read_name(("name",), toml_tree["name"]),
             family=family,
-            domains=self._domains(toml_tree["link_domains"], family, simulated),
-            domain_topology=self._choice(toml_tree, "domain_topology", DomainTopology.MESH),
-            topology=self._choice(toml_tree, "topology", ClusterTopology.NONE),
+            domains=self._read_domains(toml_tree["link_domains"], family, simulated),
+            domain_topology=self._read_choice(toml_tree, "domain_topology", DomainTopology.MESH),
+            topology=self._read_choice(toml_tree, "topology", ClusterTopology.NONE),
             simulated=simulated,
         )
 
-    def _domains(
+    def _read_domains(
         self, domain_tables: Any, family: Family, simulated: bool
     ) -> tuple[LinkDomain, ...]:
         key_path: KeyPath = ("link_domains",)
@@ -133,14 +137,14 @@ class _Reader:
             if not isinstance(domain_table, dict):
                 self.fail(
                     domain_path,
-                    f"is {_kind(domain_table)}",
+                    f"is {_toml_type_name(domain_table)}",
                     "Write " + _KEY_EXAMPLES["link_domains"],
                 )
-            self._keys(domain_path, domain_table, _DOMAIN_KEYS, required=("machines",))
-            domain_name = self._name(
+            self._check_keys(domain_path, domain_table, _DOMAIN_KEYS, required=("machines",))
+            domain_name = self._read_name(
                 (*domain_path, "name"), domain_table.get("name", f"ild{domain_index}")
             )
-            self._once((*domain_path, "name"), domain_name, paths_by_domain)
+            self._check_unique((*domain_path, "name"), domain_name, paths_by_domain)
             machine_entries, machines_path = domain_table["machines"], (*domain_path, "machines")
             if not isinstance(machine_entries, list) or not machine_entries:
                 self.fail(
@@ -156,9 +160,9 @@ class _Reader:
             machines = []
             for machine_index, machine_entry in enumerate(machine_entries):
                 machine = self._machine((*machines_path, machine_index), machine_entry, simulated)
-                self._once((*machines_path, machine_index), machine.name, paths_by_machine)
+                self._check_unique((*machines_path, machine_index), machine.name, paths_by_machine)
                 if not simulated:
-                    self._once(
+                    self._check_unique(
                         (*machines_path, machine_index),
                         f"{machine.host}:{machine.port}",
                         paths_by_address,
@@ -173,13 +177,13 @@ class _Reader:
         if not isinstance(machine_entry, dict):
             self.fail(
                 key_path,
-                f"is {_kind(machine_entry)}",
+                f"is {_toml_type_name(machine_entry)}",
                 'Write "ag1" or { name = "ag1", host = "10.1.2.3" }',
             )
-        self._keys(key_path, machine_entry, _MACHINE_KEYS, required=("name",))
-        machine_name = self._name((*key_path, "name"), machine_entry["name"])
+        self._check_keys(key_path, machine_entry, _MACHINE_KEYS, required=("name",))
+        machine_name = self._read_name((*key_path, "name"), machine_entry["name"])
         host = machine_entry.get("host", "127.0.0.1" if simulated else machine_name)
-        if not isinstance(host, str) or not _HOST.fullmatch(host):
+        if not isinstance(host, str) or not _HOST_PATTERN.fullmatch(host):
             self.fail(
                 (*key_path, "host"),
                 f"{host!r} is not a host",
@@ -192,7 +196,7 @@ class _Reader:
             )
         return Machine(machine_name, host, port)
 
-    def _keys(
+    def _check_keys(
         self,
         key_path: KeyPath,
         table: Mapping[str, Any],
@@ -207,10 +211,12 @@ class _Reader:
             if key not in table:
                 self.fail(key_path, f"lacks the key {key}", f"Write {_KEY_EXAMPLES[key]}")
 
-    def _name(self, key_path: KeyPath, name_text: Any) -> str:
+    def _read_name(self, key_path: KeyPath, name_text: Any) -> str:
         if not isinstance(name_text, str):
-            self.fail(key_path, f"is {_kind(name_text)}", "Write a name in quotation marks")
-        if not _NAME.fullmatch(name_text):
+            self.fail(
+                key_path, f"is {_toml_type_name(name_text)}", "Write a name in quotation marks"
+            )
+        if not _NAME_PATTERN.fullmatch(name_text):
             self.fail(
                 key_path,
                 f"{name_text!r} is not a name",
@@ -218,7 +224,7 @@ class _Reader:
             )
         return name_text
 
-    def _choice(
+    def _read_choice(
         self, toml_tree: Mapping[str, Any], choice_key: str, default_choice: _Choice
     ) -> _Choice:
         value = toml_tree.get(choice_key, default_choice.value)
@@ -232,9 +238,11 @@ class _Reader:
     ) -> NoReturn:
         self.fail(key_path, f"{unknown_value!r} is not known", nearest(str(unknown_value), choices))
 
-    def _once(self, key_path: KeyPath, unique_name: str, first_paths: dict[str, KeyPath]) -> None:
+    def _check_unique(
+        self, key_path: KeyPath, unique_name: str, first_paths: dict[str, KeyPath]
+    ) -> None:
         if unique_name in first_paths:
-            first_line = self._line(first_paths[unique_name])
+            first_line = self._line_number(first_paths[unique_name])
             self.fail(
                 key_path,
                 f"{unique_name} is named twice, first on line {first_line}",
@@ -243,13 +251,13 @@ class _Reader:
         first_paths[unique_name] = key_path
 
 
-def _spell(key_path: KeyPath) -> str:
+def _dotted_path(key_path: KeyPath) -> str:
     return "".join(
         f"[{path_part}]" if isinstance(path_part, int) else f".{path_part}"
         for path_part in key_path
     ).lstrip(".")
 
 
-def _kind(toml_value: Any) -> str:
+def _toml_type_name(toml_value: Any) -> str:
     type_names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
     return type_names.get(type(toml_value), "a list" if isinstance(toml_value, list) else "a table")

@@ -11,9 +11,9 @@ from podwright.fabric._cluster import (
 )
 from podwright.fabric._family import HGX8, IPU, NVL72, Family
 
-_SIZES = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
+_DEVICES_BY_IPU_PRESET = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
 #: The family, and the number of its link domains.
-_GPUS: dict[str, tuple[Family, int]] = {
+_GPU_PRESETS: dict[str, tuple[Family, int]] = {
     "hgx8": (HGX8, 1),
     "hgx8x4": (HGX8, 4),
     "nvl72": (NVL72, 1),
@@ -22,16 +22,16 @@ _GPUS: dict[str, tuple[Family, int]] = {
 
 def presets() -> list[str]:
     """Return the names that `preset` knows: IPUs, the smallest cluster first, then GPUs."""
-    return [*_SIZES, *_GPUS]
+    return [*_DEVICES_BY_IPU_PRESET, *_GPU_PRESETS]
 
 
 def preset(name: str) -> Cluster:
     """Return the simulated cluster of that name. Raises ValueError, which lists the known names."""
-    if name in _GPUS:
-        return simulated_gpus(name, *_GPUS[name])
-    if name not in _SIZES:
+    if name in _GPU_PRESETS:
+        return simulated_gpus(name, *_GPU_PRESETS[name])
+    if name not in _DEVICES_BY_IPU_PRESET:
         raise ValueError(f"no preset {name!r}; there are: {', '.join(presets())}")
-    return simulated_ipus(name, _SIZES[name])
+    return simulated_ipus(name, _DEVICES_BY_IPU_PRESET[name])
 
 
 def simulated_gpus(cluster_name: str, family: Family, domain_count: int) -> Cluster:

@@ -16,7 +16,7 @@ from typing import Any
 from podwright.functions import PAYLOAD_VARIABLE, RESULT_VARIABLE
 from podwright.functions._call import load_call
 from podwright.functions._call_outcome import raised, returned
-from podwright.functions._trusted_files import open_own
+from podwright.functions._trusted_files import open_own_file
 
 
 def main() -> int:
@@ -29,15 +29,15 @@ def main() -> int:
     if not payload_path or not result_path:
         print("podwright.functions is started by podwright.launch()", file=sys.stderr)
         return 2
-    exit_code, outcome_bytes = _call(payload_path)
-    _write(result_path, outcome_bytes)
+    exit_code, outcome_bytes = _call_function(payload_path)
+    _write_outcome(result_path, outcome_bytes)
     return exit_code
 
 
-def _call(payload_path: str) -> tuple[int, bytes]:
+def _call_function(payload_path: str) -> tuple[int, bytes]:
     host_name = socket.gethostname()
     try:
-        with open_own(payload_path) as file:
+        with open_own_file(payload_path) as file:
             function_call = load_call(file, host_name)
         return_value: Any = function_call.function(*function_call.args, **function_call.kwargs)
         return 0, returned(return_value)
@@ -49,9 +49,9 @@ def _call(payload_path: str) -> tuple[int, bytes]:
         return exit_code if isinstance(exit_code, int) else 1, raised(error, host_name)
 
 
-def _write(result_path: str, outcome_bytes: bytes) -> None:
+def _write_outcome(result_path: str, outcome_bytes: bytes) -> None:
     """Write into the stream that poprun reads, or into a file, as a whole or not at all."""
-    if _is_stream(result_path):
+    if _is_fifo(result_path):
         written_path, open_flags = result_path, os.O_WRONLY
     else:
         written_path, open_flags = (
@@ -65,7 +65,7 @@ def _write(result_path: str, outcome_bytes: bytes) -> None:
         os.replace(written_path, result_path)
 
 
-def _is_stream(path: str) -> bool:
+def _is_fifo(path: str) -> bool:
     try:
         return stat.S_ISFIFO(os.lstat(path).st_mode)
     except FileNotFoundError:

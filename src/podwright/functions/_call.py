@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from podwright.errors import NotPicklable, PythonMismatch
 
-_LONGEST_LINE = 1 << 20
+_MAX_HEADER_BYTES = 1 << 20
 
 
 class FunctionCall(NamedTuple):
@@ -34,7 +34,7 @@ def python() -> str:
     )
 
 
-def _kind(python_text: str) -> str:
+def _compatible_version(python_text: str) -> str:
     """Return the part that two Pythons must share: all but the last number."""
     return python_text.rpartition(".")[0]
 
@@ -68,9 +68,9 @@ def load_call(payload_file: BinaryIO, host_name: str) -> FunctionCall:
     """Return the call that was sent. Raises PythonMismatch before anything of it is unpickled."""
     import pickle
 
-    header = json.loads(payload_file.readline(_LONGEST_LINE))
+    header = json.loads(payload_file.readline(_MAX_HEADER_BYTES))
     own_python = python()
-    if _kind(header["python"]) != _kind(own_python):
+    if _compatible_version(header["python"]) != _compatible_version(own_python):
         raise PythonMismatch(
             f"the function was sent by {header['python']}, and host {host_name} has {own_python}",
             would_work=f"use the same Python on all hosts ({sys.executable} there)",

@@ -14,9 +14,9 @@ import traceback
 from typing import Any, BinaryIO, NamedTuple
 
 from podwright.errors import InstanceFailed, PodwrightError, PythonMismatch
-from podwright.functions._trusted_files import open_own
+from podwright.functions._trusted_files import open_own_file
 
-_LONGEST_LINE = 1 << 24
+_MAX_HEADER_BYTES = 1 << 24
 
 
 class RemoteTraceback(Exception):
@@ -42,7 +42,7 @@ def returned(returned_value: Any) -> bytes:
     import cloudpickle
 
     pickled_value: bytes = cloudpickle.dumps(returned_value, protocol=5)
-    return _line({"size": len(pickled_value)}) + pickled_value
+    return _dump_header({"size": len(pickled_value)}) + pickled_value
 
 
 def raised(error: BaseException, host_name: str) -> bytes:
@@ -73,15 +73,15 @@ def raised(error: BaseException, host_name: str) -> bytes:
     if isinstance(error, PythonMismatch):
         header |= {"refusal": error.to_json(), "size": 0}
         pickled_error = b""
-    return _line(header) + pickled_error
+    return _dump_header(header) + pickled_error
 
 
-def _line(header: dict[str, Any]) -> bytes:
+def _dump_header(header: dict[str, Any]) -> bytes:
     return json.dumps(header).encode() + b"\n"
 
 
-def _head(outcome_file: BinaryIO) -> dict[str, Any] | None:
-    header_line = outcome_file.readline(_LONGEST_LINE)
+def _read_header(outcome_file: BinaryIO) -> dict[str, Any] | None:
+    header_line = outcome_file.readline(_MAX_HEADER_BYTES)
     if not header_line.endswith(b"\n"):
         return None
     header: dict[str, Any] = json.loads(header_line)
@@ -92,8 +92,8 @@ def _head(outcome_file: BinaryIO) -> dict[str, Any] | None:
 def finished(outcome_path: str) -> bool:
     """Return whether the whole outcome is in the file. Raises Denied."""
     try:
-        with open_own(outcome_path) as outcome_file:
-            return _head(outcome_file) is not None
+        with open_own_file(outcome_path) as outcome_file:
+            return _read_header(outcome_file) is not None
     except FileNotFoundError:
         return False
 
@@ -105,11 +105,11 @@ def read_outcome(outcome_path: str, instance_index: int) -> CallOutcome | None:
     for example because its module is missing, that is the error of the outcome.
     """
     try:
-        outcome_file = open_own(outcome_path)
+        outcome_file = open_own_file(outcome_path)
     except FileNotFoundError:
         return None
     with outcome_file:
-        header = _head(outcome_file)
+        header = _read_header(outcome_file)
         if header is None:
             return None
         if "traceback" not in header:
@@ -117,10 +117,14 @@ def read_outcome(outcome_path: str, instance_index: int) -> CallOutcome | None:
                 return CallOutcome(instance_index, pickle.load(outcome_file))
             except Exception as error:
                 return CallOutcome(instance_index, error=error)
-        return CallOutcome(instance_index, error=_error(header, outcome_file, instance_index))
+        return CallOutcome(
+            instance_index, error=_remote_error(header, outcome_file, instance_index)
+        )
 
 
-def _error(header: dict[str, Any], outcome_file: BinaryIO, instance_index: int) -> BaseException:
+def _remote_error(
+    header: dict[str, Any], outcome_file: BinaryIO, instance_index: int
+) -> BaseException:
     place_text = f"in instance {instance_index} on {header['host']}"
     if refusal := header.get("refusal"):
         refusal_data = refusal["data"]

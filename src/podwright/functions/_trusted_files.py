@@ -18,17 +18,17 @@ def private_folder(path: str) -> str:
     Return its path. Raises Denied.
     """
     os.makedirs(path, mode=0o700, exist_ok=True)
-    _check(path, os.lstat(path), folder=True)
+    _check_trusted(path, os.lstat(path), folder=True)
     return path
 
 
-def open_own(path: str) -> BinaryIO:
+def open_own_file(path: str) -> BinaryIO:
     """Open a file that only this user could have written, in a folder for which the same is true.
 
     A link is not followed. Raises Denied and FileNotFoundError.
     """
     folder = os.path.dirname(path) or "."
-    _check(folder, os.stat(folder), folder=True)
+    _check_trusted(folder, os.stat(folder), folder=True)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -36,14 +36,14 @@ def open_own(path: str) -> BinaryIO:
     except OSError as error:
         raise Denied(f"{path} is not read: {error.strerror}") from None
     try:
-        _check(path, os.fstat(descriptor), folder=False)
+        _check_trusted(path, os.fstat(descriptor), folder=False)
     except BaseException:
         os.close(descriptor)
         raise
     return os.fdopen(descriptor, "rb")
 
 
-def _check(path: str, file_status: os.stat_result, *, folder: bool) -> None:
+def _check_trusted(path: str, file_status: os.stat_result, *, folder: bool) -> None:
     is_right_type = stat.S_ISDIR if folder else stat.S_ISREG
     problem = ""
     if not is_right_type(file_status.st_mode):

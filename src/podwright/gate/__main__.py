@@ -16,12 +16,12 @@ from podwright.gate._gate_server_link import to_server
 from podwright.gate._grpc_server import Gate
 
 
-async def _serve(setup: Setup) -> None:
+async def _serve_gate(setup: Setup) -> None:
     listener = socket.socket(fileno=setup.listener)
     link = await to_server(socket.socket(fileno=setup.link))
     gate = Gate(listener, link, setup)
     await gate.start()
-    await gate.until_end()
+    await gate.wait_until_stopped()
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
         signal.signal(signal_number, signal.SIG_IGN)
     setup = limit(setup)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(setup))
+        runner.run(_serve_gate(setup))
     os._exit(0)  # the gate keeps nothing that an orderly end would save
 
 

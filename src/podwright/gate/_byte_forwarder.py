@@ -23,30 +23,32 @@ from pathlib import Path
 from typing import cast
 
 from podwright.gate._client_connection import (
-    CREDIT_OF_CALL,
-    CREDIT_OF_SECOND,
-    DEBT_S,
-    MAX_CREDIT,
-    MAX_DEBT,
+    CREDIT_BYTES_PER_CALL,
+    CREDIT_BYTES_PER_S,
+    MAX_CREDIT_BYTES,
+    MAX_DEBT_BYTES,
+    MAX_DEBT_DURATION_S,
     Visit,
 )
-from podwright.gate._connection_queue import BUSY_REPLY_S, MOST_BUSY, Arrival, DoorQueue
+from podwright.gate._connection_queue import BUSY_REPLY_TIMEOUT_S, MOST_BUSY, Arrival, DoorQueue
 from podwright.gate._gate_server_link import GateCounted
 from podwright.hosts import caller_of
 from podwright.http import Visitor, Visitors
 
 _ACCEPTS_AT_ONCE = 16  #: connections accepted in one go, before others have their turn
 _LOOK = 0.5  #: seconds between looks at our memory
-_TURN = 0.1  #: seconds after which those who wait for a place are looked at again
+_QUEUE_CHECK_PERIOD_S = 0.1  #: seconds after which those who wait for a place are looked at again
 #: accept(2): no descriptor or no memory is left.
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_HEAVY_BYTES = 128 << 10  #: bytes that a connection sent lately, below which it weighs nothing
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_NO_RESOURCES_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_HEAVY_TRAFFIC_BYTES = (
+    128 << 10
+)  #: bytes that a connection sent lately, below which it weighs nothing
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_used() -> int:
+def resident_memory_bytes() -> int:
     """Bytes of this process that lie in memory (proc(5), statm)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 class HiddenSocket:
@@ -113,7 +115,7 @@ class Forwarder:
         grpc_socket: HiddenSocket,
         visitors: Visitors,
         memory_limit: int,
-        read_memory_used: Callable[[], int] = memory_used,
+        read_memory_used: Callable[[], int] = resident_memory_bytes,
         clock: Callable[[], float] = time.monotonic,
         *,
         waiting_limit: int = 0,
@@ -136,7 +138,7 @@ class Forwarder:
     def start(self) -> None:
         """Start accepting connections."""
         self._listener.setblocking(False)
-        self._loop.add_reader(self._listener, self._accept)
+        self._loop.add_reader(self._listener, self._accept_connections)
         self._loop.add_reader(self._queue, self._queue.drop_closed)
         self._check_timer = self._loop.call_later(_LOOK, self._check_traffic)
 
@@ -153,16 +155,16 @@ class Forwarder:
         """Read no more from clients, and deliver what gRPC has written. timeout_s: seconds for
         that.
         """
-        for visit in self._all():
-            visit.hear_no_more()
+        for visit in self._all_visits():
+            visit.end_client_input()
         self._empty = asyncio.Event()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s if self._all() else 0):
+            async with asyncio.timeout(timeout_s if self._all_visits() else 0):
                 await self._empty.wait()
 
-    def _resume(self) -> None:
+    def _resume_accepting(self) -> None:
         if not self._closed:
-            self._loop.add_reader(self._listener, self._accept)
+            self._loop.add_reader(self._listener, self._accept_connections)
 
     def stop(self) -> None:
         """Close all connections."""
@@ -171,11 +173,11 @@ class Forwarder:
         if self._turn is not None:
             self._turn.cancel()
         self.refuse()
-        for visit in self._all():
+        for visit in self._all_visits():
             visit.leave()
         self._inner.close()
 
-    def _all(self) -> list[Visit]:
+    def _all_visits(self) -> list[Visit]:
         return [cast("Visit", visitor) for visitor in (*self.visitors, *self.busy)]
 
     def peer(self, connection_name: str) -> tuple[str, str]:
@@ -195,7 +197,7 @@ class Forwarder:
             **self.cut,
         )
 
-    def is_busy(self, connection_name: str) -> int:
+    def busy_retry_after_s(self, connection_name: str) -> int:
         """Return the seconds after which the caller of this connection should try again.
 
         0: the connection has a place, and its calls are answered.
@@ -204,54 +206,58 @@ class Forwarder:
         if visit is None or not visit.refused:
             return 0
         # After the client has read the refusal.
-        self._loop.call_later(BUSY_REPLY_S, visit.hear_no_more)
+        self._loop.call_later(BUSY_REPLY_TIMEOUT_S, visit.end_client_input)
         return 1 if self._closed else self._queue.retry_after_s()
 
-    def call_starts(self, connection_name: str, message_size: int) -> None:
+    def note_call_start(self, connection_name: str, message_size: int) -> None:
         """Note that a connection has sent a whole message of this size. Its call is under way from
         now on.
         """
         if (visit := self._visits.get(connection_name)) is not None:
             visit.calls += 1
-            visit.credit = min(MAX_CREDIT, visit.credit + CREDIT_OF_CALL + message_size)
+            visit.credit = min(
+                MAX_CREDIT_BYTES, visit.credit + CREDIT_BYTES_PER_CALL + message_size
+            )
             visit.debt, visit.debtor_since = 0, math.inf
 
-    def call_ends(self, connection_name: str) -> None:
+    def note_call_end(self, connection_name: str) -> None:
         """Note that a call of a connection was answered, or given up."""
         if (visit := self._visits.get(connection_name)) is not None:
             visit.calls -= 1
             visit.last_byte = time.monotonic()
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
                 connection, peer_address = self._listener.accept()
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:  # accepting again at once would not help
+                if error.errno in _NO_RESOURCES_ERRNOS:  # accepting again at once would not help
                     self.cut["descriptors"] += 1
                     self._loop.remove_reader(self._listener)
-                    self._loop.call_later(_LOOK, self._resume)
+                    self._loop.call_later(_LOOK, self._resume_accepting)
                 return
             try:
                 caller = caller_of(connection)
             except OSError:  # the client has gone
                 connection.close()
                 continue
-            self._arrive(Arrival(connection, str(peer_address[0]), caller, self._clock()))
+            self._admit_or_queue(Arrival(connection, str(peer_address[0]), caller, self._clock()))
 
-    def _arrive(self, arrival: Arrival) -> None:
+    def _admit_or_queue(self, arrival: Arrival) -> None:
         """Give a new connection a place. Nobody overtakes another connection of the same caller."""
-        if arrival.caller not in self._queue and self._admit(arrival, self.visitors):
+        if arrival.caller not in self._queue and self._admit_connection(arrival, self.visitors):
             return
-        if (displaced := self._queue.add(arrival)) is not None and not self._refuse(displaced):
+        if (displaced := self._queue.add(arrival)) is not None and not self._refuse_as_busy(
+            displaced
+        ):
             self.visitors.refused += 1
             displaced.connection.close()
         if self._turn is None and len(self._queue):
-            self._turn = self._loop.call_later(_TURN, self._take_turns)
+            self._turn = self._loop.call_later(_QUEUE_CHECK_PERIOD_S, self._admit_waiting)
 
-    def _take_turns(self) -> None:
+    def _admit_waiting(self) -> None:
         """Give free places to the queue, and refuse the connections that waited too long."""
         self._turn = None
         if self._closed:
@@ -259,30 +265,30 @@ class Forwarder:
         while self._fill_places():
             pass
         for arrival in self._queue.late(self._clock()):
-            if not self._refuse(arrival):
+            if not self._refuse_as_busy(arrival):
                 break
             self._queue.remove(arrival)
         if len(self._queue):
-            self._turn = self._loop.call_later(_TURN, self._take_turns)
+            self._turn = self._loop.call_later(_QUEUE_CHECK_PERIOD_S, self._admit_waiting)
 
     def _fill_places(self) -> bool:
         """Give each caller that waits a place for one connection. Returns whether any got one."""
         admitted = False
         for arrival in self._queue.heads():
-            if self._admit(arrival, self.visitors):
+            if self._admit_connection(arrival, self.visitors):
                 self._queue.remove(arrival)
                 admitted = True
             elif self.visitors.full:  # the others would find no place either
                 return False
         return admitted
 
-    def _refuse(self, arrival: Arrival) -> bool:
+    def _refuse_as_busy(self, arrival: Arrival) -> bool:
         """Let gRPC refuse the connection's calls. Returns whether there was a place for that."""
-        admitted = self._admit(arrival, self.busy)
+        admitted = self._admit_connection(arrival, self.busy)
         self.cut["busy"] += admitted
         return admitted
 
-    def _admit(self, arrival: Arrival, visitors: Visitors) -> bool:
+    def _admit_connection(self, arrival: Arrival, visitors: Visitors) -> bool:
         visit = Visit(arrival, self, visitors)
         admitted = visitors.admits(visit, arrival.caller)
         if admitted:
@@ -306,30 +312,33 @@ class Forwarder:
     def over(self, visit: Visit) -> None:
         """Free the place of a connection that has ended."""
         visit.places.gone(visit)
-        if not self._all():
+        if not self._all_visits():
             self._empty.set()
         if self._visits.get(visit.name) is visit:  # the kernel may have given the name to another
             del self._visits[visit.name]
         if self._turn is not None and not self._closed:  # a connection waits for this place
             self._turn.cancel()
-            self._turn = self._loop.call_later(0, self._take_turns)
+            self._turn = self._loop.call_later(0, self._admit_waiting)
 
     def _check_traffic(self) -> None:
         """Above the memory limit, close the quarter of the connections that sent the most bytes."""
         self._check_timer = self._loop.call_later(_LOOK, self._check_traffic)
         if self._used() > self._memory:
-            visits = sorted(self._all(), key=lambda visit: -visit.recent)
+            visits = sorted(self._all_visits(), key=lambda visit: -visit.recent)
             for visit in visits[: max(1, len(visits) // 4)]:
-                if visit.recent > _HEAVY_BYTES:  # freed memory may still count
+                if visit.recent > _HEAVY_TRAFFIC_BYTES:  # freed memory may still count
                     self.cut["memory"] += 1
                     visit.leave()
-        for visit in self._all():
+        for visit in self._all_visits():
             visit.recent //= 2
-            visit.credit = min(MAX_CREDIT, visit.credit + int(CREDIT_OF_SECOND * _LOOK))
-            visit.debt = max(0, visit.debt - int(CREDIT_OF_SECOND * _LOOK))
-            if visit.debt <= MAX_DEBT:
+            visit.credit = min(MAX_CREDIT_BYTES, visit.credit + int(CREDIT_BYTES_PER_S * _LOOK))
+            visit.debt = max(0, visit.debt - int(CREDIT_BYTES_PER_S * _LOOK))
+            if visit.debt <= MAX_DEBT_BYTES:
                 visit.debtor_since = math.inf
-            elif self._clock() > (debt_since := min(visit.debtor_since, self._clock())) + DEBT_S:
+            elif (
+                self._clock()
+                > (debt_since := min(visit.debtor_since, self._clock())) + MAX_DEBT_DURATION_S
+            ):
                 self.cut["flood"] += 1
                 visit.leave()
             else:

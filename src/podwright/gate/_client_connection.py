@@ -14,14 +14,14 @@ from podwright.http import Visitors
 
 #: The bytes that a connection may send beside its calls: at first and at most, more with each call
 #: whose message is complete, and more with each second. A client that sends more makes no calls.
-MAX_CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND = 2 << 20, 64 << 10, 4 << 10
+MAX_CREDIT_BYTES, CREDIT_BYTES_PER_CALL, CREDIT_BYTES_PER_S = 2 << 20, 64 << 10, 4 << 10
 #: The bytes beside its calls that a connection may owe, and the seconds for which it may owe more.
 #: gRPC reads some floods so slowly that they would never use up their credit. No message takes so
 #: long.
-MAX_DEBT, DEBT_S = 64 << 10, 15.0
+MAX_DEBT_BYTES, MAX_DEBT_DURATION_S = 64 << 10, 15.0
 #: Seconds of silence for which a connection keeps its place while one of its calls is under way,
 #: beyond the patience that every connection has.
-SERVED_S = 30.0
+ANSWERING_GRACE_S = 30.0
 
 
 class _Forwarder(Protocol):
@@ -49,7 +49,7 @@ class Visit:
         self.places = visitors
         self.name = ""
         self.recent = 0
-        self.credit = MAX_CREDIT
+        self.credit = MAX_CREDIT_BYTES
         self.debt, self.debtor_since = 0, math.inf
         self.calls = 0
         self.last_byte = time.monotonic()
@@ -63,7 +63,7 @@ class Visit:
     @property
     def silent_since(self) -> float:
         """When it last sent or received a byte; later while a call is under way."""
-        return self.last_byte + (SERVED_S if self.calls else 0.0)
+        return self.last_byte + (ANSWERING_GRACE_S if self.calls else 0.0)
 
     @property
     def refused(self) -> bool:
@@ -77,7 +77,7 @@ class Visit:
                 connection_end.transport.abort()
         self.over()
 
-    def hear_no_more(self) -> None:
+    def end_client_input(self) -> None:
         """End the client's half. gRPC then writes its last replies, and closes the connection."""
         self.client_side.deaf = True
         if (inner_transport := self.gate_side.transport) is None:
@@ -86,7 +86,7 @@ class Visit:
             with contextlib.suppress(OSError, RuntimeError):
                 inner_transport.write_eof()
 
-    def flooded(self) -> None:
+    def close_flooding(self) -> None:
         """Close the connection because it sent too much."""
         self._forwarder.cut["flood"] += 1
         self.leave()
@@ -125,7 +125,7 @@ class _ConnectionEnd(asyncio.Protocol):
             visit.credit -= len(data)
             visit.debt += len(data)
             if visit.credit < 0:
-                return visit.flooded()
+                return visit.close_flooding()
         if (other_transport := self.other.transport) is not None:
             other_transport.write(data)
         else:

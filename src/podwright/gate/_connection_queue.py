@@ -19,10 +19,10 @@ from typing import NamedTuple
 #: Seconds for which a connection waits for a place, before its calls are refused as busy.
 PATIENCE_S = 10.0
 #: Seconds after which a refused client may try again: with an empty queue, and with a full one.
-RETRY_AFTER_S, RETRY_AFTER_FULL_S = 1.0, 10.0
+RETRY_AFTER_EMPTY_S, RETRY_AFTER_FULL_S = 1.0, 10.0
 #: The number of connections whose calls are refused as busy at once, and the seconds that a client
 #: has to read the refusal.
-MOST_BUSY, BUSY_REPLY_S = 64, 0.2
+MOST_BUSY, BUSY_REPLY_TIMEOUT_S = 64, 0.2
 
 
 class Arrival(NamedTuple):
@@ -115,7 +115,9 @@ class DoorQueue:
     def retry_after_s(self) -> int:
         """Return the seconds after which a client that is refused now should try again."""
         fill_ratio = len(self) / self.most if self.most else 1.0
-        return math.ceil(RETRY_AFTER_S + (RETRY_AFTER_FULL_S - RETRY_AFTER_S) * fill_ratio)
+        return math.ceil(
+            RETRY_AFTER_EMPTY_S + (RETRY_AFTER_FULL_S - RETRY_AFTER_EMPTY_S) * fill_ratio
+        )
 
     def close(self) -> None:
         """Close all waiting connections."""

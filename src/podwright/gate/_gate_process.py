@@ -21,9 +21,9 @@ from podwright.gate._connection_queue import MOST_BUSY
 
 #: Bytes of private memory beyond which an allocation fails. The gate closes connections long
 #: before.
-MAX_DATA_BYTES = 2 << 30
+GATE_MAX_DATA_BYTES = 2 << 30
 #: How far the gate yields the processor to other processes (nice).
-NICE = 2
+GATE_NICENESS = 2
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -86,12 +86,14 @@ def limit(setup: Setup) -> Setup:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft_limit, hard_limit))
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     data_limit = (
-        MAX_DATA_BYTES if hard_limit == resource.RLIM_INFINITY else min(MAX_DATA_BYTES, hard_limit)
+        GATE_MAX_DATA_BYTES
+        if hard_limit == resource.RLIM_INFINITY
+        else min(GATE_MAX_DATA_BYTES, hard_limit)
     )
     resource.setrlimit(resource.RLIMIT_DATA, (data_limit, hard_limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
-        os.nice(NICE)
+        os.nice(GATE_NICENESS)
     return msgspec.structs.replace(
         setup, waiting=max(0, min(setup.waiting, soft_limit - needed_descriptors))
     )

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 #: The limit in bytes of a message from the gate: a call of 1 MiB, and its sender.
-MAX_LINK_MESSAGE = 8 * 1024 * 1024
+MAX_LINK_MESSAGE_BYTES = 8 * 1024 * 1024
 
 
 class ShownCredentials(msgspec.Struct, array_like=True):
@@ -84,14 +84,14 @@ class GateCounted(msgspec.Struct, array_like=True, tag=5, frozen=True):
     flood: int = 0
     descriptors: int = 0
 
-    def by_reason(self) -> dict[str, int]:
+    def counts_by_reason(self) -> dict[str, int]:
         """Return the counts of connections that were ended or refused, by reason."""
         return {reason: getattr(self, reason) for reason in self.__struct_fields__[2:]}
 
 
 LinkMessage = Question | Cancel | Done | GateRefused | End | GateCounted
 _T = TypeVar("_T", bound=LinkMessage)
-_encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+_encode_message = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
 class GateLink(Generic[_T]):
@@ -134,7 +134,7 @@ class GateLink(Generic[_T]):
     def send(self, link_message: LinkMessage) -> None:
         """Send a message to the other end, which may have gone."""
         if not self._writer.is_closing():
-            message_bytes = _encode(link_message)
+            message_bytes = _encode_message(link_message)
             self._writer.write(len(message_bytes).to_bytes(4, "big") + message_bytes)
 
     async def drained(self) -> None:
@@ -154,4 +154,4 @@ async def to_server(connection: socket.socket) -> GateLink[Done | GateRefused | 
 async def from_server(connection: socket.socket) -> GateLink[Question | Cancel | GateCounted]:
     """Return the server's end of a pair of sockets."""
     streams = await asyncio.open_unix_connection(sock=connection)
-    return GateLink(*streams, Question | Cancel | GateCounted, MAX_LINK_MESSAGE)
+    return GateLink(*streams, Question | Cancel | GateCounted, MAX_LINK_MESSAGE_BYTES)

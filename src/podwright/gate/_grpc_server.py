@@ -50,22 +50,22 @@ _log = logging.getLogger("podwright.server")
 #: Seconds of silence after which a connection makes room for one that waits: a busy gate needs
 #: that long to begin the first call of a connection.
 _PATIENCE_S = 5.0
-MAX_MESSAGE = 1024 * 1024
-MAX_HEAD = 16 * 1024
+MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_METADATA_BYTES = 16 * 1024
 #: Limits of calls at once: of all, and of one address or one account of this host.
-MAX_CALLS, MAX_CALLS_EACH = 1024, 512
+MAX_CALLS, MAX_CALLS_PER_CALLER = 1024, 512
 #: Limits of requests that have begun and are not yet complete: of all, and of one connection. The
 #: third number is the seconds that one may take.
-MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
+MAX_UNFINISHED_REQUESTS, MAX_UNFINISHED_PER_CALLER, UNFINISHED_S = 4096, 32, 10.0
 _REPORT_PERIOD_S = 1.0  #: seconds between two words about the connections
 #: Seconds at an end for refusals to be written, and for connections to be closed.
 _CLOSING_TIME_S = 0.5
-_SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
-_OPTIONS = (
+_FORWARDED_HEADERS = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
+_GRPC_OPTIONS = (
     ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
-    ("grpc.max_metadata_size", MAX_HEAD),
-    ("grpc.absolute_max_metadata_size", MAX_HEAD + 4096),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES + 4096),
     ("grpc.max_concurrent_streams", 64),
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 600_000),
@@ -90,9 +90,12 @@ class Gate:
         self._forwarder = Forwarder(
             listener, self._inner, visitors, setup.memory, waiting_limit=setup.waiting
         )
-        self._calls = Visitors(MAX_CALLS, MAX_CALLS_EACH, purpose="calls")
+        self._calls = Visitors(MAX_CALLS, MAX_CALLS_PER_CALLER, purpose="calls")
         self._unfinished = Visitors(
-            MAX_UNFINISHED, UNFINISHED_EACH, patience=2.0, purpose="unfinished requests"
+            MAX_UNFINISHED_REQUESTS,
+            MAX_UNFINISHED_PER_CALLER,
+            patience=2.0,
+            purpose="unfinished requests",
         )
         self._numbers = itertools.count(1)
         self._pending: dict[int, asyncio.Future[bytes]] = {}
@@ -108,9 +111,9 @@ class Gate:
     async def start(self) -> None:
         """Start answering."""
         self._server = server = grpc.aio.server(
-            options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS + MAX_UNFINISHED + 64
+            options=_GRPC_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS + MAX_UNFINISHED_REQUESTS + 64
         )
-        server.add_generic_rpc_handlers((_Table(self),))
+        server.add_generic_rpc_handlers((_HandlerTable(self),))
         self._health = add_services(server, self._handlers)
         if self._setup.certs:
             tls = server_credentials(self._setup.certs)
@@ -129,7 +132,7 @@ class Gate:
         """Whether the gate has stopped answering."""
         return self._closed.is_set()
 
-    async def until_end(self) -> None:
+    async def wait_until_stopped(self) -> None:
         """Wait until the gate has stopped, because the server asked for it or has gone."""
         await self._closed.wait()
 
@@ -154,7 +157,7 @@ class Gate:
             unfinished_call.leave()
         if self._answering_tasks:
             await asyncio.wait(self._answering_tasks, timeout=grace_s)
-        self._give_up()
+        self._fail_pending_calls()
         if self._answering_tasks:
             await asyncio.wait(self._answering_tasks, timeout=_CLOSING_TIME_S)
         await self._forwarder.hang_up(_CLOSING_TIME_S)
@@ -163,11 +166,11 @@ class Gate:
         self._link.close()
         self._closed.set()
 
-    def _give_up(self) -> None:
+    def _fail_pending_calls(self) -> None:
         """Refuse all calls that are under way with UNAVAILABLE."""
         for reply_future in self._pending.values():
             if not reply_future.done():
-                reply_future.set_exception(_server_ended())
+                reply_future.set_exception(_server_ended_error())
 
     # -- the server ----------------------------------------------------------------------------
 
@@ -184,10 +187,10 @@ class Gate:
                 reply_future.set_result(link_message.reply)
             else:
                 reply_future.set_exception(error_from_json(link_message.error))
-        self._give_up()
+        self._fail_pending_calls()
         await self.stop(0)  # the server or the link has gone
 
-    async def _ask(
+    async def _ask_server(
         self, method_name: str, request_bytes: bytes, credentials: ShownCredentials
     ) -> bytes:
         call_number = next(self._numbers)
@@ -198,7 +201,7 @@ class Gate:
             reply: bytes = await reply_future
             return reply
         except OSError:
-            raise _server_ended() from None
+            raise _server_ended_error() from None
         finally:
             if self._pending.pop(call_number, None) is not None:
                 self._link.send(Cancel(call_number))
@@ -216,7 +219,7 @@ class Gate:
         """Return whether the server answers, and is active."""
         try:
             async with asyncio.timeout(5.0):
-                reply = await self._ask("", b"", ShownCredentials())
+                reply = await self._ask_server("", b"", ShownCredentials())
         except (TimeoutError, PodwrightError):
             return False
         return reply == b"ok"
@@ -226,7 +229,7 @@ class Gate:
 
         async def ask(method: Method, request: Value) -> Any:
             request_bytes = msgspec.msgpack.encode(request)
-            reply_bytes = await self._ask(method.name, request_bytes, credentials)
+            reply_bytes = await self._ask_server(method.name, request_bytes, credentials)
             return msgspec.msgpack.decode(reply_bytes, type=method.reply)
 
         return ask
@@ -241,7 +244,7 @@ class Gate:
         headers = [
             (header_name, str(header_value))
             for header_name, header_value in metadata or ()
-            if header_name in _SHOWN
+            if header_name in _FORWARDED_HEADERS
         ]
 
         async def answer(messages: Any, call_context: Any) -> bytes:
@@ -260,24 +263,24 @@ class Gate:
     ) -> bytes:
         connection_name = str(call_context.peer()).removeprefix("unix-abstract:")
         peer_address, caller_key = self._forwarder.peer(connection_name)
-        call, task = _Call(), asyncio.current_task()
+        call, task = _UnfinishedCall(), asyncio.current_task()
         assert task is not None
         self._answering_tasks.add(task)
         task.add_done_callback(self._answering_tasks.discard)
         try:
             if self._stopping_task is not None:
-                raise _server_ended()
-            if retry_after := self._forwarder.is_busy(connection_name):
+                raise _server_ended_error()
+            if retry_after := self._forwarder.busy_retry_after_s(connection_name):
                 raise ServerBusy.of(retry_after)
             message = await self._whole_message(messages, connection_name)
-            self._forwarder.call_starts(connection_name, len(message))
+            self._forwarder.note_call_start(connection_name, len(message))
             call.name = connection_name
             self._calls.enter(call, caller_key)
             return await handler(
                 self.caller,
                 method_path,
                 message,
-                self._credentials(call_context, peer_address, headers),
+                self._shown_credentials(call_context, peer_address, headers),
             )
         except TooManyVisitors as too_many:
             refusal: PodwrightError = NoCapacity(f"{too_many} at once", would_work="ask again")
@@ -289,7 +292,7 @@ class Gate:
         finally:
             self._calls.gone(call)
             if call.name:
-                self._forwarder.call_ends(call.name)
+                self._forwarder.note_call_end(call.name)
         await call_context.abort(
             grpc.StatusCode[refusal.code],
             refusal.message[:1000],
@@ -299,7 +302,9 @@ class Gate:
 
     async def _whole_message(self, messages: Any, connection_name: str) -> bytes:
         """Return the message when it is complete. Raises TooManyVisitors, or wire.TimedOut."""
-        unfinished_call = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
+        unfinished_call = _UnfinishedCall(
+            silent_since=time.monotonic(), task=asyncio.current_task()
+        )
         self._unfinished.enter(unfinished_call, connection_name)
         try:
             async with asyncio.timeout(UNFINISHED_S):
@@ -310,13 +315,13 @@ class Gate:
             if not unfinished_call.was_sent_away:
                 raise
             if self._stopping_task is not None:
-                raise _server_ended() from None
-            raise TooManyVisitors(UNFINISHED_EACH, "unfinished requests") from None
+                raise _server_ended_error() from None
+            raise TooManyVisitors(MAX_UNFINISHED_PER_CALLER, "unfinished requests") from None
         finally:
             self._unfinished.gone(unfinished_call)
         return b"" if message is None else bytes(message)
 
-    def _credentials(
+    def _shown_credentials(
         self, call_context: Any, peer_address: str, headers: list[tuple[str, str]]
     ) -> ShownCredentials:
         if not self._setup.certs:
@@ -330,11 +335,11 @@ class Gate:
         return ShownCredentials(metadata=headers, peer=peer_address, certificate=user)
 
 
-def _server_ended() -> Unavailable:
+def _server_ended_error() -> Unavailable:
     return Unavailable("the server has ended", would_work="try again")
 
 
-class _Call:
+class _UnfinishedCall:
     """A call, or its message while it arrives.
 
     task: the task that waits for the message. name: of the connection, once the message is
@@ -356,7 +361,7 @@ class _Call:
             self._task.cancel()
 
 
-class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
+class _HandlerTable(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Maps the path of each call to its handler."""
 
     def __init__(self, gate: Gate) -> None:

@@ -26,10 +26,11 @@ Handler = Callable[
 def handlers() -> dict[str, Handler]:
     """Return the handler of every path."""
     own_handlers = {
-        messages.method_path(method_name): _ours(method) for method_name, method in METHODS.items()
+        messages.method_path(method_name): _own_handler(method)
+        for method_name, method in METHODS.items()
     }
     vendor_handlers = {
-        vendor_method.path: _theirs(vendor_method, ANSWERS[method_name])
+        vendor_method.path: _vendor_handler(vendor_method, ANSWERS[method_name])
         for method_name, vendor_method in virm.VIRM_METHODS.items()
     }
     return own_handlers | vendor_handlers
@@ -47,7 +48,7 @@ def _with_munge_proof(
     return credentials
 
 
-def _ours(method: Method) -> Handler:
+def _own_handler(method: Method) -> Handler:
     async def answer(
         asker_for: Caller, method_path: str, message_bytes: bytes, credentials: ShownCredentials
     ) -> bytes:
@@ -60,7 +61,7 @@ def _ours(method: Method) -> Handler:
     return answer
 
 
-def _theirs(method: virm.VirmMethod, answer_message: Answer) -> Handler:
+def _vendor_handler(method: virm.VirmMethod, answer_message: Answer) -> Handler:
     async def answer(
         asker_for: Caller, method_path: str, message_bytes: bytes, credentials: ShownCredentials
     ) -> bytes:

@@ -10,7 +10,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-_LOOK = 1.0
+_HEALTH_POLL_PERIOD_S = 1.0
 
 
 class GateHealth:
@@ -23,7 +23,7 @@ class GateHealth:
 
     def begin(self, is_serving: Callable[[], Awaitable[bool]]) -> None:
         """Start asking the server each second."""
-        self._task = asyncio.create_task(self._poll(is_serving))
+        self._task = asyncio.create_task(self._poll_server_health(is_serving))
 
     async def end(self) -> None:
         """Report NOT_SERVING for all services."""
@@ -31,7 +31,7 @@ class GateHealth:
             self._task.cancel()
         await self.servicer.enter_graceful_shutdown()
 
-    async def _poll(self, is_serving: Callable[[], Awaitable[bool]]) -> None:
+    async def _poll_server_health(self, is_serving: Callable[[], Awaitable[bool]]) -> None:
         response_type = health_pb2.HealthCheckResponse
         while True:
             serving_status = (
@@ -39,7 +39,7 @@ class GateHealth:
             )
             for service_name in self._names:
                 await self.servicer.set(service_name, serving_status)
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_HEALTH_POLL_PERIOD_S)
 
 
 def add_services(server: grpc.aio.Server, method_paths: Iterable[str]) -> GateHealth:

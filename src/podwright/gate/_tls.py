@@ -13,7 +13,7 @@ from podwright.errors import PodwrightError
 from podwright.wire import read_certificates
 
 _log = logging.getLogger("podwright.server")
-_FILES = ("ca.pem", "key.pem", "cert.pem")
+_TLS_FILE_NAMES = ("ca.pem", "key.pem", "cert.pem")
 
 
 def server_credentials(certs_folder: str) -> Any:
@@ -32,7 +32,7 @@ class _RenewedCertificates:
 
     def __init__(self, certs_folder: str) -> None:
         self._folder = certs_folder
-        self._seen = self._stamps()
+        self._seen = self._file_stamps()
 
     def first(self) -> Any:
         """Return the certificates in the folder. Raises wire.InvalidRequest."""
@@ -42,25 +42,25 @@ class _RenewedCertificates:
         )
 
     def __call__(self) -> Any:
-        stamps = self._stamps()
+        stamps = self._file_stamps()
         if stamps == self._seen:
             return None
         try:
-            self._check()
+            self._check_key_pair()
             certificates = self.first()
         except (PodwrightError, OSError, ValueError) as error:
             # Perhaps only some of the three files have been replaced yet: a later handshake tries
             # again.
             _log.warning("the certificates in %s cannot be used yet: %s", self._folder, error)
             return None
-        if stamps != self._stamps():
+        if stamps != self._file_stamps():
             return None
         self._seen = stamps
         return certificates
 
-    def _stamps(self) -> list[tuple[int, int, int]]:
+    def _file_stamps(self) -> list[tuple[int, int, int]]:
         file_stamps = []
-        for file_name in _FILES:
+        for file_name in _TLS_FILE_NAMES:
             try:
                 file_status = os.stat(os.path.join(self._folder, file_name))
             except OSError:
@@ -68,7 +68,9 @@ class _RenewedCertificates:
             file_stamps.append((file_status.st_ino, file_status.st_mtime_ns, file_status.st_size))
         return file_stamps
 
-    def _check(self) -> None:
+    def _check_key_pair(self) -> None:
         """Raise ssl.SSLError, which is an OSError, when key and certificate do not match."""
-        key_path, cert_path = (os.path.join(self._folder, file_name) for file_name in _FILES[1:])
+        key_path, cert_path = (
+            os.path.join(self._folder, file_name) for file_name in _TLS_FILE_NAMES[1:]
+        )
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path)

@@ -34,7 +34,7 @@ Answer = Callable[[Asker, Any], Awaitable[Any]]
 _pb = virm.pb
 
 
-async def _version(ask_server: Asker, vendor_request: Any) -> Any:
+async def _get_version(ask_server: Asker, vendor_request: Any) -> Any:
     server_info = await ask_server(METHODS["GetServerInfo"], ServerInfoRequest())
     if server_info.standby:  # otherwise a client would use the standby
         raise Unavailable(
@@ -90,49 +90,51 @@ async def _list_attributes(ask_server: Asker, vendor_request: Any) -> Any:
     )
 
 
-async def _create(ask_server: Asker, vendor_request: Any) -> Any:
+async def _create_partition(ask_server: Asker, vendor_request: Any) -> Any:
     partition_info = await ask_server(
         METHODS["CreatePartition"], virm.create_request(vendor_request)
     )
     return _pb.CreatePartitionReply(partition_id=partition_info.name)
 
 
-async def _remove(ask_server: Asker, vendor_request: Any) -> Any:
+async def _remove_partition(ask_server: Asker, vendor_request: Any) -> Any:
     request = RemoveRequest(name=vendor_request.partition_id, force=vendor_request.force)
     await ask_server(METHODS["RemovePartition"], request)
     return _pb.RemovePartitionReply()
 
 
-async def _reset(ask_server: Asker, vendor_request: Any) -> Any:
+async def _reset_partition(ask_server: Asker, vendor_request: Any) -> Any:
     request = ResetRequest(name=vendor_request.partition_id, relocatable=vendor_request.relocatable)
     await ask_server(METHODS["ResetPartition"], request)
     return _pb.ResetPartitionReply()
 
 
-async def _get(ask_server: Asker, partition_name: str, *, attach: bool = False) -> PartitionInfo:
+async def _get_partition(
+    ask_server: Asker, partition_name: str, *, attach: bool = False
+) -> PartitionInfo:
     request = PartitionName(name=partition_name, attach=attach)
     partition_info: PartitionInfo = await ask_server(METHODS["GetPartition"], request)
     return partition_info
 
 
-async def _config(ask_server: Asker, vendor_request: Any) -> Any:
-    partition_info = await _get(ask_server, vendor_request.partition_id, attach=True)
+async def _get_ipuof_config(ask_server: Asker, vendor_request: Any) -> Any:
+    partition_info = await _get_partition(ask_server, vendor_request.partition_id, attach=True)
     gcd_id = vendor_request.gcd_id.id if vendor_request.HasField("gcd_id") else None
     return _pb.GetPartitionIpuofConfigReply(config=virm.config_message(partition_info, gcd_id))
 
 
-async def _status(ask_server: Asker, vendor_request: Any) -> Any:
-    partition_info = await _get(ask_server, vendor_request.partition_id)
+async def _get_partition_status(ask_server: Asker, vendor_request: Any) -> Any:
+    partition_info = await _get_partition(ask_server, vendor_request.partition_id)
     return _pb.GetPartitionStatusReply(status=virm.status_message(partition_info))
 
 
 ANSWERS: dict[str, Answer] = {
-    "GetVersion": _version,
+    "GetVersion": _get_version,
     "ListPartitions": _list_partitions,
     "ListIPUAttributes": _list_attributes,
-    "CreatePartition": _create,
-    "RemovePartition": _remove,
-    "ResetPartition": _reset,
-    "GetPartitionIpuofConfig": _config,
-    "GetPartitionStatus": _status,
+    "CreatePartition": _create_partition,
+    "RemovePartition": _remove_partition,
+    "ResetPartition": _reset_partition,
+    "GetPartitionIpuofConfig": _get_ipuof_config,
+    "GetPartitionStatus": _get_partition_status,
 }

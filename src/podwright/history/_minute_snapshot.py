@@ -20,10 +20,10 @@ SUMS: Final = ("used", "free", "waiting", "down", "failed")
 ORDERS: Final = 20  #: the most sizes that are counted
 #: The topics of a snapshot that a minute is made of. Only sums of the readings are kept.
 TOPICS: Final = ("clusters", "devices", "partitions", "waiters", "jobs", "readings")
-_ENDED: Final = "ERROR"
+_FAILED_PARTITION_STATE: Final = "ERROR"
 
 
-class Measured(NamedTuple):
+class MeasuredSums(NamedTuple):
     """What the drivers of a pod's devices measured. A value is None where no driver reports it.
 
     load: mean use in per cent, of the devices whose driver reports it. hottest: the highest
@@ -37,7 +37,7 @@ class Measured(NamedTuple):
     errors: float | None
 
 
-def measured(snapshot: Snapshot) -> Measured | None:
+def measured(snapshot: Snapshot) -> MeasuredSums | None:
     """Return the sums of a snapshot's readings; None: no driver measures anything."""
     readings: Mapping[str, Any] = snapshot.get("readings", {})
     if not readings:
@@ -47,7 +47,7 @@ def measured(snapshot: Snapshot) -> Measured | None:
         [
             reading_value
             for reading in device_readings
-            if (reading_value := _number(reading.get(reading_name, ""))) is not None
+            if (reading_value := _leading_reading_number(reading.get(reading_name, ""))) is not None
         ]
         for reading_name in ("load", "temperature", "power")
     )
@@ -55,11 +55,11 @@ def measured(snapshot: Snapshot) -> Measured | None:
         bool(
             reading.get("problems")
             or reading.get("last xid")
-            or _has_uncorrected(reading.get("ecc errors", ""))
+            or _has_uncorrected_errors(reading.get("ecc errors", ""))
         )
         for reading in device_readings
     )
-    return Measured(
+    return MeasuredSums(
         round(sum(loads) / len(loads), 1) if loads else None,
         max(temperatures, default=None),
         sum(powers) if powers else None,
@@ -67,13 +67,13 @@ def measured(snapshot: Snapshot) -> Measured | None:
     )
 
 
-def _number(reading_text: str) -> int | None:
+def _leading_reading_number(reading_text: str) -> int | None:
     """Return the number that a reading begins with: 57 for `57 %`."""
     match = re.match(r"\d+", reading_text, re.A)
     return None if match is None else int(match[0])
 
 
-def _has_uncorrected(reading_text: str) -> bool:
+def _has_uncorrected_errors(reading_text: str) -> bool:
     match = re.search(r"(\d+) uncorrected", reading_text, re.A)
     return match is not None and int(match[1]) > 0
 
@@ -98,11 +98,11 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
             for name, cluster in clusters.items()
         },
         "layout": {
-            domain: _runs(device_row[0] for device_row in device_rows)
+            domain: _run_length_pairs(device_row[0] for device_row in device_rows)
             for domain, device_rows in domains.items()
         },
         "devices": {
-            domain: _runs((device_row[2], device_row[3]) for device_row in device_rows)
+            domain: _run_length_pairs((device_row[2], device_row[3]) for device_row in device_rows)
             for domain, device_rows in domains.items()
         },
         "partitions": {
@@ -147,7 +147,9 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
                 fit_counts[size_exponent] += block_count
     while fit_counts and not fit_counts[-1]:
         fit_counts.pop()
-    failed_count = sum(partition["state"] == _ENDED for partition in partitions.values())
+    failed_count = sum(
+        partition["state"] == _FAILED_PARTITION_STATE for partition in partitions.values()
+    )
     down_count, free_count = states.count("DOWN"), states.count("FREE")
     used_count = states.count("IN_USE") + states.count("RESETTING")
     return topics, [
@@ -202,14 +204,17 @@ def snapshot_of(
         "clusters": dict(topics.get("clusters", {})),
         "devices": devices,
         "partitions": {
-            name: dict(zip(_PARTITION, partition_row, strict=True))
+            name: dict(zip(_KEPT_PARTITION_FIELDS, partition_row, strict=True))
             for name, partition_row in partitions.items()
         },
         "waiters": {
-            item_key: dict(zip(_WAITER, waiter, strict=True))
+            item_key: dict(zip(_KEPT_WAITER_FIELDS, waiter, strict=True))
             for item_key, waiter in waiters.items()
         },
-        "jobs": {item_key: dict(zip(_WAITER, job, strict=True)) for item_key, job in jobs.items()},
+        "jobs": {
+            item_key: dict(zip(_KEPT_WAITER_FIELDS, job, strict=True))
+            for item_key, job in jobs.items()
+        },
     }
 
 
@@ -224,9 +229,9 @@ def applied(known_topics: dict[str, dict[str, Any]], changes: Changes) -> None:
                 topic_items[item_key] = item
 
 
-_PARTITION: Final = ("owner", "job", "allocation", "created", "until", "state")
-_WAITER: Final = ("place", "owner", "asked", "needs", "since", "priority")
+_KEPT_PARTITION_FIELDS: Final = ("owner", "job", "allocation", "created", "until", "state")
+_KEPT_WAITER_FIELDS: Final = ("place", "owner", "asked", "needs", "since", "priority")
 
 
-def _runs(values: Any) -> list[tuple[Any, int]]:
+def _run_length_pairs(values: Any) -> list[tuple[Any, int]]:
     return [(value, sum(1 for _ in run)) for value, run in groupby(values)]

@@ -17,7 +17,7 @@ import msgspec
 from podwright.errors import InvalidRequest, NotFound, Unavailable
 from podwright.history._minute_snapshot import (
     SUMS,
-    Measured,
+    MeasuredSums,
     applied,
     measured,
     minute,
@@ -29,10 +29,10 @@ from podwright.store import History, Row
 KEEP: Final = 30 * 24 * 60  #: in minutes
 MOST: Final = 44_000_000  #: bytes of rows; the file with overhead stays below 50 MB
 ROW_MINUTES: Final = 60  #: minutes of a row
-LARGEST: Final = 4_000_000  #: bytes of a row before compression, after which a new row begins
+MAX_ROW_BYTES: Final = 4_000_000  #: bytes of a row before compression, after which a new row begins
 POINTS: Final = 2000  #: the most points of one answer
-_VERSION: Final = 1
-_MEASURED_VERSION: Final = 2  #: the version of sums that have what drivers measured
+_ROW_VERSION: Final = 1
+_MEASURED_SUMS_VERSION: Final = 2  #: the version of sums that have what drivers measured
 _encode = msgspec.json.Encoder().encode
 
 
@@ -53,13 +53,15 @@ class Writer:
 
         Raises ValueError for None where no earlier snapshot is known.
         """
-        topics, sums = (self._known, self._last) if snapshot is None else _minute(snapshot)
+        topics, sums = (
+            (self._known, self._last) if snapshot is None else _kept_topics_and_sums(snapshot)
+        )
         if not sums:
             raise ValueError("nothing was told yet")
         starts_row = (
             not self._parts
             or minute_number // ROW_MINUTES != self._start // ROW_MINUTES
-            or self._size > LARGEST
+            or self._size > MAX_ROW_BYTES
         )
         if starts_row:
             self._start, self._size, self._parts, self._sums = minute_number, 0, [], []
@@ -71,11 +73,11 @@ class Writer:
         self._sums.append([minute_number, *sums])
         self._size += len(encoded_minute)
         self._known, self._last = topics, sums
-        row_body = b"[%d,[%s]]" % (_VERSION, b",".join(self._parts))
+        row_body = b"[%d,[%s]]" % (_ROW_VERSION, b",".join(self._parts))
         version = (
-            _MEASURED_VERSION
+            _MEASURED_SUMS_VERSION
             if any(isinstance(sum_row[-1], tuple) for sum_row in self._sums)
-            else _VERSION
+            else _ROW_VERSION
         )
         return Row(
             self._start, minute_number, _packed(version, self._sums), zlib.compress(row_body, 6)
@@ -101,7 +103,7 @@ class Point(NamedTuple):
     down: int
     failed: int
     fits: list[float]
-    measured: Measured | None = None
+    measured: MeasuredSums | None = None
 
 
 class Past:
@@ -125,7 +127,7 @@ class Past:
                 would_work=f"ask for up to 30 days and {POINTS} points",
             )
         rows = await self._history.sums(since, until)
-        points = await asyncio.to_thread(_points, rows, since, until, step)
+        points = await asyncio.to_thread(_history_points, rows, since, until, step)
         return points if own is None else [point._replace(measured=None) for point in points]
 
     async def at(self, when: int, *, own: str | None = None) -> dict[str, Any]:
@@ -139,11 +141,13 @@ class Past:
                 "nothing is known of that minute",
                 would_work="choose one of the last 30 days at which the server ran",
             )
-        topics = await asyncio.to_thread(_read, row, when, own)
+        topics = await asyncio.to_thread(_snapshot_at_minute, row, when, own)
         return {"time": when * 60, "topics": topics}
 
 
-def _read(row: Row, target_minute: int, restricted_user: str | None) -> dict[str, dict[str, Any]]:
+def _snapshot_at_minute(
+    row: Row, target_minute: int, restricted_user: str | None
+) -> dict[str, dict[str, Any]]:
     topics: dict[str, dict[str, Any]] = {}
     for minute_number, difference in _unpacked(row.body):
         if minute_number > target_minute:
@@ -152,7 +156,7 @@ def _read(row: Row, target_minute: int, restricted_user: str | None) -> dict[str
     return snapshot_of(topics, restricted_user=restricted_user)
 
 
-def _points(
+def _history_points(
     rows: Iterable[Row], since_minute: int, until_minute: int, step_minutes: int
 ) -> list[Point]:
     totals_by_point: dict[int, list[float]] = {}
@@ -171,7 +175,7 @@ def _points(
             while segment_start < segment_end:
                 point_index = (segment_start - since_minute) // step_minutes
                 point_end = min(segment_end, since_minute + (point_index + 1) * step_minutes)
-                _add(
+                _add_weighted_minutes(
                     totals_by_point.setdefault(point_index, [0.0] * (1 + len(SUMS))),
                     counts,
                     point_end - segment_start,
@@ -182,26 +186,26 @@ def _points(
                     )
                 segment_start = point_end
     return [
-        _point(since_minute + point_index * step_minutes, totals)._replace(
-            measured=_joined(readings_by_point.get(point_index, []))
+        _history_point(since_minute + point_index * step_minutes, totals)._replace(
+            measured=_joined_readings(readings_by_point.get(point_index, []))
         )
         for point_index, totals in sorted(totals_by_point.items())
     ]
 
 
-def _minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[Any]]:
+def _kept_topics_and_sums(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[Any]]:
     """Return what is kept of a snapshot, and its line of sums without the minute."""
     topics, sums = minute(snapshot)
     readings = measured(snapshot)
     return topics, sums if readings is None else [*sums, readings]
 
 
-def _joined(readings: list[tuple[int, list[float | None]]]) -> Measured | None:
+def _joined_readings(readings: list[tuple[int, list[float | None]]]) -> MeasuredSums | None:
     """Join what was measured, each for so many minutes."""
     if not readings:
         return None
     joined_values: list[float | None] = []
-    for field_index, field_name in enumerate(Measured._fields):
+    for field_index, field_name in enumerate(MeasuredSums._fields):
         timed_values = [(minutes, reading[field_index]) for minutes, reading in readings]
         known_numbers = [(minutes, value) for minutes, value in timed_values if value is not None]
         if not known_numbers:
@@ -213,10 +217,10 @@ def _joined(readings: list[tuple[int, list[float | None]]]) -> Measured | None:
             joined_values.append(
                 round(weighted_total / sum(minutes for minutes, _ in known_numbers), 1)
             )
-    return Measured(*joined_values)
+    return MeasuredSums(*joined_values)
 
 
-def _add(totals: list[float], minute_values: list[int], minutes: int) -> None:
+def _add_weighted_minutes(totals: list[float], minute_values: list[int], minutes: int) -> None:
     """Add values, weighted by minutes; of the counts of faults, keep the maximum."""
     totals[0] += minutes
     totals.extend([0.0] * (1 + len(minute_values) - len(totals)))
@@ -227,7 +231,7 @@ def _add(totals: list[float], minute_values: list[int], minutes: int) -> None:
         )
 
 
-def _point(minute_number: int, totals: list[float]) -> Point:
+def _history_point(minute_number: int, totals: list[float]) -> Point:
     minutes, used, free, waiting, down, failed, *fits = totals
     used, free, waiting, *fits = (
         round(total / minutes, 2) for total in (used, free, waiting, *fits)
@@ -248,6 +252,6 @@ def _unpacked(packed: bytes) -> Any:
         version, content = msgspec.json.decode(zlib.decompress(packed))
     except (zlib.error, msgspec.MsgspecError, ValueError) as error:
         raise Unavailable(f"this part of the history is damaged ({error})") from None
-    if version not in (_VERSION, _MEASURED_VERSION):
+    if version not in (_ROW_VERSION, _MEASURED_SUMS_VERSION):
         raise Unavailable("this part of the history was written by a newer Podwright")
     return content

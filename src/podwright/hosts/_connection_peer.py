@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import socket
 
 
-class _Line:
+class _NetlinkSocket:
     """A socket for questions to the kernel. It is closed with the thread that owns it."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -53,44 +53,52 @@ def tcp_owner(connection: socket.socket) -> int | None:
 
     try:
         peer_address, own_address = connection.getpeername(), connection.getsockname()
-        family, address_bytes = _family(peer_address[0], own_address[0])
+        family, address_bytes = _family_and_addresses(peer_address[0], own_address[0])
         # inet_diag_req_v2 (linux/inet_diag.h) with the other end's socket, from its own point of
         # view.
         request = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
         request += (
             struct.pack(">HH", peer_address[1], own_address[1])
             + address_bytes
-            + struct.pack("=III", 0, *_ANY)
+            + struct.pack("=III", 0, *_ANY_SOCKET_COOKIE)
         )
-        header = struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 1, 0)
+        header = struct.pack(
+            "=IHHII", 16 + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0
+        )
         if not hasattr(_kernel, "line"):
-            _kernel.line = _Line(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG))
+            _kernel.line = _NetlinkSocket(
+                socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+            )
             _kernel.line.socket.settimeout(0.1)
         _kernel.line.socket.send(header + request)
         reply = _kernel.line.socket.recv(4096)
     except OSError:
         vars(_kernel).pop("line", None)  # a late answer would be taken for that of the next query
         return None
-    if len(reply) < 88 or struct.unpack_from("=H", reply, 4)[0] != _BY_FAMILY:
+    if len(reply) < 88 or struct.unpack_from("=H", reply, 4)[0] != _SOCK_DIAG_BY_FAMILY:
         return None
     socket_state, uid = reply[17], struct.unpack_from("=I", reply, 80)[0]
-    return int(uid) if socket_state == _ESTABLISHED else None  # a closed socket has no uid any more
+    return (
+        int(uid) if socket_state == _TCP_ESTABLISHED else None
+    )  # a closed socket has no uid any more
 
 
 def caller_of(connection: socket.socket) -> str:
     """Return what tells callers of a TCP port apart: an address or, on this host, an account."""
     address = str(connection.getpeername()[0])
-    owner = tcp_owner(connection) if is_loopback(address.removeprefix(_MAPPED)) else None
+    owner = (
+        tcp_owner(connection) if is_loopback(address.removeprefix(_IPV4_MAPPED_PREFIX)) else None
+    )
     return address if owner is None else f"uid {owner}"
 
 
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h (INET_DIAG_NOCOOKIE), net/tcp_states.h
-_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ESTABLISHED = 4, 20, 1, 1
-_ANY = (0xFFFFFFFF, 0xFFFFFFFF)
-_MAPPED = "::ffff:"
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _TCP_ESTABLISHED = 4, 20, 1, 1
+_ANY_SOCKET_COOKIE = (0xFFFFFFFF, 0xFFFFFFFF)
+_IPV4_MAPPED_PREFIX = "::ffff:"
 
 
-def _family(peer_address: str, own_address: str) -> tuple[int, bytes]:
+def _family_and_addresses(peer_address: str, own_address: str) -> tuple[int, bytes]:
     """Return the family and both addresses, each in 16 bytes.
 
     IPv4 over an IPv6 socket counts as IPv4.
@@ -98,7 +106,8 @@ def _family(peer_address: str, own_address: str) -> tuple[int, bytes]:
     import socket
 
     addresses = [
-        address.partition("%")[0].removeprefix(_MAPPED) for address in (peer_address, own_address)
+        address.partition("%")[0].removeprefix(_IPV4_MAPPED_PREFIX)
+        for address in (peer_address, own_address)
     ]
     family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
     return family, b"".join(

@@ -15,8 +15,8 @@ from podwright.hosts._ssh import explain, ssh_command
 
 #: The number of hosts that are copied to at the same time. More would share one network card.
 COPIES_AT_ONCE = 8
-_PERCENT = re.compile(rb"(\d{1,3})%")
-_CREATED = re.compile(rb"Number of regular files transferred: ([\d,.]+)")
+_RSYNC_PERCENT = re.compile(rb"(\d{1,3})%")
+_TRANSFERRED_FILE_COUNT = re.compile(rb"Number of regular files transferred: ([\d,.]+)")
 
 
 class Copied(NamedTuple):
@@ -57,12 +57,16 @@ def copy_folder(
             Copied(target_host, folder, problem="there is no rsync here", todo=todo)
             for target_host in hosts
         ]
-    waiting_hosts, running_copies, finished_copies = list(hosts), list[_Copy](), list[Copied]()
+    waiting_hosts, running_copies, finished_copies = (
+        list(hosts),
+        list[_RunningRsync](),
+        list[Copied](),
+    )
     try:
         while waiting_hosts or running_copies:
             while waiting_hosts and len(running_copies) < COPIES_AT_ONCE:
                 running_copies.append(
-                    _Copy(rsync_path, folder, waiting_hosts.pop(0), environ, identity_file)
+                    _RunningRsync(rsync_path, folder, waiting_hosts.pop(0), environ, identity_file)
                 )
             select.select([copy.handle for copy in running_copies], [], [], 1.0)
             for copy in running_copies:
@@ -77,7 +81,7 @@ def copy_folder(
     return sorted(finished_copies, key=lambda copied: host_order[copied.host])
 
 
-class _Copy:
+class _RunningRsync:
     """One run of rsync."""
 
     def __init__(
@@ -114,7 +118,7 @@ class _Copy:
             while output_chunk := os.read(self.handle, 65536):
                 self._output = (self._output + output_chunk)[-16384:]
             self.over = True
-        percents = _PERCENT.findall(self._output)
+        percents = _RSYNC_PERCENT.findall(self._output)
         if percents:
             self.percent = int(percents[-1])
 
@@ -130,7 +134,7 @@ class _Copy:
             ]
             problem, todo = explain(self.host, "\n".join(error_lines or [output]), exit_code)
             return Copied(self.host, self.folder, problem=problem, todo=todo)
-        created_match = _CREATED.search(self._output)
+        created_match = _TRANSFERRED_FILE_COUNT.search(self._output)
         file_count = int(re.sub(rb"\D", b"", created_match[1])) if created_match else 0
         return Copied(self.host, self.folder, file_count)
 

@@ -56,7 +56,7 @@ def read_cores(environ: Mapping[str, str], root: str = "/") -> Cores | None:
     """
     cores = cores_of_sys(root)
     if cores is None:
-        xml_text = _lstopo(environ)
+        xml_text = _lstopo_xml(environ)
         cores = cores_of_xml(xml_text) if xml_text else None
     if cores is None:
         return None
@@ -70,43 +70,45 @@ def cores_of_sys(root: str = "/") -> Cores | None:
     """Return all online cores, as the kernel lists them; None where it does not."""
     system_folder = os.path.join(root, "sys/devices/system")
     try:
-        online_cpus = set(read_list(_read(f"{system_folder}/cpu/online")))
-        node_by_cpu, memory_nodes = _nodes(system_folder)
+        online_cpus = set(read_list(_read_text_file(f"{system_folder}/cpu/online")))
+        node_by_cpu, memory_nodes = _numa_nodes_by_cpu(system_folder)
         cores, seen_cpus = [], set[int]()
         for cpu in sorted(online_cpus):
             if cpu in seen_cpus:
                 continue
             topology_folder = f"{system_folder}/cpu/cpu{cpu}/topology"
             threads = tuple(
-                thread for thread in read_list(_siblings(topology_folder)) if thread in online_cpus
+                thread
+                for thread in read_list(_read_sibling_cpus(topology_folder))
+                if thread in online_cpus
             )
             seen_cpus.update(threads)
-            socket = max(int(_read(f"{topology_folder}/physical_package_id")), 0)
+            socket = max(int(_read_text_file(f"{topology_folder}/physical_package_id")), 0)
             cores.append(CpuCore(socket, node_by_cpu.get(cpu, 0), threads))
     except (OSError, ValueError):
         return None
     return Cores(tuple(cores), memory_nodes)
 
 
-def _nodes(system_folder: str) -> tuple[dict[int, int], tuple[int, ...]]:
+def _numa_nodes_by_cpu(system_folder: str) -> tuple[dict[int, int], tuple[int, ...]]:
     """Return the node that each hardware thread is near to, and all nodes that have memory."""
     node_by_cpu: dict[int, int] = {}
     memory_nodes = []
     with contextlib.suppress(FileNotFoundError):  # a kernel without NUMA
-        memory_nodes = read_list(_read(f"{system_folder}/node/online"))
+        memory_nodes = read_list(_read_text_file(f"{system_folder}/node/online"))
         for node in memory_nodes:
             node_by_cpu |= dict.fromkeys(
-                read_list(_read(f"{system_folder}/node/node{node}/cpulist")), node
+                read_list(_read_text_file(f"{system_folder}/node/node{node}/cpulist")), node
             )
-        memory_nodes = read_list(_read(f"{system_folder}/node/has_memory"))
+        memory_nodes = read_list(_read_text_file(f"{system_folder}/node/has_memory"))
     return node_by_cpu, tuple(memory_nodes) or (0,)
 
 
-def _siblings(topology_folder: str) -> str:
+def _read_sibling_cpus(topology_folder: str) -> str:
     try:
-        return _read(f"{topology_folder}/core_cpus_list")
+        return _read_text_file(f"{topology_folder}/core_cpus_list")
     except FileNotFoundError:
-        return _read(f"{topology_folder}/thread_siblings_list")  # before Linux 5.3
+        return _read_text_file(f"{topology_folder}/thread_siblings_list")  # before Linux 5.3
 
 
 def cores_of_xml(xml_text: str) -> Cores | None:
@@ -131,7 +133,7 @@ def cores_of_xml(xml_text: str) -> Cores | None:
                     for processing_unit in child.iter("object")
                     if processing_unit.get("type") == "PU"
                 ]
-                near_nodes = _mask(child.get("nodeset", "0x1")) or [0]
+                near_nodes = _mask_bit_numbers(child.get("nodeset", "0x1")) or [0]
                 cores.append(CpuCore(socket, near_nodes[0], tuple(sorted(threads))))
             else:
                 walk(child, os_index if object_type in ("Package", "Socket") else socket)
@@ -144,7 +146,7 @@ def cores_of_xml(xml_text: str) -> Cores | None:
     return Cores(tuple(cores), tuple(sorted(memory_nodes)) or (0,)) if cores else None
 
 
-def _mask(mask_text: str) -> list[int]:
+def _mask_bit_numbers(mask_text: str) -> list[int]:
     """Return the numbers of the bits in hwloc's form: words of 32 bits, the highest first."""
     mask_words = [int(mask_word, 16) if mask_word else 0 for mask_word in mask_text.split(",")]
     bits = 0
@@ -153,7 +155,7 @@ def _mask(mask_text: str) -> list[int]:
     return [bit for bit in range(bits.bit_length()) if bits >> bit & 1]
 
 
-def _lstopo(environ: Mapping[str, str]) -> str | None:
+def _lstopo_xml(environ: Mapping[str, str]) -> str | None:
     from podwright.hosts._local_host_facts import find_program
 
     lstopo_path = find_program("lstopo-no-graphics", environ) or find_program("lstopo", environ)
@@ -192,6 +194,6 @@ def write_list(numbers: Iterable[int]) -> str:
     )
 
 
-def _read(path: str) -> str:
+def _read_text_file(path: str) -> str:
     with open(path, encoding="ascii") as file:
         return file.read().strip()

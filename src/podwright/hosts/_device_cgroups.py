@@ -15,7 +15,7 @@ from typing import Protocol
 from urllib.parse import quote, unquote
 
 DeviceNumber = tuple[int, int]  #: major and minor of a character device
-_PREFIX = "p-"  # a group must not be named like one of the kernel's own files
+_GROUP_NAME_PREFIX = "p-"  # a group must not be named like one of the kernel's own files
 
 
 class DeviceCgroups(Protocol):
@@ -51,7 +51,7 @@ class DeviceCgroups(Protocol):
         ...
 
 
-class _Folders:
+class _CgroupFolders:
     """Groups as folders. root: where the hierarchy is mounted. folder: Podwright's folder in it."""
 
     def __init__(self, root: str, folder: str = "podwright") -> None:
@@ -64,21 +64,26 @@ class _Folders:
         except OSError:
             return []
         return sorted(
-            unquote(entry.removeprefix(_PREFIX)) for entry in entries if entry.startswith(_PREFIX)
+            unquote(entry.removeprefix(_GROUP_NAME_PREFIX))
+            for entry in entries
+            if entry.startswith(_GROUP_NAME_PREFIX)
         )
 
     def enter(self, name: str, pid: int) -> None:
         """See `DeviceCgroups.enter`."""
-        _write(self._of(name) / "cgroup.procs", str(pid))
+        _write_control_file(self._group_folder(name) / "cgroup.procs", str(pid))
 
     def members(self, name: str) -> list[int]:
         """See `DeviceCgroups.members`."""
-        return [int(pid_text) for pid_text in (self._of(name) / "cgroup.procs").read_text().split()]
+        return [
+            int(pid_text)
+            for pid_text in (self._group_folder(name) / "cgroup.procs").read_text().split()
+        ]
 
     def remove(self, name: str) -> bool:
         """See `DeviceCgroups.remove`."""
         try:
-            os.rmdir(self._of(name))
+            os.rmdir(self._group_folder(name))
         except FileNotFoundError:
             pass
         except OSError:
@@ -89,28 +94,28 @@ class _Folders:
             os.rmdir(self.path)  # removing the last group removes Podwright's folder too
         return True
 
-    def _made(self, name: str) -> str:
-        os.makedirs(self._of(name), exist_ok=True)
-        return str(self._of(name))
+    def _make_group_folder(self, name: str) -> str:
+        os.makedirs(self._group_folder(name), exist_ok=True)
+        return str(self._group_folder(name))
 
-    def _of(self, name: str) -> Path:
-        return self.path / (_PREFIX + quote(name, safe=""))
+    def _group_folder(self, name: str) -> Path:
+        return self.path / (_GROUP_NAME_PREFIX + quote(name, safe=""))
 
 
-class CgroupsV1(_Folders):
+class CgroupsV1(_CgroupFolders):
     """Groups with the kernel's lists of devices, in a hierarchy with the controller `devices`."""
 
     def confine(
         self, name: str, denied: Collection[DeviceNumber], allowed: Collection[DeviceNumber]
     ) -> None:
         """See `DeviceCgroups.confine`."""
-        group_folder = Path(self._made(name))
+        group_folder = Path(self._make_group_folder(name))
         for file_name, device_numbers in (("devices.deny", denied), ("devices.allow", allowed)):
             for major, minor in device_numbers:  # one line for each write: the kernel reads no more
-                _write(group_folder / file_name, f"c {major}:{minor} rwm")
+                _write_control_file(group_folder / file_name, f"c {major}:{minor} rwm")
 
 
-class CgroupsV2(_Folders):
+class CgroupsV2(_CgroupFolders):
     """Groups with a program on the cgroup, which the kernel runs at each opening of a device."""
 
     def confine(
@@ -119,7 +124,7 @@ class CgroupsV2(_Folders):
         """See `DeviceCgroups.confine`."""
         from podwright.hosts._bpf import confine
 
-        confine(self._made(name), denied)
+        confine(self._make_group_folder(name), denied)
 
 
 class RecordedCgroups:
@@ -184,7 +189,7 @@ def _mounted(mounts_path: str) -> Iterator[tuple[str, str]]:
                 yield "1", mount_point
 
 
-def _write(path: Path, text: str) -> None:
+def _write_control_file(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # never to be created
     try:
         os.write(descriptor, text.encode())

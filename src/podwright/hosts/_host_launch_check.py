@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from podwright.hosts._host_report import MARK
+from podwright.hosts._host_report import FACTS_LINE_PREFIX
 from podwright.hosts._namespaces import HELD_BY_CGROUP, in_words
 from podwright.hosts._network import Subnet, common_subnet, is_here
 from podwright.hosts._remote_commands import ask_all
@@ -62,7 +62,7 @@ def examine(
 
     current_folder = os.getcwd()
     server_host, port = server or ("", 0)
-    with _token(current_folder) as token_name:
+    with _unique_temporary_file(current_folder) as token_name:
         own_facts = facts(current_folder, token_name, "", server_host, str(port))
         report_arguments = [
             current_folder,
@@ -95,9 +95,11 @@ def ask(
             answers.append(DoctorAnswer(host, None, problem))
             continue
         remote_answer = next(replies)
-        fact_lines = [line for line in remote_answer.out.splitlines() if line.startswith(MARK)]
+        fact_lines = [
+            line for line in remote_answer.out.splitlines() if line.startswith(FACTS_LINE_PREFIX)
+        ]
         if fact_lines:
-            facts = json.loads(fact_lines[-1].removeprefix(MARK))
+            facts = json.loads(fact_lines[-1].removeprefix(FACTS_LINE_PREFIX))
             answers.append(
                 DoctorAnswer(host, facts, before=remote_answer.before, after=remote_answer.after)
             )
@@ -115,10 +117,10 @@ def judge(own_facts: Mapping[str, Any], answers: Sequence[DoctorAnswer]) -> list
         if answer.facts is None:
             findings.append(DoctorFinding(answer.host, "ssh", PROBLEM, *answer.problem))
         else:
-            findings += _host(own_facts, answer, answer.facts)
+            findings += _judge_host(own_facts, answer, answer.facts)
     reached_facts = [answer.facts for answer in answers if answer.facts]
     shared_subnet = common_subnet(
-        [_subnets(host_facts) for host_facts in (own_facts, *reached_facts)]
+        [_host_subnets(host_facts) for host_facts in (own_facts, *reached_facts)]
     )
     hosts_text = f"{len(reached_facts)} hosts"
     if shared_subnet:
@@ -138,7 +140,7 @@ def judge(own_facts: Mapping[str, Any], answers: Sequence[DoctorAnswer]) -> list
     return findings
 
 
-def _host(
+def _judge_host(
     own_facts: Mapping[str, Any], answer: DoctorAnswer, host_facts: Mapping[str, Any]
 ) -> list[DoctorFinding]:
     import shlex
@@ -237,11 +239,11 @@ def _host(
     return findings
 
 
-def _subnets(host_facts: Mapping[str, Any]) -> list[Subnet]:
+def _host_subnets(host_facts: Mapping[str, Any]) -> list[Subnet]:
     return [Subnet(*subnet_fields) for subnet_fields in host_facts["subnets"]]
 
 
-class _token:
+class _unique_temporary_file:
     """A file with a unique name in a folder, while it is needed; "" where none can be made."""
 
     def __init__(self, folder: str) -> None:

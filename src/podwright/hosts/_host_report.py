@@ -23,10 +23,10 @@ from podwright.hosts._namespaces import can_hold
 from podwright.hosts._network import subnets
 
 #: Seconds for each check that uses the network.
-_TIMEOUT = 4
+_CHECK_TIMEOUT_S = 4
 
 #: Precedes the facts on a line of output, since login scripts may print something too.
-MARK = "podwright-facts "
+FACTS_LINE_PREFIX = "podwright-facts "
 
 
 def facts(
@@ -38,19 +38,19 @@ def facts(
         "name": os.uname().nodename,
         "python": platform.python_version(),
         "podwright": __version__,
-        "mpirun": _mpirun(),
+        "mpirun": _mpirun_version(),
         "folder": os.path.isdir(folder),
         "same_files": os.path.exists(os.path.join(folder, token_name)) if token_name else None,
         "subnets": [list(subnet) for subnet in subnets()],
-        "port": _port(),
+        "port": _free_port_or_zero(),
         "held": list(can_hold()),
         "locked": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
-        "back": _back(return_address) if return_address else None,
-        "server": _server(server_host, int(server_port)) if server_host else None,
+        "back": _ssh_back_problem(return_address) if return_address else None,
+        "server": _server_connect_problem(server_host, int(server_port)) if server_host else None,
     }
 
 
-def _mpirun() -> str:
+def _mpirun_version() -> str:
     mpirun_path = find_program("mpirun", os.environ, os.path.dirname(sys.executable))
     if mpirun_path is None:
         return ""
@@ -59,7 +59,7 @@ def _mpirun() -> str:
             [mpirun_path, "--version"],
             capture_output=True,
             text=True,
-            timeout=_TIMEOUT,
+            timeout=_CHECK_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
@@ -68,23 +68,23 @@ def _mpirun() -> str:
     return next((word for word in version_words if word[:1].isdigit()), "")
 
 
-def _port() -> int:
+def _free_port_or_zero() -> int:
     try:
         return free_port("")
     except OSError:
         return 0
 
 
-def _back(return_address: str) -> str:
+def _ssh_back_problem(return_address: str) -> str:
     """Return an empty text if ssh leads back, else its message."""
-    ssh_options = ["-oBatchMode=yes", f"-oConnectTimeout={_TIMEOUT}"]
+    ssh_options = ["-oBatchMode=yes", f"-oConnectTimeout={_CHECK_TIMEOUT_S}"]
     try:
         ssh_result = subprocess.run(
             ["ssh", "-T", *ssh_options, "--", return_address, "true"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=2 * _TIMEOUT,
+            timeout=2 * _CHECK_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -92,12 +92,12 @@ def _back(return_address: str) -> str:
     return "" if ssh_result.returncode == 0 else ssh_result.stderr.strip() or "ssh failed"
 
 
-def _server(host: str, port: int) -> str:
+def _server_connect_problem(host: str, port: int) -> str:
     """Return an empty text if the server accepts a connection, else the reason."""
     import socket
 
     try:
-        socket.create_connection((host, port), timeout=_TIMEOUT).close()
+        socket.create_connection((host, port), timeout=_CHECK_TIMEOUT_S).close()
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -107,7 +107,8 @@ def main(argv: Sequence[str]) -> int:
     """Print the facts."""
     folder, token_name, return_address, server_host, server_port = argv
     print(
-        MARK + json.dumps(facts(folder, token_name, return_address, server_host, server_port)),
+        FACTS_LINE_PREFIX
+        + json.dumps(facts(folder, token_name, return_address, server_host, server_port)),
         flush=True,
     )
     return 0

@@ -15,9 +15,9 @@ from podwright.hosts._errors import BadHostList
 
 #: The most hosts of a list, more than any launch needs. A typing mistake must not fill the memory.
 MAX_HOSTS = 65536
-_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
-_BRACKET = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
+_BRACKETED_RANGES = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?")
 
 
 def expand(host_list: str) -> tuple[str, ...]:
@@ -26,8 +26,8 @@ def expand(host_list: str) -> tuple[str, ...]:
     Raises BadHostList, also if a host is named twice.
     """
     names: list[str] = []
-    for list_part in _parts(host_list):
-        names += _expanded(list_part, host_list)
+    for list_part in _split_host_list(host_list):
+        names += _expand_list_part(list_part, host_list)
         if len(names) > MAX_HOSTS:
             raise BadHostList(f"{host_list[:60]!r} names more than {MAX_HOSTS} hosts")
     if not names:
@@ -72,21 +72,21 @@ def fold(hosts: Iterable[str]) -> str:
     return str(NodeSet(",".join(names), resolver=RESOLVER_NOGROUP))
 
 
-def _parts(host_list: str) -> list[str]:
+def _split_host_list(host_list: str) -> list[str]:
     """Split a list at commas outside brackets. Blanks after a comma are no part of a name."""
     parts = re.split(r",(?![^\[\]]*\])", host_list)
     return [part.strip() for part in parts if part.strip()]
 
 
-def _expanded(list_part: str, host_list: str) -> list[str]:
-    brackets = _BRACKET.findall(list_part)
-    sample_name = _BRACKET.sub("0", list_part)
-    if not _NAME.fullmatch(sample_name):
+def _expand_list_part(list_part: str, host_list: str) -> list[str]:
+    brackets = _BRACKETED_RANGES.findall(list_part)
+    sample_name = _BRACKETED_RANGES.sub("0", list_part)
+    if not _HOST_NAME.fullmatch(sample_name):
         hint = " (name the user in ~/.ssh/config)" if "@" in list_part else ""
         raise BadHostList(f"{list_part!r} is not the name of a host, nor a range of hosts{hint}")
     if not brackets:
         return [list_part]
-    if math.prod(_size(bracket, list_part) for bracket in brackets) > MAX_HOSTS:
+    if math.prod(_bracket_host_count(bracket, list_part) for bracket in brackets) > MAX_HOSTS:
         raise BadHostList(f"{list_part!r} names more than {MAX_HOSTS} hosts")
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
@@ -96,10 +96,10 @@ def _expanded(list_part: str, host_list: str) -> list[str]:
         raise BadHostList(f"{list_part!r}: {error}") from None
 
 
-def _size(bracket: str, list_part: str) -> int:
+def _bracket_host_count(bracket: str, list_part: str) -> int:
     host_count = 0
     for number_range in bracket.replace(" ", "").split(","):
-        match = _RANGE.fullmatch(number_range)
+        match = _NUMBER_RANGE.fullmatch(number_range)
         if match is None:
             raise BadHostList(
                 f"{list_part!r}: {number_range!r} is neither a number nor a range such as 0-3"

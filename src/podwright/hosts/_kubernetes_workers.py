@@ -32,7 +32,7 @@ WORKER_ROLE: Final = "worker"
 #: Ports of a worker. Pods on their node's own network share its ports, so a worker takes the first
 #: of several ports that is free.
 _PORTS: Final = range(20000, 30000)
-_TRIED: Final = 8
+_PORTS_PER_WORKER: Final = 8
 
 #: OpenSSL's X509_V_FLAG_NO_CHECK_TIME. Certificates last as long as the job, and clocks of nodes
 #: differ.
@@ -43,9 +43,9 @@ _NO_CHECK_TIME: Final = 0x200000
 WAY: Final = "podwright: "
 
 #: The head of a frame: its kind and its size. The frame's bytes follow.
-FRAME: Final = struct.Struct(">BI")
-INPUT, OUTPUT, ERRORS, BEGIN, END = range(5)
-CHUNK: Final = 65536
+FRAME_HEADER: Final = struct.Struct(">BI")
+INPUT_FRAME, OUTPUT_FRAME, ERRORS_FRAME, BEGIN_FRAME, END_FRAME = range(5)
+STREAM_CHUNK_BYTES: Final = 65536
 
 
 def job_workers(environ: Mapping[str, str]) -> dict[str, str]:
@@ -92,11 +92,11 @@ def worker_ports(worker_name: str) -> list[int]:
     import hashlib
 
     name_digest = hashlib.sha256(worker_name.encode()).digest()
-    hash_numbers = struct.unpack(f">{_TRIED}I", name_digest)
+    hash_numbers = struct.unpack(f">{_PORTS_PER_WORKER}I", name_digest)
     return [_PORTS[hash_number % len(_PORTS)] for hash_number in hash_numbers]
 
 
-def tls_of(role: str, keys_folder: str) -> ssl.SSLContext:
+def tls_context_of_role(role: str, keys_folder: str) -> ssl.SSLContext:
     """Return the TLS context of a launcher or a worker. Raises OSError (ssl.SSLError is one)."""
     import ssl
 
@@ -114,4 +114,4 @@ def tls_of(role: str, keys_folder: str) -> ssl.SSLContext:
 
 def frame(frame_kind: int, payload: bytes = b"") -> bytes:
     """Return a frame of this kind with its head."""
-    return FRAME.pack(frame_kind, len(payload)) + payload
+    return FRAME_HEADER.pack(frame_kind, len(payload)) + payload

@@ -20,11 +20,11 @@ def find_program(program_name: str, environ: Mapping[str, str], *more_folders: s
     if not program_name:
         return None
     if "/" in program_name:
-        return program_name if _runs(program_name) else None
+        return program_name if _is_executable_file(program_name) else None
     path_folders = environ.get("PATH", os.defpath).split(os.pathsep)
     for folder in (*path_folders, *more_folders):
         candidate = os.path.join(folder or ".", program_name)
-        if _runs(candidate):
+        if _is_executable_file(candidate):
             return candidate
     return None
 
@@ -32,15 +32,19 @@ def find_program(program_name: str, environ: Mapping[str, str], *more_folders: s
 def forbidden_program(program_name: str, environ: Mapping[str, str]) -> str | None:
     """Return the first existing file for `program_name` that may not be executed; or None."""
     if "/" in program_name:
-        return program_name if os.path.exists(program_name) and not _runs(program_name) else None
+        return (
+            program_name
+            if os.path.exists(program_name) and not _is_executable_file(program_name)
+            else None
+        )
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         program_path = os.path.join(folder or ".", program_name)
-        if os.path.isfile(program_path) and not _runs(program_path):
+        if os.path.isfile(program_path) and not _is_executable_file(program_path):
             return program_path
     return None
 
 
-def _runs(path: str) -> bool:
+def _is_executable_file(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 

@@ -22,7 +22,7 @@ _SPENT_REASONS: Final = {
     17: "it was shown before",
 }
 #: More bytes than any credential of Podwright's needs.
-LONGEST: Final = 64 * 1024
+MAX_CREDENTIAL_BYTES: Final = 64 * 1024
 
 
 class MungeError(HostsError):
@@ -95,7 +95,7 @@ class Munge:
         import ctypes
 
         credential_bytes = credential.encode("ascii", "replace")
-        if len(credential_bytes) > LONGEST or b"\0" in credential_bytes:
+        if len(credential_bytes) > MAX_CREDENTIAL_BYTES or b"\0" in credential_bytes:
             raise MungeError("that is not a credential")
         payload_pointer, payload_length = ctypes.c_void_p(), ctypes.c_int()
         uid, gid = ctypes.c_uint32(), ctypes.c_uint32()

@@ -20,8 +20,13 @@ from typing import Any, NamedTuple
 from podwright.hosts._run_cgroup import enter_group, make_group, remove_group
 
 # linux/sched.h, linux/mount.h, linux/prctl.h
-_NEWNS, _NEWIPC, _NEWUSER, _NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
-_NOSUID, _NODEV, _NOEXEC, _REC, _SLAVE = 2, 4, 8, 16384, 1 << 19
+_CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = (
+    0x00020000,
+    0x08000000,
+    0x10000000,
+    0x20000000,
+)
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_SLAVE = 2, 4, 8, 16384, 1 << 19
 _PR_SET_NAME = 15
 #: Folders that exist on most hosts and that hardly any program reads. POSIX message queues are not
 #: opened by path (mq_overview(7)), and what a crash left in pstore is read at the next start of a
@@ -129,7 +134,7 @@ def mount_private(folder_name: str) -> str:
     libc = _libc()
     for mount_point in filter(os.path.isdir, _MOUNT_POINTS):
         if not libc.mount(
-            b"podwright", mount_point.encode(), b"tmpfs", _NOSUID | _NODEV, b"mode=0700"
+            b"podwright", mount_point.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=0700"
         ):
             folder_path = os.path.join(mount_point, folder_name)
             os.mkdir(folder_path, 0o700)
@@ -146,10 +151,10 @@ def hide_shared_memory() -> None:
     if os.getpid() != 1:
         raise OSError(errno.ENOTSUP, "there is no PID namespace")
     libc = _libc()
-    if libc.unshare(_NEWIPC):
-        raise _error(libc, "unshare")
-    if libc.mount(b"podwright", b"/dev/shm", b"tmpfs", _NOSUID | _NODEV, b"mode=1777"):
-        raise _error(libc, "mount /dev/shm")
+    if libc.unshare(_CLONE_NEWIPC):
+        raise _errno_error(libc, "unshare")
+    if libc.mount(b"podwright", b"/dev/shm", b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=1777"):
+        raise _errno_error(libc, "mount /dev/shm")
 
 
 def outside(root_pid: int, inner_pid: int) -> int:
@@ -186,7 +191,7 @@ def _fork_into_cgroup(cgroup_path: str, run_child: Callable[[], int]) -> tuple[i
                 enter_group(cgroup_path)
                 os.write(write_end, b"in")
         os.close(write_end)
-        _run(run_child)
+        _run_child_and_exit(run_child)
     os.close(write_end)
     return pid, bool(_read_all(read_end))
 
@@ -200,7 +205,7 @@ def _fork_in_namespace(run_child: Callable[[], int]) -> tuple[int, str, str]:
     middle_pid = os.fork()
     if not middle_pid:
         os.close(read_end)
-        _middle(run_child, write_end)
+        _run_namespace_maker(run_child, write_end)
     os.close(write_end)
     report = _read_all(read_end)
     os.waitpid(middle_pid, 0)
@@ -223,16 +228,16 @@ def _fork_in_namespace(run_child: Callable[[], int]) -> tuple[int, str, str]:
     return 0, NOT_HELD, reason
 
 
-def _middle(run_child: Callable[[], int], write_end: int) -> None:
+def _run_namespace_maker(run_child: Callable[[], int], write_end: int) -> None:
     """Make the namespaces and fork the one child. A new PID namespace applies to children only."""
     try:
-        hold_method = _unshare()
+        hold_method = _unshare_namespaces()
         pid = os.fork()
         if not pid:
-            _settle()
+            _prepare_namespace()
             os.write(write_end, f"held {hold_method}\n".encode())
             os.close(write_end)
-            _run(run_child)
+            _run_child_and_exit(run_child)
         os.write(write_end, f"child {pid}\n".encode())
     except OSError as error:
         os.write(write_end, f"no {error.strerror or error}\n".encode())
@@ -240,7 +245,7 @@ def _middle(run_child: Callable[[], int], write_end: int) -> None:
         os._exit(0)
 
 
-def _run(run_child: Callable[[], int]) -> None:
+def _run_child_and_exit(run_child: Callable[[], int]) -> None:
     exit_code = 1
     try:
         exit_code = run_child()
@@ -248,37 +253,37 @@ def _run(run_child: Callable[[], int]) -> None:
         os._exit(exit_code)
 
 
-def _unshare() -> str:
+def _unshare_namespaces() -> str:
     uid, gid = os.geteuid(), os.getegid()
     libc = _libc()
-    if not libc.unshare(_NEWPID | _NEWNS):
+    if not libc.unshare(_CLONE_NEWPID | _CLONE_NEWNS):
         return HELD
-    if libc.unshare(_NEWUSER | _NEWPID | _NEWNS):
-        raise _error(libc, "unshare")
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID | _CLONE_NEWNS):
+        raise _errno_error(libc, "unshare")
     for map_file, map_text in (
         ("uid_map", f"{uid} {uid} 1"),
         ("setgroups", "deny"),
         ("gid_map", f"{gid} {gid} 1"),
     ):
-        _write(f"/proc/self/{map_file}", map_text)
+        _write_proc_file(f"/proc/self/{map_file}", map_text)
     return HELD_BY_USER
 
 
-def _settle() -> None:
+def _prepare_namespace() -> None:
     """Prepare the namespace. Its first process calls this before anything else."""
     outer_pid = os.readlink("/proc/self")
     libc = _libc()
-    if libc.mount(b"none", b"/", None, _REC | _SLAVE, None):
-        raise _error(libc, "mount")
-    if libc.mount(b"proc", b"/proc", b"proc", _NOSUID | _NODEV | _NOEXEC, None):
-        raise _error(libc, "mount")
+    if libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None):
+        raise _errno_error(libc, "mount")
+    if libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None):
+        raise _errno_error(libc, "mount")
     if os.readlink("/proc/self") != "1":
         raise OSError(errno.ENOTSUP, "its /proc is another one's")
     with contextlib.suppress(OSError):  # a kernel without checkpointing begins at 2
-        _write("/proc/sys/kernel/ns_last_pid", outer_pid)
+        _write_proc_file("/proc/sys/kernel/ns_last_pid", outer_pid)
 
 
-def _write(path: str, text: str) -> None:
+def _write_proc_file(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -300,7 +305,7 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _error(libc: object, action: str) -> OSError:
+def _errno_error(libc: object, action: str) -> OSError:
     import ctypes
 
     error_number = ctypes.get_errno()

@@ -28,7 +28,7 @@ def subnets(root: str = "/") -> tuple[Subnet, ...]:
     with open(f"{root}proc/net/route", encoding="ascii") as file:
         route_rows = [line.split() for line in file.readlines()[1:]]
     with open(f"{root}proc/net/fib_trie", encoding="ascii") as file:
-        own_addresses = _local(file.read())
+        own_addresses = _local_trie_addresses(file.read())
     gateway_interfaces = {
         route_row[0] for route_row in route_rows if route_row[1] == route_row[7] == "00000000"
     }
@@ -36,7 +36,9 @@ def subnets(root: str = "/") -> tuple[Subnet, ...]:
     for route_row in route_rows:
         if route_row[2] != "00000000" or route_row[7] == "00000000" or route_row[0] == "lo":
             continue
-        network = ipaddress.IPv4Network((_address(route_row[1]), _address(route_row[7])))
+        network = ipaddress.IPv4Network(
+            (_address_from_hex(route_row[1]), _address_from_hex(route_row[7]))
+        )
         address = next(
             (
                 candidate
@@ -124,7 +126,7 @@ def _can_bind(address: str) -> bool:
     return True
 
 
-def _address(address_hex: str) -> str:
+def _address_from_hex(address_hex: str) -> str:
     """Return an address from the kernel's notation, which uses this machine's byte order."""
     import socket
     import sys
@@ -132,7 +134,7 @@ def _address(address_hex: str) -> str:
     return socket.inet_ntoa(int(address_hex, 16).to_bytes(4, sys.byteorder))
 
 
-def _local(trie_text: str) -> list[str]:
+def _local_trie_addresses(trie_text: str) -> list[str]:
     """Return the addresses of this host: the leaves of the kernel's tree that are marked local."""
     addresses: list[str] = []
     leaf_address = ""

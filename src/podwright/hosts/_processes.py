@@ -63,12 +63,12 @@ def processes() -> dict[int, Process]:
     """Return all visible processes of this host, by pid. They come and go while they are read."""
     processes_by_id = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and (process := _read(int(entry))):
+        if entry.isdigit() and (process := _read_process(int(entry))):
             processes_by_id[process.pid] = process
     return processes_by_id
 
 
-def _read(pid: int) -> Process | None:
+def _read_process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             # The name is in brackets and may contain anything, also brackets and blanks.
@@ -140,18 +140,18 @@ def run_lives(variable_name: str, launch_name: str) -> bool:
     environment_entry = f"{variable_name}={launch_name}".encode()
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), reverse=True):
         if not (
-            _has_mark(pid, environment_entry)
+            _has_environment_entry(pid, environment_entry)
             or _is_in_group(pid, launch_name)
             or has_open(pid, launch_name)
         ):
             continue
-        process = _read(pid)
+        process = _read_process(pid)
         if process is not None and not process.dead:
             return True
     return False
 
 
-def _has_mark(pid: int, environment_entry: bytes) -> bool:
+def _has_environment_entry(pid: int, environment_entry: bytes) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return environment_entry in file.read().split(b"\0")
@@ -184,7 +184,7 @@ def has_open(pid: int, file_name: str) -> bool:
 def kill_all(victims: Iterable[Process], signal_number: int) -> None:
     """Send a signal to each process that still has the same start time."""
     for victim in victims:
-        current = _read(victim.pid)
+        current = _read_process(victim.pid)
         if current is None or current.start != victim.start:
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):

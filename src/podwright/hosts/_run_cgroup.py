@@ -18,8 +18,8 @@ from collections.abc import Mapping
 
 from podwright.hosts._processes import Process, processes
 
-_MOUNTS, _OWN = "/proc/self/mountinfo", "/proc/self/cgroup"
-_KILL, _PROCESSES, _EVENTS = "cgroup.kill", "cgroup.procs", "cgroup.events"
+_MOUNTS, _OWN_CGROUP_PATH = "/proc/self/mountinfo", "/proc/self/cgroup"
+_KILL_FILE, _PROCESSES_FILE, _EVENTS_FILE = "cgroup.kill", "cgroup.procs", "cgroup.events"
 
 
 def make_group(
@@ -27,7 +27,7 @@ def make_group(
     environ: Mapping[str, str],
     *,
     mounts_path: str = _MOUNTS,
-    cgroups_path: str = _OWN,
+    cgroups_path: str = _OWN_CGROUP_PATH,
 ) -> str:
     """Make a group below the one of this process. Return its path, or empty if none can be made.
 
@@ -39,13 +39,13 @@ def make_group(
         own_group = _own_group_path(mounts_path, cgroups_path)
         # Moving a process from this group to one below needs write access to this file
         # (cgroups(7), "delegation").
-        if not own_group or not os.access(os.path.join(own_group, _PROCESSES), os.W_OK):
+        if not own_group or not os.access(os.path.join(own_group, _PROCESSES_FILE), os.W_OK):
             return ""
         group_path = os.path.join(own_group, group_name)
         os.mkdir(group_path)
     except OSError:
         return ""
-    if os.access(os.path.join(group_path, _KILL), os.W_OK):
+    if os.access(os.path.join(group_path, _KILL_FILE), os.W_OK):
         return group_path
     remove_group(group_path)
     return ""
@@ -53,10 +53,12 @@ def make_group(
 
 def enter_group(group_path: str) -> None:
     """Move this process into the group; its children start there. Raises OSError."""
-    _write(os.path.join(group_path, _PROCESSES), "0")
+    _write_control_file(os.path.join(group_path, _PROCESSES_FILE), "0")
 
 
-def leave_group(group_name: str, *, mounts_path: str = _MOUNTS, cgroups_path: str = _OWN) -> str:
+def leave_group(
+    group_name: str, *, mounts_path: str = _MOUNTS, cgroups_path: str = _OWN_CGROUP_PATH
+) -> str:
     """Move this process out of the group of that name, so that it can end the group.
 
     Return its path.
@@ -76,13 +78,13 @@ def leave_group(group_name: str, *, mounts_path: str = _MOUNTS, cgroups_path: st
 def kill_group(group_path: str) -> None:
     """Kill all processes in the group at once. A group that is gone is not an error."""
     with contextlib.suppress(OSError):
-        _write(os.path.join(group_path, _KILL), "1")
+        _write_control_file(os.path.join(group_path, _KILL_FILE), "1")
 
 
 def group_is_empty(group_path: str) -> bool:
     """Return whether the kernel reports no process in the group or below; a gone one is empty."""
     try:
-        with open(os.path.join(group_path, _EVENTS), encoding="ascii") as file:
+        with open(os.path.join(group_path, _EVENTS_FILE), encoding="ascii") as file:
             return "populated 0" in file.read()
     except OSError:
         return True
@@ -97,10 +99,10 @@ def in_group(group_path: str) -> list[Process]:
         return []
     pids: set[int] = set()
     for folder, _, file_names in os.walk(group_path):
-        if _PROCESSES in file_names:
+        if _PROCESSES_FILE in file_names:
             with (
                 contextlib.suppress(OSError),
-                open(os.path.join(folder, _PROCESSES), encoding="ascii") as file,
+                open(os.path.join(folder, _PROCESSES_FILE), encoding="ascii") as file,
             ):
                 pids.update(map(int, file.read().split()))
     return [process for pid, process in processes().items() if pid in pids]
@@ -132,7 +134,7 @@ def _own_group_path(mounts_path: str, cgroups_path: str) -> str:
     return ""
 
 
-def _write(path: str, text: str) -> None:
+def _write_control_file(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

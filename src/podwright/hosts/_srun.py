@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from podwright.hosts._hostlist import expand
 from podwright.hosts._local_host_facts import find_program
 
-_NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
+_NODE_LIST_VARIABLES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 
 
 def job_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -17,7 +17,9 @@ def job_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
     """
     if "SLURM_JOB_ID" not in environ:
         return ()
-    node_list = next((environ[variable] for variable in _NODES if environ.get(variable)), "")
+    node_list = next(
+        (environ[variable] for variable in _NODE_LIST_VARIABLES if environ.get(variable)), ""
+    )
     return expand(node_list) if node_list else ()
 
 

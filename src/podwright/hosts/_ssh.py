@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from podwright.hosts._local_host_facts import find_program
 
 #: Seconds within which a host must answer.
-CONNECT_TIMEOUT = 8
+SSH_CONNECT_TIMEOUT_S = 8
 
-_SAID = (
+_SSH_PROBLEM_PATTERNS = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key has changed since the last time",
@@ -76,7 +76,7 @@ def ssh_command(
         "-T",
         "-x",
         "-oBatchMode=yes",
-        f"-oConnectTimeout={CONNECT_TIMEOUT}",
+        f"-oConnectTimeout={SSH_CONNECT_TIMEOUT_S}",
         "-oControlMaster=no",
         "-oForwardAgent=no",
         "-oClearAllForwardings=yes",
@@ -91,7 +91,7 @@ def explain(host: str, output: str, exit_code: int | None, *, see: str = "") -> 
     The result is the problem and what to do. see: what to do about an unknown problem.
     """
     see = see or f"See: ssh {host} true"
-    for pattern, problem, hint in _SAID:
+    for pattern, problem, hint in _SSH_PROBLEM_PATTERNS:
         if re.search(pattern, output):
             rsync_command = f"rsync -a {sys.prefix}/ {host}:{sys.prefix}/"
             python_hint = f"Put it there, at the same place: {rsync_command}"

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from podwright.hosts._errors import HostsError
 from podwright.hosts._local_host_facts import find_program
 from podwright.hosts._remote_commands import ask_all
-from podwright.hosts._ssh import CONNECT_TIMEOUT, explain, ssh_command
+from podwright.hosts._ssh import SSH_CONNECT_TIMEOUT_S, explain, ssh_command
 
 #: The kinds of keys that OpenSSH still accepts, the best one first.
 KEY_TYPES = ("ed25519", "ecdsa", "rsa")
 #: Seconds that one host may take, for all steps together.
-_LIMIT = 60.0
-_REFUSED = "it refuses the key"
+_HOST_TIME_LIMIT_S = 60.0
+_KEY_REFUSED_TEXT = "it refuses the key"
 
-_ANSWER = """\
+_ASKPASS_SCRIPT = """\
 #!/bin/sh
 case $1 in
 *assword*) exec cat "${0%/*}/pipe" ;;
@@ -85,7 +85,9 @@ def distribute_key(
     reached, the problem and what to do.
     """
     problems = _problems_by_host(hosts, key_path, environ)
-    hosts_without_key = [host for host, (problem, _) in problems.items() if problem == _REFUSED]
+    hosts_without_key = [
+        host for host, (problem, _) in problems.items() if problem == _KEY_REFUSED_TEXT
+    ]
     if not hosts_without_key:
         return [], problems
     copy_id_path = find_program("ssh-copy-id", environ)
@@ -105,9 +107,11 @@ def distribute_key(
     with contextlib.suppress(OSError):
         os.makedirs(os.path.join(environ.get("HOME", "/"), ".ssh"), 0o700, exist_ok=True)
     hosts_with_key = []
-    with _answers(password) as askpass_variables:
+    with _askpass_variables(password) as askpass_variables:
         for host in hosts_without_key:
-            problem = _copy(copy_id_path, host, key_path, {**environ, **askpass_variables})
+            problem = _copy_key_to_host(
+                copy_id_path, host, key_path, {**environ, **askpass_variables}
+            )
             if problem:
                 problems[host] = problem
             else:
@@ -131,7 +135,7 @@ def _problems_by_host(
     ssh_commands = {host: command for host, command in commands.items() if command is not None}
     for host, remote_answer in zip(
         ssh_commands,
-        ask_all(list(ssh_commands.values()), environ, 2.0 * CONNECT_TIMEOUT),
+        ask_all(list(ssh_commands.values()), environ, 2.0 * SSH_CONNECT_TIMEOUT_S),
         strict=True,
     ):
         if remote_answer.code != 0:
@@ -139,13 +143,13 @@ def _problems_by_host(
     return problems
 
 
-def _copy(
+def _copy_key_to_host(
     copy_id_path: str, host: str, key_path: str, environ: Mapping[str, str]
 ) -> tuple[str, str] | None:
     """Put the key onto one host. Return the problem and what to do, or None."""
     import subprocess
 
-    ssh_options = [f"ConnectTimeout={CONNECT_TIMEOUT}", "NumberOfPasswordPrompts=1"]
+    ssh_options = [f"ConnectTimeout={SSH_CONNECT_TIMEOUT_S}", "NumberOfPasswordPrompts=1"]
     argv = [
         copy_id_path,
         "-i",
@@ -161,7 +165,7 @@ def _copy(
             text=True,
             errors="replace",
             env=dict(environ),
-            timeout=_LIMIT,
+            timeout=_HOST_TIME_LIMIT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -169,13 +173,13 @@ def _copy(
     if copy_result.returncode == 0:
         return None
     problem, hint = explain(host, copy_result.stderr, copy_result.returncode)
-    if problem == _REFUSED:
+    if problem == _KEY_REFUSED_TEXT:
         return "it refuses the password", f"Try it: ssh {shlex.quote(host)}"
     return problem, hint
 
 
 @contextlib.contextmanager
-def _answers(password: str) -> Iterator[dict[str, str]]:
+def _askpass_variables(password: str) -> Iterator[dict[str, str]]:
     """Yield variables that make ssh ask this process. Each prompt for a password gets this one."""
     import shutil
     import tempfile
@@ -186,7 +190,7 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
     os.mkfifo(pipe_path, 0o600)
     descriptor = os.open(script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
     with open(descriptor, "w", encoding="ascii") as file:
-        file.write(_ANSWER)
+        file.write(_ASKPASS_SCRIPT)
     is_finished = False
 
     def answer() -> None:

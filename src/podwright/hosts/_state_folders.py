@@ -7,7 +7,7 @@ from pathlib import Path
 
 from podwright.endpoints import system_path
 
-_SYSTEM = Path(system_path("/var/lib/podwright"))
+_SYSTEM_STATE_FOLDER = Path(system_path("/var/lib/podwright"))
 
 
 def own_key(*, system: bool) -> Path:
@@ -25,7 +25,7 @@ def state_folder(*, system: bool) -> Path:
     Root's account is like any other: only `--system` means the machine.
     """
     if system:
-        return _SYSTEM
+        return _SYSTEM_STATE_FOLDER
     state_home = os.environ.get("XDG_STATE_HOME", "")
     return (
         Path(state_home) if state_home.startswith("/") else Path.home() / ".local/state"

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from podwright.errors import FieldNotKnown
 from podwright.hosts._hostlist import expand
 
-_PAIR: Final = re.compile(r"(?:^|\s)([A-Z]\w*)=(\S*)")
+_TOPOLOGY_FIELD: Final = re.compile(r"(?:^|\s)([A-Z]\w*)=(\S*)")
 
 
 class NetworkSwitch(NamedTuple):
@@ -36,7 +36,7 @@ def read_switches(topology: str) -> list[NetworkSwitch]:
     """
     switches = []
     for line in topology.splitlines():
-        fields = dict(_PAIR.findall(line))
+        fields = dict(_TOPOLOGY_FIELD.findall(line))
         if not fields or "Topology" in fields or "TopologyName" in fields:
             continue
         first_field = next(iter(fields))

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 #: Seconds and bytes for which a refused connection is still read. Closing a socket with unread data
 #: resets the connection, and the peer would lose the refusal.
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 4 << 20
-_PIECE = 16 * 1024  #: bytes that the parser gets at a time
+_PARSER_PIECE_BYTES = 16 * 1024  #: bytes that the parser gets at a time
 
 
-class _Stop(Exception):
+class _StopReading(Exception):
     """Nothing more is read of this connection."""
 
 
@@ -65,13 +65,13 @@ class Connection(HttpToolsProtocol):
         except OSError:
             self.transport.abort()
         except TooManyVisitors as error:
-            with contextlib.suppress(_Stop):
+            with contextlib.suppress(_StopReading):
                 self._refuse(503, f"{error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the closed connection from the listener."""
         self.door.visitors.gone(self)
-        self._let_go(self._body_bytes)
+        self._release_body_bytes(self._body_bytes)
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         super().connection_lost(exc)
@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):
         if self._bad is not None:
             return not self._refused
         if self._in_head or self._in_body:
-            with contextlib.suppress(_Stop):
+            with contextlib.suppress(_StopReading):
                 self._refuse(400, "the connection was closed in the middle of a request")
             return True
         return self._busy()
@@ -94,7 +94,7 @@ class Connection(HttpToolsProtocol):
     def rest(self, request_bytes: int) -> None:
         """Note that a request of this size was carried out and its answer is being sent."""
         self.silent_since = self.door.clock()
-        self._let_go(request_bytes)
+        self._release_body_bytes(request_bytes)
 
     def shutdown(self) -> None:
         """Finish the request under way, and close."""
@@ -114,19 +114,19 @@ class Connection(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         try:
-            for piece_start in range(0, len(data), _PIECE):
-                piece = data[piece_start : piece_start + _PIECE]
+            for piece_start in range(0, len(data), _PARSER_PIECE_BYTES):
+                piece = data[piece_start : piece_start + _PARSER_PIECE_BYTES]
                 self._unparsed_bytes += len(piece)
                 self.parser.feed_data(piece)
                 # The parser reports a header only once it is whole, so a long one is counted here.
-                if self._unparsed_bytes > self.door.limits.head + _PIECE:
+                if self._unparsed_bytes > self.door.limits.head + _PARSER_PIECE_BYTES:
                     self._refuse(431, _too_long(self.door))
         except httptools.HttpParserUpgrade:  # no other protocol is supported
             self.cycle.keep_alive = False
         except httptools.HttpParserError as error:
-            with contextlib.suppress(_Stop):
+            with contextlib.suppress(_StopReading):
                 self._refuse(400, str(error))
-        except _Stop:
+        except _StopReading:
             pass
 
     def on_message_begin(self) -> None:
@@ -211,7 +211,7 @@ class Connection(HttpToolsProtocol):
         if self._bad is None:
             self._bad = status, problem
             self._unset_keepalive_if_required()
-            self._let_go(self._size)
+            self._release_body_bytes(self._size)
             if self._in_body:  # its handler waits for the rest of the body
                 self.cycle.disconnected = True
                 self.cycle.message_event.set()
@@ -223,7 +223,7 @@ class Connection(HttpToolsProtocol):
             self._in_head = self._in_body = False
             if not self._busy():
                 self._send_refusal()
-        raise _Stop
+        raise _StopReading
 
     def _send_refusal(self) -> None:
         if self._refused or self._bad is None:
@@ -246,7 +246,7 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
-    def _let_go(self, byte_count: int) -> None:
+    def _release_body_bytes(self, byte_count: int) -> None:
         """Release bytes of bodies from the listener's count, at most those of this connection."""
         byte_count = min(byte_count, self._body_bytes)
         self._body_bytes -= byte_count

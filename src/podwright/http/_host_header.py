@@ -14,7 +14,7 @@ from collections.abc import Collection
 from podwright.errors import InvalidRequest
 from podwright.http._listener_state import HttpRequest
 
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
 
 
 def host_of(request: HttpRequest) -> str:
@@ -26,7 +26,7 @@ def host_of(request: HttpRequest) -> str:
     host_values = [value for header_name, value in request.headers if header_name == b"host"]
     if len(host_values) != 1:
         return ""
-    match = _HOST.fullmatch(host_values[0].decode("latin-1").lower())
+    match = _HOST_AND_PORT.fullmatch(host_values[0].decode("latin-1").lower())
     if match is None or int(match[2] or 0) > 65535:
         return ""
     return match[1]

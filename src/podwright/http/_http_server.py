@@ -37,7 +37,7 @@ def more_descriptors(wanted_limit: int = 16384) -> None:
 
 
 #: Connections that the kernel queues until the loop accepts them: as many as may come at once.
-_BACKLOG = 4096
+_LISTEN_BACKLOG = 4096
 
 
 async def listen(host: str, port: int) -> socket.socket:
@@ -50,7 +50,7 @@ async def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(_BACKLOG)
+        listener.listen(_LISTEN_BACKLOG)
         listener.setblocking(False)
     except BaseException:
         listener.close()
@@ -102,7 +102,7 @@ class HttpServer:
         from podwright.http._connection import Connection
 
         config = Config(
-            _app,
+            _handle_asgi_request,
             interface="asgi3",
             lifespan="off",
             ws="none",
@@ -125,7 +125,7 @@ class HttpServer:
             self._server = await loop.create_unix_server(connect, sock=listener, backlog=1024)
         else:
             self._server = await loop.create_server(connect, sock=listener, backlog=512)
-        self._sweeper = asyncio.create_task(self._sweep())
+        self._sweeper = asyncio.create_task(self._sweep_silent_visitors())
 
     async def stop(self, grace: float) -> None:
         """Accept no more, give calls under way `grace` seconds to end, and close the rest."""
@@ -147,14 +147,14 @@ class HttpServer:
         for visitor in self.door.visitors:
             visitor.leave()
 
-    async def _sweep(self) -> None:
+    async def _sweep_silent_visitors(self) -> None:
         idle_seconds = self.door.limits.idle
         while True:
             await asyncio.sleep(idle_seconds / 4)
             self.door.visitors.sweep(idle_seconds)
 
 
-async def _app(scope: Any, receive: Any, send: Any) -> None:
+async def _handle_asgi_request(scope: Any, receive: Any, send: Any) -> None:
     """Handle one request, by ASGI 3."""
     connection: Connection = scope["state"]["connection"]
     listener = connection.door
@@ -180,7 +180,7 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
         reply = await listener.handler(request)
     except asyncio.CancelledError:  # the server ends and waits no longer
         connection.leave()
-        _nobody_left(receive)
+        _report_disconnect(receive)
         return
     except Exception:
         _log.exception("%s %s failed", request.method, request.path[:80])
@@ -209,10 +209,10 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     except RuntimeError:  # uvloop's error for a closed connection
         if not connection.transport.is_closing():
             raise
-        _nobody_left(receive)
+        _report_disconnect(receive)
 
 
-def _nobody_left(receive: Any) -> None:
+def _report_disconnect(receive: Any) -> None:
     """Tell uvicorn that the peer has gone.
 
     uvicorn learns it a moment later, and would otherwise log that no answer was given.

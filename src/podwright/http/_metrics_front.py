@@ -18,9 +18,11 @@ from podwright.http._listener_state import HttpRequest, Limits, Reply
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-KIND = "text/plain; version=0.0.4; charset=utf-8"
-FRESH = 2.0  #: seconds for which metrics are reused
-_LIMITS = Limits(connections=128, each=64, idle=10.0, body=0, all_bodies=1, patience=0.0)
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_FRESH_S = 2.0  #: seconds for which metrics are reused
+_METRICS_LISTENER_LIMITS = Limits(
+    connections=128, each=64, idle=10.0, body=0, all_bodies=1, patience=0.0
+)
 
 
 class Figure(NamedTuple):
@@ -34,7 +36,7 @@ class Figure(NamedTuple):
 
 
 class MetricsFront:
-    """Serves metrics. figures: returns them; called at most once in `FRESH` seconds.
+    """Serves metrics. figures: returns them; called at most once in `METRICS_FRESH_S` seconds.
 
     probes: by path, what returns the problem for which the probe fails, or "". clock: seconds,
     never backwards.
@@ -48,7 +50,7 @@ class MetricsFront:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._figures, self._probes, self._clock = figures, probes, clock
-        self._server = HttpServer(self._answer, _LIMITS)
+        self._server = HttpServer(self._answer, _METRICS_LISTENER_LIMITS)
         self._text, self._until = b"", -math.inf
         self._one_at_a_time = asyncio.Lock()
 
@@ -70,7 +72,7 @@ class MetricsFront:
         if request.path == "/healthz":
             return Reply(200, b'{"status":"ok"}', headers=close_header)
         if request.path == "/metrics":
-            return Reply(200, await self._now(), KIND, close_header)
+            return Reply(200, await self._now(), METRICS_CONTENT_TYPE, close_header)
         if probe := self._probes.get(request.path):
             probe_problem = probe()
             return Reply(
@@ -85,7 +87,7 @@ class MetricsFront:
         async with self._one_at_a_time:
             if self._clock() >= self._until:
                 self._text = text(await self._figures())
-                self._until = self._clock() + FRESH
+                self._until = self._clock() + METRICS_FRESH_S
             return self._text
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from importlib.resources import files
 
 #: Where each is told of in the documentation (docs/admin/monitoring.md).
-NAMES = ("prometheus.yml", "podwright-rules.yml", "podwright-board.json")
+MONITORING_FILE_NAMES = ("prometheus.yml", "podwright-rules.yml", "podwright-board.json")
 
 
 def read(name: str) -> str:
-    """One of `NAMES`. Raises KeyError for another."""
-    if name not in NAMES:
+    """One of `MONITORING_FILE_NAMES`. Raises KeyError for another."""
+    if name not in MONITORING_FILE_NAMES:
         raise KeyError(name)
     return (files(__name__) / name).read_text(encoding="utf-8")

@@ -217,10 +217,12 @@ class OptionTable:
                 if row.rivals not in rival_groups:
                     rival_groups[row.rivals] = container.add_mutually_exclusive_group()
                 container = rival_groups[row.rivals]
-            _add(container.add_argument, field, row)
+            _add_row_to_parser(container.add_argument, field, row)
 
 
-def _add(add_argument: Callable[..., argparse.Action], field: str, row: OptionRow) -> None:
+def _add_row_to_parser(
+    add_argument: Callable[..., argparse.Action], field: str, row: OptionRow
+) -> None:
     default = argparse.SUPPRESS if row.inherited else row.default
     keywords: dict[str, object] = {"help": row.help or None}
     if row.action == "argument":
@@ -239,17 +241,17 @@ def _add(add_argument: Callable[..., argparse.Action], field: str, row: OptionRo
 
 def positive(text: str) -> int:
     """Parse a whole number above 0, as an argparse type."""
-    return _number(text, 1, None, "a whole number above 0")
+    return _parse_integer(text, 1, None, "a whole number above 0")
 
 
 def not_negative(text: str) -> int:
     """Parse a whole number, 0 or more, as an argparse type."""
-    return _number(text, 0, None, "a whole number, 0 or more")
+    return _parse_integer(text, 0, None, "a whole number, 0 or more")
 
 
 def port(text: str) -> int:
     """Parse a TCP port, 1 to 65535, as an argparse type."""
-    return _number(text, 1, 65535, "a port from 1 to 65535")
+    return _parse_integer(text, 1, 65535, "a port from 1 to 65535")
 
 
 def any_port(text: str) -> int:
@@ -279,7 +281,7 @@ def seconds(text: str) -> float:
     return value
 
 
-def _number(text: str, minimum: int, maximum: int | None, description: str) -> int:
+def _parse_integer(text: str, minimum: int, maximum: int | None, description: str) -> int:
     is_integer = re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip())
     value = int(text) if is_integer else minimum - 1
     if value < minimum or (maximum is not None and value > maximum):

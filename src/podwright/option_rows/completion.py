@@ -10,7 +10,7 @@ _podwright_complete() {{ compgen -W "$(podwright complete "$2" 2>/dev/null)" -- 
 {functions}
 """
 #: bash splits `--option=value` into three words; shtab's functions know only `--option value`.
-_JOINED = """\
+_BASH_JOINED_TEMPLATE = """\
 _podwright_joined_{name}() {{
   local words=() current=$COMP_CWORD index
   for index in "${{!COMP_WORDS[@]}}"; do
@@ -49,7 +49,7 @@ def completion_script(
     import shtab
 
     used_kinds = set()
-    for parser_name, argument in _arguments(parser):
+    for parser_name, argument in _all_arguments(parser):
         if word_kind := word_kind_of(parser_name, argument):
             used_kinds.add(word_kind)
             shell_function = f"_podwright_{word_kind}"
@@ -75,14 +75,16 @@ def completion_script(
     )
     script = str(shtab.complete(parser, shell, preamble=preamble))
     if shell == "bash":
-        script += "\n" + _JOINED.format(name=command.replace("-", "_"), command=command)
+        script += "\n" + _BASH_JOINED_TEMPLATE.format(
+            name=command.replace("-", "_"), command=command
+        )
     return script
 
 
-def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+def _all_arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
     """Yield all arguments of a parser and of the parsers below it, each with its parser's name."""
     for argument in parser._actions:
         yield parser.prog, argument
         if isinstance(argument, argparse._SubParsersAction):
             for subparser in dict.fromkeys(argument.choices.values()):
-                yield from _arguments(subparser)
+                yield from _all_arguments(subparser)

@@ -15,42 +15,43 @@ def manual_page(
     title_line = (
         f'.TH {command.upper()} {manual_sections[command]} "" "Podwright {__version__}" "Podwright"'
     )
-    summary = _line(parser.description or "").rstrip(".")
+    summary = _first_paragraph_line(parser.description or "").rstrip(".")
     lines = [
         title_line,
         ".SH NAME",
-        f"{_text(command)} \\- {_text(summary[:1].lower() + summary[1:])}",
+        f"{_escaped_roff_text(command)} \\- "
+        f"{_escaped_roff_text(summary[:1].lower() + summary[1:])}",
     ]
     lines += [".SH SYNOPSIS", *_usage_lines(parser)]
     if len((parser.description or "").split("\n\n")) > 1:
         lines += [".SH DESCRIPTION", *_roff_paragraphs(parser.description or "")]
-    lines += [".SH OPTIONS", *_options(parser, set())]
-    verbs = list(_verbs(parser))
+    lines += [".SH OPTIONS", *_option_lines(parser, set())]
+    verbs = list(_verb_parsers(parser))
     shared_options = {option for argument in parser._actions for option in argument.option_strings}
     if verbs:
         lines.append(".SH COMMANDS")
         for verb_parser, description in verbs:
             lines += [
-                f'.SS "{_text(verb_parser.prog)}"',
+                f'.SS "{_escaped_roff_text(verb_parser.prog)}"',
                 *_roff_paragraphs(description),
                 *_usage_lines(verb_parser),
             ]
-            lines += _options(verb_parser, shared_options)
+            lines += _option_lines(verb_parser, shared_options)
     if parser.epilog:
-        lines += [".SH NOTES", ".nf", *map(_text, parser.epilog.splitlines()), ".fi"]
+        lines += [".SH NOTES", ".nf", *map(_escaped_roff_text, parser.epilog.splitlines()), ".fi"]
     other_pages = [
         (other_command, section_number)
         for other_command, section_number in manual_sections.items()
         if other_command != command
     ]
     see_also = ", ".join(
-        f"\\fB{_text(other_command)}\\fR({section_number})"
+        f"\\fB{_escaped_roff_text(other_command)}\\fR({section_number})"
         for other_command, section_number in other_pages
     )
     return "\n".join([*lines, ".SH SEE ALSO", see_also, ""])
 
 
-def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
+def _verb_parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
     """Return the verbs below a parser that are actions of their own, each with its words."""
     for subparsers_action in parser._actions:
         if not isinstance(subparsers_action, argparse._SubParsersAction):
@@ -65,7 +66,7 @@ def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentP
             if verb_name in help_texts
         ]
         for verb_name, verb_parser in documented_verbs:
-            nested_verbs = list(_verbs(verb_parser))
+            nested_verbs = list(_verb_parsers(verb_parser))
             if nested_verbs:
                 yield from nested_verbs
             else:
@@ -74,10 +75,10 @@ def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentP
 
 def _usage_lines(parser: argparse.ArgumentParser) -> list[str]:
     usage = parser.format_usage().removeprefix("usage: ").rstrip()
-    return [".nf", *map(_text, usage.splitlines()), ".fi"]
+    return [".nf", *map(_escaped_roff_text, usage.splitlines()), ".fi"]
 
 
-def _options(parser: argparse.ArgumentParser, shared_options: set[str]) -> list[str]:
+def _option_lines(parser: argparse.ArgumentParser, shared_options: set[str]) -> list[str]:
     """Return the arguments of a parser, without those that the parser above lists for all."""
     lines: list[str] = []
     for argument in parser._actions:
@@ -86,39 +87,43 @@ def _options(parser: argparse.ArgumentParser, shared_options: set[str]) -> list[
         )
         if is_hidden or set(argument.option_strings) & shared_options:
             continue
-        lines += [".TP", _name(parser, argument)]
+        lines += [".TP", _argument_name_text(parser, argument)]
         help_text = argument.help or ""
         if help_text:
             help_text = parser._get_formatter()._expand_help(argument)
         if argument.choices and not help_text:
             help_text = ", ".join(map(str, argument.choices))
-        lines.append(_text(_line(help_text)) or "\\&")
+        lines.append(_escaped_roff_text(_first_paragraph_line(help_text)) or "\\&")
     return lines
 
 
-def _name(parser: argparse.ArgumentParser, argument: argparse.Action) -> str:
+def _argument_name_text(parser: argparse.ArgumentParser, argument: argparse.Action) -> str:
     metavar = argument.metavar or argument.dest
     metavar = " ".join(metavar) if isinstance(metavar, tuple) else metavar
     if not argument.option_strings:
-        return f"\\fI{_text(metavar)}\\fR"
+        return f"\\fI{_escaped_roff_text(metavar)}\\fR"
     option_names = ", ".join(
-        f"\\fB{_text(option_name)}\\fR" for option_name in argument.option_strings
+        f"\\fB{_escaped_roff_text(option_name)}\\fR" for option_name in argument.option_strings
     )
-    return option_names if argument.nargs == 0 else f"{option_names} \\fI{_text(metavar)}\\fR"
+    return (
+        option_names
+        if argument.nargs == 0
+        else f"{option_names} \\fI{_escaped_roff_text(metavar)}\\fR"
+    )
 
 
 def _roff_paragraphs(description: str) -> list[str]:
     roff_lines: list[str] = []
     for paragraph in description.strip().split("\n\n"):
-        roff_lines += [".PP", *map(_text, paragraph.splitlines())]
+        roff_lines += [".PP", *map(_escaped_roff_text, paragraph.splitlines())]
     return roff_lines
 
 
-def _line(text: str) -> str:
+def _first_paragraph_line(text: str) -> str:
     return " ".join(text.split("\n\n")[0].split())
 
 
-def _text(text: str) -> str:
+def _escaped_roff_text(text: str) -> str:
     """Return text for roff, with everything escaped that roff would take as an order."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     escaped = "".join(

@@ -22,8 +22,10 @@ import msgspec
 from podwright.errors import PodwrightError
 from podwright.page._snapshot import changes
 
-INTERVAL: Final = 0.2  #: seconds between two readings
-SHARE: Final = 10.0  #: after a reading of t seconds there is a pause of at least SHARE x t
+VIEW_READ_INTERVAL_S: Final = 0.2  #: seconds between two readings
+PAUSE_PER_READ_SECOND: Final = (
+    10.0  #: after a reading of t seconds there is a pause of at least SHARE x t
+)
 LOOK_ANYWAY: Final = 5.0  #: seconds after which the view is read although nothing has changed
 PING: Final = 5.0  #: seconds of silence after which a comment keeps the connection alive
 BEHIND: Final = 16  #: the most changes that wait for one page before it gets the whole view again
@@ -51,7 +53,7 @@ class Live:
         self._full_event = b""
         self._problem = ""
         self._known = self._closed = False
-        self._readers: set[_Reader] = set()
+        self._readers: set[_PageStream] = set()
         self._refreshing: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -59,7 +61,7 @@ class Live:
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Yield the events for one page, from now on, without end."""
-        reader = _Reader()
+        reader = _PageStream()
         self._readers.add(reader)
         try:
             if self._refreshing is None or self._refreshing.done():
@@ -69,7 +71,7 @@ class Live:
                 if reader.behind:
                     reader.behind = False
                     reader.waiting.clear()
-                    yield self._all()
+                    yield self._whole_view_event()
                 elif reader.waiting:
                     yield reader.waiting.popleft()
                 else:
@@ -92,11 +94,11 @@ class Live:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._refreshing
 
-    def _all(self) -> bytes:
+    def _whole_view_event(self) -> bytes:
         if self._problem:
-            return _event("away", self._revision, {"problem": self._problem})
+            return _encode_event("away", self._revision, {"problem": self._problem})
         if not self._full_event:
-            self._full_event = _event("all", self._revision, {"topics": self._snapshot})
+            self._full_event = _encode_event("all", self._revision, {"topics": self._snapshot})
         return self._full_event
 
     async def _refresh(self) -> None:
@@ -108,20 +110,22 @@ class Live:
                 or change_count != seen_count
                 or started_at >= last_read_at + LOOK_ANYWAY
             ):
-                await self._refresh_once()
+                await self._refresh_view()
                 seen_count, last_read_at = change_count, started_at
             read_seconds = self._clock() - started_at
-            await asyncio.sleep(max(INTERVAL, SHARE * read_seconds))
+            await asyncio.sleep(max(VIEW_READ_INTERVAL_S, PAUSE_PER_READ_SECOND * read_seconds))
         # No page is left. The next one must get the view of its own time.
         self._known, self._snapshot, self._full_event = False, {}, b""
 
-    async def _refresh_once(self) -> None:
+    async def _refresh_view(self) -> None:
         try:
             new_snapshot = await self._take()
         except PodwrightError as error:
             if error.problem != self._problem:
                 self._problem = error.problem
-                self._notify(_event("away", self._revision, {"problem": self._problem}))
+                self._notify_pages(
+                    _encode_event("away", self._revision, {"problem": self._problem})
+                )
             self._known = True
             return
         was_away, self._problem = self._problem, ""
@@ -132,11 +136,11 @@ class Live:
         self._revision += 1
         self._snapshot, self._full_event, self._known = new_snapshot, b"", True
         if send_whole:
-            self._notify(None)
+            self._notify_pages(None)
         else:
-            self._notify(_event("change", self._revision, {"topics": difference}))
+            self._notify_pages(_encode_event("change", self._revision, {"topics": difference}))
 
-    def _notify(self, event: bytes | None) -> None:
+    def _notify_pages(self, event: bytes | None) -> None:
         """Send an event to all pages; None sends the whole view."""
         for reader in self._readers:
             if event is None or len(reader.waiting) >= BEHIND:
@@ -147,7 +151,7 @@ class Live:
             reader.news.set()
 
 
-class _Reader:
+class _PageStream:
     """The stream of one page. behind: the page needs the whole view."""
 
     def __init__(self) -> None:
@@ -156,5 +160,5 @@ class _Reader:
         self.behind = False
 
 
-def _event(event_name: str, revision: int, event_data: object) -> bytes:
+def _encode_event(event_name: str, revision: int, event_data: object) -> bytes:
     return b"event: %s\nid: %d\ndata: %s\n\n" % (event_name.encode(), revision, _encode(event_data))

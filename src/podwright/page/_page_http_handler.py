@@ -20,8 +20,8 @@ from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, U
 from podwright.http import HttpRequest, Reply
 from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._live_view import Live
-from podwright.page._query_parameters import minute_of, name_of, span_of
-from podwright.page._sessions import Proof, Sessions
+from podwright.page._query_parameters import minute_of, minutes_span_of, name_of
+from podwright.page._sessions import SessionProof, Sessions
 from podwright.page._snapshot import FRAGMENT_TOPICS, take
 from podwright.page._static_files import Files
 from podwright.page._trusted_proxy import SiteProxy
@@ -31,18 +31,18 @@ SECRET_HEADER: Final = "x-podwright-session"
 #: The paths of what the page shows beside its stream, as JSON.
 TOLD: Final = ("/v1/history", "/v1/history/at", "/v1/fragments", "/v1/explain")
 BODY: Final = 16 * 1024  #: the most bytes of a request
-VIEWS: Final = 256  #: the most different views at once
+MAX_LIVE_VIEWS: Final = 256  #: the most different views at once
 #: The calls that the page may make. The caller's role decides about each, as everywhere.
 ACTS: Final = ("DrainMachine", "ResumeMachine", "ResetPartition", "RemovePartition", "Leave")
 
 
-class _Login(msgspec.Struct, forbid_unknown_fields=True):
+class _LoginRequest(msgspec.Struct, forbid_unknown_fields=True):
     token: str = ""
     user: str = ""
     key: str = ""
 
 
-class _Act(msgspec.Struct, forbid_unknown_fields=True):
+class _CallRequest(msgspec.Struct, forbid_unknown_fields=True):
     method: str
     request: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -100,23 +100,23 @@ class Page:
                 return await self._log_in(request)
             case "DELETE", "/session":
                 _check_own_origin(request)
-                self._sessions.close(_proof(request))
-                return self._json({}, (b"set-cookie", self._cookie("", 0, request)))
+                self._sessions.close(_session_proof(request))
+                return self._json({}, (b"set-cookie", self._session_cookie_header("", 0, request)))
             case "POST", "/act":
                 return await self._act(request)
         return None
 
-    def _who(self, request: HttpRequest) -> Who | None:
-        return self._logged_in(request) or self._server.anonymous()
+    def _caller_or_anonymous(self, request: HttpRequest) -> Who | None:
+        return self._logged_in_caller(request) or self._server.anonymous()
 
-    def _logged_in(self, request: HttpRequest) -> Who | None:
+    def _logged_in_caller(self, request: HttpRequest) -> Who | None:
         """Return the caller of the session, or the user whom the site's proxy names.
 
         Raises Unauthenticated for a user whom only the proxy knows.
         """
         if self._proxy is not None and (user_name := self._proxy.user(request)):
             return self._server.by_proxy(user_name)
-        session_proof = _proof(request)
+        session_proof = _session_proof(request)
         caller = (
             self._sessions.caller(session_proof)
             if session_proof.cookie and session_proof.secret
@@ -128,7 +128,7 @@ class Page:
         return caller
 
     def _require_caller(self, request: HttpRequest) -> Who:
-        caller = self._who(request)
+        caller = self._caller_or_anonymous(request)
         if caller is None:
             raise Unauthenticated(
                 "this server shows its page to those it knows",
@@ -138,16 +138,16 @@ class Page:
 
     def _session_caller(self, request: HttpRequest) -> Who | None:
         try:
-            return self._logged_in(request)
+            return self._logged_in_caller(request)
         except PodwrightError:
             return None
 
     def _caller_values(self, request: HttpRequest) -> dict[str, object]:
-        caller = self._who(request)
+        caller = self._caller_or_anonymous(request)
         return {
             "name": caller.name if caller else "",
             "role": caller.role.value if caller else "",
-            "key_login": self._keys_hidden(request),
+            "key_login": self._is_key_login_safe(request),
             **self._server.describe(),
         }
 
@@ -156,7 +156,7 @@ class Page:
         audience = self._server.audience(caller)
         live_view = self._views.get(audience)
         if live_view is None:
-            if len(self._views) >= VIEWS:
+            if len(self._views) >= MAX_LIVE_VIEWS:
                 self._views = {
                     audience_key: live_view
                     for audience_key, live_view in self._views.items()
@@ -172,7 +172,7 @@ class Page:
                 self._server.counted,
             )
             self._views[audience] = live_view
-        event_stream = self._while_seen(live_view.events(), caller, request)
+        event_stream = self._events_while_logged_in(live_view.events(), caller, request)
         return Reply(200, event_stream, "text/event-stream", self._files.headers)
 
     async def _page_data(self, request: HttpRequest) -> Reply:
@@ -187,16 +187,18 @@ class Page:
         if request.path == "/v1/explain":
             request_body = msgspec.json.encode({"name": name_of(request.query)})
             return Reply(
-                200, await self._server.act(caller, "Explain", request_body), headers=self._private
+                200,
+                await self._server.act(caller, "Explain", request_body),
+                headers=self._no_store_headers,
             )
         if self._past is None:
             raise NotFound("this server writes no history", would_work="its page has what is now")
         if request.path == "/v1/history":
-            query_span = span_of(request.query, time.time())
+            query_span = minutes_span_of(request.query, time.time())
             return self._json(await self._past.series(*query_span, own=own_name))
         return self._json(await self._past.at(minute_of(request.query), own=own_name))
 
-    async def _while_seen(
+    async def _events_while_logged_in(
         self, events: AsyncGenerator[bytes], caller: Who, request: HttpRequest
     ) -> AsyncGenerator[bytes]:
         """Yield events until the caller's session is over, or its user is gone."""
@@ -209,16 +211,16 @@ class Page:
                     return
                 yield event
 
-    def _keys_hidden(self, request: HttpRequest) -> bool:
+    def _is_key_login_safe(self, request: HttpRequest) -> bool:
         """Return whether nobody can read an access key on its way here."""
         return self._safe_login or (self._proxy is not None and self._proxy.hides(request))
 
     async def _log_in(self, request: HttpRequest) -> Reply:
         _check_own_origin(request)
-        login_request = _decoded(request, _Login)
+        login_request = _decode_json_body(request, _LoginRequest)
         if login_request.token:
             caller = await self._server.by_token(login_request.token)
-        elif not self._keys_hidden(request):
+        elif not self._is_key_login_safe(request):
             raise Denied(
                 "access keys would travel here for all to read",
                 operation="log in",
@@ -232,15 +234,15 @@ class Page:
             "role": caller.role.value,
             "secret": session_proof.secret,
         }
-        cookie_header = self._cookie(session_proof.cookie, 12 * 3600, request)
+        cookie_header = self._session_cookie_header(session_proof.cookie, 12 * 3600, request)
         return self._json(session_json, (b"set-cookie", cookie_header))
 
     async def _act(self, request: HttpRequest) -> Reply:
         _check_own_origin(request)
-        caller = self._logged_in(request)
+        caller = self._logged_in_caller(request)
         if caller is None:
             raise Unauthenticated("nobody is logged in", operation="act", would_work="log in first")
-        requested_action = _decoded(request, _Act)
+        requested_action = _decode_json_body(request, _CallRequest)
         if requested_action.method not in ACTS:
             raise InvalidRequest(
                 f"{requested_action.method[:40]} is not done here",
@@ -253,14 +255,18 @@ class Page:
         return Reply(200, reply, headers=self._files.headers)
 
     def _json(self, reply_value: object, *headers: tuple[bytes, bytes]) -> Reply:
-        return Reply(200, msgspec.json.encode(reply_value), headers=(*self._private, *headers))
+        return Reply(
+            200, msgspec.json.encode(reply_value), headers=(*self._no_store_headers, *headers)
+        )
 
     @property
-    def _private(self) -> tuple[tuple[bytes, bytes], ...]:
+    def _no_store_headers(self) -> tuple[tuple[bytes, bytes], ...]:
         """The headers of answers that must not be stored."""
         return (*self._files.headers, (b"cache-control", b"no-store"))
 
-    def _cookie(self, cookie_value: str, max_age_seconds: int, request: HttpRequest) -> bytes:
+    def _session_cookie_header(
+        self, cookie_value: str, max_age_seconds: int, request: HttpRequest
+    ) -> bytes:
         encrypted = self._proxy is not None and self._proxy.hides(request)
         secure_attribute = "; Secure" if encrypted else ""
         cookie_name = _cookie_name(request)
@@ -280,7 +286,7 @@ def _cookie_name(request: HttpRequest) -> str:
     return f"{COOKIE_NAME}_{port}" if port else COOKIE_NAME
 
 
-def _proof(request: HttpRequest) -> Proof:
+def _session_proof(request: HttpRequest) -> SessionProof:
     """Return what the browser presents of its session; empty where it presents nothing.
 
     A browser may hold more cookies of this host than fit into a proof, so only the cookie of this
@@ -296,7 +302,7 @@ def _proof(request: HttpRequest) -> Proof:
         if cookie_name.strip() == own_cookie_name
     ]
     cookie = cookie_values[0] if len(cookie_values) == 1 else ""
-    return Proof(cookie[:200], request.header(SECRET_HEADER)[:200])
+    return SessionProof(cookie[:200], request.header(SECRET_HEADER)[:200])
 
 
 def _check_own_origin(request: HttpRequest) -> None:
@@ -316,7 +322,7 @@ def _check_own_origin(request: HttpRequest) -> None:
         )
 
 
-def _decoded(request: HttpRequest, body_type: type[Any]) -> Any:
+def _decode_json_body(request: HttpRequest, body_type: type[Any]) -> Any:
     try:
         return msgspec.json.decode(request.body, type=body_type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -20,11 +20,11 @@ _Topics = Mapping[str, Mapping[str, Any]]
 class PodProblem(msgspec.Struct, frozen=True):
     """A problem that needs somebody's attention.
 
-    kind: one of `KINDS`. about: the name of the thing. text: what is wrong. cause: why, as far as
-    it is known. command: what to type next. link: the page's view of the thing. since: seconds
-    since 1970; 0: not known. urgent: work is lost or stands still. machine, partition: the owner of
-    the devices that have the problem, if it concerns devices. devices: the keys of the affected
-    devices, where they are fewer than all of the machine.
+    kind: one of `PROBLEM_FINDERS`. about: the name of the thing. text: what is wrong. cause: why,
+    as far as it is known. command: what to type next. link: the page's view of the thing. since:
+    seconds since 1970; 0: not known. urgent: work is lost or stands still. machine, partition: the
+    owner of the devices that have the problem, if it concerns devices. devices: the keys of the
+    affected devices, where they are fewer than all of the machine.
     """
 
     kind: str
@@ -46,7 +46,9 @@ def problems(topics: _Topics, now: float) -> dict[str, object]:
     topics: a snapshot. now: seconds since 1970.
     """
     all_problems = [
-        problem for find_problems in KINDS.values() for problem in find_problems(topics, now)
+        problem
+        for find_problems in PROBLEM_FINDERS.values()
+        for problem in find_problems(topics, now)
     ]
     all_problems.sort(key=lambda problem: not problem.urgent)
     return {
@@ -55,31 +57,34 @@ def problems(topics: _Topics, now: float) -> dict[str, object]:
     }
 
 
-def _machines(topics: _Topics, machine_test: Callable[[Mapping[str, Any]], bool]) -> Iterator[Any]:
+def _matching_machines(
+    topics: _Topics, machine_test: Callable[[Mapping[str, Any]], bool]
+) -> Iterator[Any]:
     for machine_name, machine in topics.get("machines", {}).items():
         if machine_test(machine):
             yield machine_name, machine
 
 
-def _unknown(machine: Mapping[str, Any]) -> bool:
+def _has_wrong_key(machine: Mapping[str, Any]) -> bool:
     return machine["state"] == "DOWN" and str(machine["reason"]).startswith("wrong key")
 
 
-def _silent(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    silent_machines = _machines(
-        topics, lambda machine_item: machine_item["state"] == "DOWN" and not _unknown(machine_item)
+def _silent_machine_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    silent_machines = _matching_machines(
+        topics,
+        lambda machine_item: machine_item["state"] == "DOWN" and not _has_wrong_key(machine_item),
     )
     for machine_name, machine in silent_machines:
         lost_partitions = _partitions_on(topics, machine_name)
         cause = machine["reason"] or "its agent is silent"
         if lost_partitions:
-            cause += f"; partitions on it: {_listed(lost_partitions)}"
+            cause += f"; partitions on it: {_shortened_list_text(lost_partitions)}"
         yield PodProblem(
             "silent-agent",
             machine_name,
             f"Machine {machine_name} does not answer",
             cause,
-            _at(machine["host"], f"systemctl restart vipu-agent@{machine_name}"),
+            _ssh_command_text(machine["host"], f"systemctl restart vipu-agent@{machine_name}"),
             f"/machines?find={machine_name}",
             machine.get("since", 0),
             machine=machine_name,
@@ -97,7 +102,7 @@ def _down_without_cause(topics: _Topics) -> Iterator[PodProblem]:
             lost_partitions = _partitions_on(topics, machine_name)
             cause = "administrators see the cause"
             if lost_partitions:
-                cause += f"; partitions on it: {_listed(lost_partitions)}"
+                cause += f"; partitions on it: {_shortened_list_text(lost_partitions)}"
             yield PodProblem(
                 "silent-agent",
                 machine_name,
@@ -109,22 +114,24 @@ def _down_without_cause(topics: _Topics) -> Iterator[PodProblem]:
             )
 
 
-def _wrong_key(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for machine_name, machine in _machines(topics, _unknown):
+def _wrong_key_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    for machine_name, machine in _matching_machines(topics, _has_wrong_key):
         yield PodProblem(
             "wrong-key",
             machine_name,
             f"The agent of machine {machine_name} does not accept this server",
             machine["reason"],
-            _at(machine["host"], f"vipu-agent --machine {machine_name} --agent-key FILE"),
+            _ssh_command_text(
+                machine["host"], f"vipu-agent --machine {machine_name} --agent-key FILE"
+            ),
             f"/machines?find={machine_name}",
             machine.get("since", 0),
             machine=machine_name,
         )
 
 
-def _refused(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for machine_name, machine in _machines(
+def _refused_machine_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    for machine_name, machine in _matching_machines(
         topics, lambda machine_item: machine_item["state"] == "REFUSED"
     ):
         yield PodProblem(
@@ -138,7 +145,9 @@ def _refused(topics: _Topics, _: float) -> Iterator[PodProblem]:
         )
 
 
-def _drained(topics: _Topics, in_use: bool) -> Iterator[tuple[str, list[str], Mapping[str, Any]]]:
+def _drained_machines(
+    topics: _Topics, in_use: bool
+) -> Iterator[tuple[str, list[str], Mapping[str, Any]]]:
     for cluster in topics.get("clusters", {}).values():
         for machine_name in cluster["drained"]:
             partition_names = _partitions_on(topics, machine_name)
@@ -146,13 +155,14 @@ def _drained(topics: _Topics, in_use: bool) -> Iterator[tuple[str, list[str], Ma
                 yield machine_name, partition_names, _drain_event(topics, machine_name)
 
 
-def _drained_used(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for machine_name, partition_names, drain_event in _drained(topics, in_use=True):
+def _drained_used_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    for machine_name, partition_names, drain_event in _drained_machines(topics, in_use=True):
         yield PodProblem(
             "drained-used",
             machine_name,
             f"Machine {machine_name} is drained and still in use",
-            f"{_drained_by(drain_event)}; it waits for {_listed(partition_names)} to end",
+            f"{_drained_by_text(drain_event)}; it waits for "
+            f"{_shortened_list_text(partition_names)} to end",
             f"vipu get partition {partition_names[0]}",
             f"/machines?find={machine_name}",
             round(drain_event.get("at", 0)),
@@ -161,8 +171,8 @@ def _drained_used(topics: _Topics, _: float) -> Iterator[PodProblem]:
         )
 
 
-def _drained_empty(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for machine_name, _partitions, drain_event in _drained(topics, in_use=False):
+def _drained_empty_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    for machine_name, _partitions, drain_event in _drained_machines(topics, in_use=False):
         device_count = sum(
             device_row[0] == machine_name for device_row in topics.get("devices", {}).values()
         )
@@ -171,7 +181,7 @@ def _drained_empty(topics: _Topics, _: float) -> Iterator[PodProblem]:
             machine_name,
             f"Machine {machine_name} is drained and empty: {device_count} devices are out of "
             "service",
-            f"{_drained_by(drain_event)}; nothing runs there any more",
+            f"{_drained_by_text(drain_event)}; nothing runs there any more",
             f"vipu-admin resume machine {machine_name}",
             f"/machines?find={machine_name}",
             round(drain_event.get("at", 0)),
@@ -180,7 +190,7 @@ def _drained_empty(topics: _Topics, _: float) -> Iterator[PodProblem]:
         )
 
 
-def _partition_error(topics: _Topics, _: float) -> Iterator[PodProblem]:
+def _partition_error_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
     for partition_name, partition in topics.get("partitions", {}).items():
         if partition["state"] == "ERROR":
             owner_text = f" of {partition['owner']}" if partition["owner"] else ""
@@ -195,7 +205,7 @@ def _partition_error(topics: _Topics, _: float) -> Iterator[PodProblem]:
             )
 
 
-def _fence(topics: _Topics, _: float) -> Iterator[PodProblem]:
+def _fence_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
     for lease_id, lease in topics.get("leases", {}).items():
         if lease["state"] == "FENCING" and not lease["parent"]:
             partition = lease["partition"]
@@ -204,14 +214,15 @@ def _fence(topics: _Topics, _: float) -> Iterator[PodProblem]:
                 "fence",
                 lease_id,
                 f"The devices of partition {partition} are fenced",
-                f"{holder} ended without word; waits for {_listed(lease['waits_for'] or ['time'])}",
+                f"{holder} ended without word; waits for "
+                f"{_shortened_list_text(lease['waits_for'] or ['time'])}",
                 f"vipu get partition {partition}",
                 f"/partitions/{partition}",
                 partition=partition,
             )
 
 
-def _ill_devices(topics: _Topics, _: float) -> Iterator[PodProblem]:
+def _ill_device_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
     down_machines = {
         machine_name
         for cluster_item in topics.get("clusters", {}).values()
@@ -232,7 +243,9 @@ def _ill_devices(topics: _Topics, _: float) -> Iterator[PodProblem]:
             "ill-device",
             machine_name,
             f"Device {device_numbers} of machine {machine_name} is ill",
-            f"{cause}; in use by {_listed(affected_partitions)}" if affected_partitions else cause,
+            f"{cause}; in use by {_shortened_list_text(affected_partitions)}"
+            if affected_partitions
+            else cause,
             f"vipu-admin test cluster {cluster}",
             f"/machines?find={machine_name}",
             machine=machine_name,
@@ -240,7 +253,7 @@ def _ill_devices(topics: _Topics, _: float) -> Iterator[PodProblem]:
         )
 
 
-def _starving(topics: _Topics, now: float) -> Iterator[PodProblem]:
+def _starving_waiter_problems(topics: _Topics, now: float) -> Iterator[PodProblem]:
     for waiter_id, waiter in topics.get("waiters", {}).items():
         start_known = waiter["starts"] > now
         if (
@@ -260,20 +273,20 @@ def _starving(topics: _Topics, now: float) -> Iterator[PodProblem]:
             )
 
 
-def _conditions(topics: _Topics) -> Mapping[str, Any]:
+def _server_conditions(topics: _Topics) -> Mapping[str, Any]:
     server_conditions: Mapping[str, Any] = topics.get("server", {}).get("server", {})
     return server_conditions
 
 
-def _disk(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    if cause := _conditions(topics).get("read_only", ""):
+def _full_disk_problem(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    if cause := _server_conditions(topics).get("read_only", ""):
         yield PodProblem(
             "full-disk", "server", "The server is read only: nothing can be changed", cause, "df -h"
         )
 
 
-def _no_standby(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    if _conditions(topics).get("standbys") == 0:
+def _no_standby_problem(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    if _server_conditions(topics).get("standbys") == 0:
         yield PodProblem(
             "no-standby",
             "server",
@@ -284,8 +297,10 @@ def _no_standby(topics: _Topics, _: float) -> Iterator[PodProblem]:
         )
 
 
-def _scheduler_away(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for scheduler_name, silent_since in _conditions(topics).get("silent_schedulers", {}).items():
+def _silent_scheduler_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    for scheduler_name, silent_since in (
+        _server_conditions(topics).get("silent_schedulers", {}).items()
+    ):
         yield PodProblem(
             "scheduler-away",
             scheduler_name,
@@ -297,8 +312,8 @@ def _scheduler_away(topics: _Topics, _: float) -> Iterator[PodProblem]:
         )
 
 
-def _cables(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for cable_fault in _conditions(topics).get("cabling", ()):
+def _cable_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    for cable_fault in _server_conditions(topics).get("cabling", ()):
         cluster, machine, problem = cable_fault
         yield PodProblem(
             "cable",
@@ -312,20 +327,20 @@ def _cables(topics: _Topics, _: float) -> Iterator[PodProblem]:
 
 
 #: By kind: the function that finds such problems.
-KINDS: Final[Mapping[str, Callable[[_Topics, float], Iterable[PodProblem]]]] = {
-    "full-disk": _disk,
-    "silent-agent": _silent,
-    "wrong-key": _wrong_key,
-    "refused-machine": _refused,
-    "partition-error": _partition_error,
-    "fence": _fence,
-    "ill-device": _ill_devices,
-    "cable": _cables,
-    "scheduler-away": _scheduler_away,
-    "starving": _starving,
-    "drained-used": _drained_used,
-    "drained-empty": _drained_empty,
-    "no-standby": _no_standby,
+PROBLEM_FINDERS: Final[Mapping[str, Callable[[_Topics, float], Iterable[PodProblem]]]] = {
+    "full-disk": _full_disk_problem,
+    "silent-agent": _silent_machine_problems,
+    "wrong-key": _wrong_key_problems,
+    "refused-machine": _refused_machine_problems,
+    "partition-error": _partition_error_problems,
+    "fence": _fence_problems,
+    "ill-device": _ill_device_problems,
+    "cable": _cable_problems,
+    "scheduler-away": _silent_scheduler_problems,
+    "starving": _starving_waiter_problems,
+    "drained-used": _drained_used_problems,
+    "drained-empty": _drained_empty_problems,
+    "no-standby": _no_standby_problem,
 }
 
 
@@ -346,15 +361,15 @@ def _drain_event(topics: _Topics, machine: str) -> Mapping[str, Any]:
     return newest_event
 
 
-def _drained_by(drain_event: Mapping[str, Any]) -> str:
+def _drained_by_text(drain_event: Mapping[str, Any]) -> str:
     return f"drained by {drain_event['who']}" if drain_event else "drained"
 
 
-def _listed(listed_names: Iterable[str], limit: int = 4) -> str:
+def _shortened_list_text(listed_names: Iterable[str], limit: int = 4) -> str:
     all_names = list(listed_names)
     more_suffix = f" and {len(all_names) - limit} more" if len(all_names) > limit else ""
     return ", ".join(all_names[:limit]) + more_suffix
 
 
-def _at(host: str, command: str) -> str:
+def _ssh_command_text(host: str, command: str) -> str:
     return f"ssh {host} {command}" if host else command

@@ -8,12 +8,12 @@ import urllib.parse
 from podwright.errors import InvalidRequest
 
 
-def span_of(query: str, now_seconds: float) -> tuple[int, int, int]:
+def minutes_span_of(query: str, now_seconds: float) -> tuple[int, int, int]:
     """Return since, until and step of a query, in minutes.
 
     The default is the last hour, by the minute. Raises InvalidRequest.
     """
-    parameters = _parsed(query, "since", "until", "step")
+    parameters = _parse_query_numbers(query, "since", "until", "step")
     until_minute = parameters.get("until", int(now_seconds)) // 60 + 1
     since_minute = parameters.get("since", (until_minute - 60) * 60) // 60
     return since_minute, until_minute, max(1, parameters.get("step", 60) // 60)
@@ -21,13 +21,13 @@ def span_of(query: str, now_seconds: float) -> tuple[int, int, int]:
 
 def minute_of(query: str) -> int:
     """Return `time` of a query, in minutes. Raises InvalidRequest."""
-    parameters = _parsed(query, "time")
+    parameters = _parse_query_numbers(query, "time")
     if "time" not in parameters:
         raise InvalidRequest("no time is named", would_work="?time=SECONDS, since 1970")
     return parameters["time"] // 60
 
 
-def _parsed(query: str, *known_names: str) -> dict[str, int]:
+def _parse_query_numbers(query: str, *known_names: str) -> dict[str, int]:
     query_values = urllib.parse.parse_qs(query, keep_blank_values=True)
     for parameter_name, parameter_values in query_values.items():
         if (

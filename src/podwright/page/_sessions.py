@@ -19,15 +19,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-IDLE: Final = 3600.0  #: seconds
-LONGEST: Final = 12 * 3600.0
-MOST: Final = 1000  #: sessions in all; the one that was silent longest is closed
+SESSION_IDLE_S: Final = 3600.0  #: seconds
+SESSION_MAX_AGE_S: Final = 12 * 3600.0
+MAX_SESSIONS: Final = 1000  #: sessions in all; the one that was silent longest is closed
 EACH: Final = 20  #: sessions of one user
 
 _C = TypeVar("_C")
 
 
-class Proof(NamedTuple):
+class SessionProof(NamedTuple):
     """The two texts by which a browser proves its session."""
 
     cookie: str
@@ -51,7 +51,7 @@ class Sessions(Generic[_C]):
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: _C, user_name: str) -> Proof:
+    def open(self, caller: _C, user_name: str) -> SessionProof:
         """Open a session. Return its proof."""
         now = self._clock()
         own_digests = [
@@ -61,26 +61,26 @@ class Sessions(Generic[_C]):
         ]
         for session_digest in own_digests[: max(0, len(own_digests) + 1 - EACH)]:
             del self._open[session_digest]
-        while len(self._open) >= MOST:
+        while len(self._open) >= MAX_SESSIONS:
             self._open.popitem(last=False)
-        proof = Proof(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        proof = SessionProof(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         self._open[proof.digest] = (caller, user_name, now, now)
         return proof
 
-    def caller(self, proof: Proof) -> _C | None:
+    def caller(self, proof: SessionProof) -> _C | None:
         """Return the caller of a session; None if there is no such session or it is over."""
         session_digest, now = proof.digest, self._clock()
         session = self._open.get(session_digest)
         if session is None:
             return None
         caller, user_name, opened_at, last_used_at = session
-        if now >= last_used_at + IDLE or now >= opened_at + LONGEST:
+        if now >= last_used_at + SESSION_IDLE_S or now >= opened_at + SESSION_MAX_AGE_S:
             del self._open[session_digest]
             return None
         self._open[session_digest] = (caller, user_name, opened_at, now)
         self._open.move_to_end(session_digest)
         return caller
 
-    def close(self, proof: Proof) -> None:
+    def close(self, proof: SessionProof) -> None:
         """End a session."""
         self._open.pop(proof.digest, None)

@@ -38,7 +38,7 @@ Ask = Callable[[str], Awaitable[Any]]
 
 FRAGMENT_TOPICS: Final = ("clusters", "devices")
 #: Attributes of a device that its driver measures, in the order in which the page shows them.
-READINGS: Final = (
+READING_ATTRIBUTES: Final = (
     "load", "memory used", "power", "temperature", "ecc errors", "row remapping", "last xid",
     "problems",
 )  # fmt: skip
@@ -62,7 +62,7 @@ async def take(
     """
     contents: dict[str, dict[str, object]] = {}
     lists_by_topic: dict[str, Any] = {}
-    for topic, (list_method, list_field, make_item) in _TOPICS.items():
+    for topic, (list_method, list_field, make_item) in _TOPIC_SOURCES.items():
         if topics and topic not in topics:
             continue
         try:
@@ -74,7 +74,7 @@ async def take(
         taken_at = now()
         contents[topic] = dict(make_item(list_item, taken_at) for list_item in list_items)
     wants_readings = not topics or "readings" in topics
-    if wants_readings and (readings := dict(_readings(lists_by_topic.get("devices", ())))):
+    if wants_readings and (readings := dict(_reading_items(lists_by_topic.get("devices", ())))):
         contents["readings"] = readings
     if conditions is not None and not topics:
         contents["server"] = {"server": dict(conditions)}
@@ -106,7 +106,7 @@ def _without_agent(
                     devices=device_counts[machine_name],
                     state="DOWN" if machine_name in cluster.down else "UP",
                 )
-                yield _machine(agent_info, 0.0)
+                yield _machine_item(agent_info, 0.0)
 
 
 def changes(old_snapshot: Snapshot, new_snapshot: Snapshot) -> Changes:
@@ -133,7 +133,7 @@ def changes(old_snapshot: Snapshot, new_snapshot: Snapshot) -> Changes:
     return difference
 
 
-def _cluster(cluster_info: ClusterInfo, _: float) -> tuple[str, object]:
+def _cluster_item(cluster_info: ClusterInfo, _: float) -> tuple[str, object]:
     return cluster_info.name, {
         "family": cluster_info.family,
         "size": cluster_info.size,
@@ -147,7 +147,7 @@ def _cluster(cluster_info: ClusterInfo, _: float) -> tuple[str, object]:
     }
 
 
-def _machine(agent_info: AgentInfo, now: float) -> tuple[str, object]:
+def _machine_item(agent_info: AgentInfo, now: float) -> tuple[str, object]:
     is_silent = agent_info.state == "DOWN" and agent_info.last_seen >= 0
     reason = (
         "its agent is silent" if agent_info.reason.startswith("silent for") else agent_info.reason
@@ -165,7 +165,7 @@ def _machine(agent_info: AgentInfo, now: float) -> tuple[str, object]:
     }
 
 
-def _device(device_info: DeviceInfo, _: float) -> tuple[str, object]:
+def _device_item(device_info: DeviceInfo, _: float) -> tuple[str, object]:
     """Return a device as a list, since a page reads 16,384 lists in a second."""
     device_ref = device_info.device
     device_key = f"{device_info.cluster}/{device_ref.domain}/{device_ref.offset}"
@@ -180,7 +180,7 @@ def _device(device_info: DeviceInfo, _: float) -> tuple[str, object]:
     return device_key, (*device_row, kept_for) if kept_for else device_row
 
 
-def _readings(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]]:
+def _reading_items(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]]:
     """Yield the readings of drivers by device: names and texts.
 
     Devices without readings are left out.
@@ -188,14 +188,14 @@ def _readings(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]]:
     for device_info in devices:
         readings = {
             attribute_name: device_info.attributes[attribute_name]
-            for attribute_name in READINGS
+            for attribute_name in READING_ATTRIBUTES
             if device_info.attributes.get(attribute_name)
         }
         if readings:
-            yield _device(device_info, 0.0)[0], readings
+            yield _device_item(device_info, 0.0)[0], readings
 
 
-def _partition(partition_info: PartitionInfo, _: float) -> tuple[str, object]:
+def _partition_item(partition_info: PartitionInfo, _: float) -> tuple[str, object]:
     return partition_info.name, {
         "cluster": partition_info.cluster,
         "allocation": partition_info.allocation,
@@ -215,7 +215,7 @@ def _partition(partition_info: PartitionInfo, _: float) -> tuple[str, object]:
     }
 
 
-def _lease(lease_info: LeaseInfo, _: float) -> tuple[str, object]:
+def _lease_item(lease_info: LeaseInfo, _: float) -> tuple[str, object]:
     return lease_info.id, {
         "partition": lease_info.partition,
         "holder": lease_info.holder,
@@ -229,7 +229,7 @@ def _lease(lease_info: LeaseInfo, _: float) -> tuple[str, object]:
     }
 
 
-def _move(move_row: MoveRow, _: float) -> tuple[str, object]:
+def _move_item(move_row: MoveRow, _: float) -> tuple[str, object]:
     return move_row.partition, {
         "owner": move_row.owner,
         "size": move_row.size,
@@ -239,7 +239,7 @@ def _move(move_row: MoveRow, _: float) -> tuple[str, object]:
     }
 
 
-def _waiter(waiter_info: WaiterInfo, now: float) -> tuple[str, object]:
+def _waiter_item(waiter_info: WaiterInfo, now: float) -> tuple[str, object]:
     return waiter_info.id, {
         "place": waiter_info.place,
         "owner": waiter_info.owner,
@@ -248,12 +248,12 @@ def _waiter(waiter_info: WaiterInfo, now: float) -> tuple[str, object]:
         "needs": waiter_info.needs,
         "priority": waiter_info.priority,
         "since": round(waiter_info.since),
-        "starts": _starts(waiter_info.estimate, now),
+        "starts": _start_time(waiter_info.estimate, now),
         "reserved": waiter_info.reserved,
     }
 
 
-def _starts(estimate_seconds: float, now: float) -> int:
+def _start_time(estimate_seconds: float, now: float) -> int:
     """Return when a request can start, in seconds since 1970; 0: not known.
 
     It is rounded to the minute, since an estimate moves a little with every reading.
@@ -261,7 +261,7 @@ def _starts(estimate_seconds: float, now: float) -> int:
     return round((now + estimate_seconds) / 60.0) * 60 if estimate_seconds else 0
 
 
-def _job(job_info: JobInfo, now: float) -> tuple[str, object]:
+def _job_item(job_info: JobInfo, now: float) -> tuple[str, object]:
     return f"{job_info.scheduler}/{job_info.id}", {
         "place": job_info.place,
         "scheduler": job_info.scheduler,
@@ -272,12 +272,12 @@ def _job(job_info: JobInfo, now: float) -> tuple[str, object]:
         "priority": job_info.priority,
         "since": round(job_info.since),
         "cluster": job_info.cluster,
-        "starts": _starts(job_info.estimate, now),
+        "starts": _start_time(job_info.estimate, now),
         "reserved": job_info.reserved,
     }
 
 
-def _allocation(allocation_info: AllocationInfo, _: float) -> tuple[str, object]:
+def _allocation_item(allocation_info: AllocationInfo, _: float) -> tuple[str, object]:
     return allocation_info.name, {
         "cluster": allocation_info.cluster,
         "size": allocation_info.size,
@@ -288,7 +288,7 @@ def _allocation(allocation_info: AllocationInfo, _: float) -> tuple[str, object]
     }
 
 
-def _quota(quota_info: QuotaInfo, _: float) -> tuple[str, object]:
+def _quota_item(quota_info: QuotaInfo, _: float) -> tuple[str, object]:
     return f"{quota_info.user or '*'}/{quota_info.allocation or '*'}", {
         "user": quota_info.user,
         "allocation": quota_info.allocation,
@@ -299,7 +299,7 @@ def _quota(quota_info: QuotaInfo, _: float) -> tuple[str, object]:
     }
 
 
-def _user(user_info: UserInfo, _: float) -> tuple[str, object]:
+def _user_item(user_info: UserInfo, _: float) -> tuple[str, object]:
     return user_info.name, {
         "role": user_info.role,
         "allocations": user_info.allocations,
@@ -308,7 +308,7 @@ def _user(user_info: UserInfo, _: float) -> tuple[str, object]:
     }
 
 
-def _event(event_info: EventInfo, _: float) -> tuple[str, object]:
+def _event_item(event_info: EventInfo, _: float) -> tuple[str, object]:
     return str(event_info.number), {
         "at": round(event_info.at, 3),
         "who": event_info.who,
@@ -321,18 +321,18 @@ def _event(event_info: EventInfo, _: float) -> tuple[str, object]:
 
 #: The method that lists a topic, the list's field, and a function that returns an item's key and
 #: value.
-_TOPICS: Final[dict[str, tuple[str, str, Callable[[Any, float], tuple[str, object]]]]] = {
-    "clusters": ("ListClusters", "clusters", _cluster),
-    "machines": ("ListAgents", "agents", _machine),
-    "allocations": ("ListAllocations", "allocations", _allocation),
-    "devices": ("ListDevices", "devices", _device),
-    "partitions": ("ListPartitions", "partitions", _partition),
-    "leases": ("ListLeases", "leases", _lease),
-    "moves": ("ShowMoves", "moves", _move),
-    "waiters": ("ListWaiters", "waiters", _waiter),
-    "jobs": ("ListJobs", "jobs", _job),
-    "quotas": ("ListQuotas", "quotas", _quota),
-    "users": ("ListUsers", "users", _user),
-    "events": ("ListEvents", "events", _event),
+_TOPIC_SOURCES: Final[dict[str, tuple[str, str, Callable[[Any, float], tuple[str, object]]]]] = {
+    "clusters": ("ListClusters", "clusters", _cluster_item),
+    "machines": ("ListAgents", "agents", _machine_item),
+    "allocations": ("ListAllocations", "allocations", _allocation_item),
+    "devices": ("ListDevices", "devices", _device_item),
+    "partitions": ("ListPartitions", "partitions", _partition_item),
+    "leases": ("ListLeases", "leases", _lease_item),
+    "moves": ("ShowMoves", "moves", _move_item),
+    "waiters": ("ListWaiters", "waiters", _waiter_item),
+    "jobs": ("ListJobs", "jobs", _job_item),
+    "quotas": ("ListQuotas", "quotas", _quota_item),
+    "users": ("ListUsers", "users", _user_item),
+    "events": ("ListEvents", "events", _event_item),
 }
-TOPICS: Final = tuple(_TOPICS)
+TOPICS: Final = tuple(_TOPIC_SOURCES)

@@ -8,14 +8,14 @@ from typing import Final
 
 from podwright.http import HttpRequest, Reply
 
-_KINDS: Final = {
+_CONTENT_TYPE_BY_SUFFIX: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
 #: Every view of the page has an address, whose first word names the view.
-VIEWS: Final = frozenset(
+VIEW_ADDRESSES: Final = frozenset(
     {
         *("pod", "line", "partitions", "leases", "machines", "allocations"),
         *("quotas", "users", "events", "time", "login"),
@@ -43,7 +43,9 @@ class Files:
         (b"cross-origin-resource-policy", b"same-origin"),
     )
 
-    def __init__(self, index_name: str = "index.html", views: frozenset[str] = VIEWS) -> None:
+    def __init__(
+        self, index_name: str = "index.html", views: frozenset[str] = VIEW_ADDRESSES
+    ) -> None:
         self._index, self._views = f"/static/{index_name}", views
         #: By path: kind, body, tag. They are read at the first request.
         self._known: dict[str, tuple[str, bytes, bytes]] = {}
@@ -56,7 +58,7 @@ class Files:
         if not path.startswith("/static/"):
             return None
         if not self._known:
-            self._read()
+            self._read_static_files()
         if path not in self._known:
             return None
         content_type, file_bytes, etag = self._known[path]
@@ -65,9 +67,9 @@ class Files:
             return Reply(304, b"", content_type, headers)
         return Reply(200, file_bytes, content_type, headers)
 
-    def _read(self) -> None:
+    def _read_static_files(self) -> None:
         for file_entry in (files("podwright.page") / "static").iterdir():
-            content_type = _KINDS.get(file_entry.name.rpartition(".")[2])
+            content_type = _CONTENT_TYPE_BY_SUFFIX.get(file_entry.name.rpartition(".")[2])
             if content_type is not None:
                 file_bytes = file_entry.read_bytes()
                 etag = f'"{hashlib.sha256(file_bytes).hexdigest()[:24]}"'.encode()

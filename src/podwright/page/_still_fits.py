@@ -31,16 +31,20 @@ def fragments(
             if device.state == "RESERVED":
                 kept_for = device.attributes.get("kept_for") or "?"
                 kept_counts[kept_for] = kept_counts.get(kept_for, 0) + 1
-        family = _family(cluster.family)
+        family = _family_or_none(cluster.family)
         fragments_by_cluster[cluster.name] = {
             "free": sum(device.state == "FREE" for device in cluster_devices),
-            "sizes": [] if family is None else fits(family, _parts(cluster, cluster_devices)),
+            "sizes": []
+            if family is None
+            else fits(family, _free_devices_by_allocation(cluster, cluster_devices)),
             "kept": kept_counts,
         }
     return fragments_by_cluster
 
 
-def _parts(cluster: ClusterInfo, devices: Iterable[DeviceInfo]) -> Iterable[list[bool]]:
+def _free_devices_by_allocation(
+    cluster: ClusterInfo, devices: Iterable[DeviceInfo]
+) -> Iterable[list[bool]]:
     """Yield the free devices of a link domain, once for each allocation that has a share of it."""
     flags_by_share: dict[tuple[int, str], list[bool]] = {}
     for device in devices:
@@ -54,7 +58,7 @@ def _parts(cluster: ClusterInfo, devices: Iterable[DeviceInfo]) -> Iterable[list
     return flags_by_share.values()
 
 
-def _family(family_name: str) -> Family | None:
+def _family_or_none(family_name: str) -> Family | None:
     try:
         return family_named(family_name)
     except PodwrightError:  # a family of a package that is not installed here

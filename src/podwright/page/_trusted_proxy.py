@@ -17,10 +17,10 @@ from podwright.errors import InvalidRequest, Unauthenticated
 from podwright.hosts import is_here
 from podwright.http import HttpRequest
 
-SECRET: Final = "x-podwright-proxy"  #: the header with the secret
+PROXY_SECRET_HEADER: Final = "x-podwright-proxy"  #: the header with the secret
 USER: Final = "X-Remote-User"
 _HEADER_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
-_LOOPBACK: Final = {
+_LOOPBACK_NETWORKS: Final = {
     4: ipaddress.ip_network("127.0.0.0/8"),
     6: ipaddress.ip_network("::1/128"),
 }
@@ -49,14 +49,14 @@ class SiteProxy:
             "host",
             "origin",
             "cookie",
-            SECRET,
+            PROXY_SECRET_HEADER,
         ):
             raise InvalidRequest(f"{header[:80]!r} cannot say who comes", would_work=USER)
         self.header = header.lower()
-        self._peers = [_network(peer) for peer in peers]
+        self._peers = [_parse_network(peer) for peer in peers]
         self._is_own_name = is_own
         has_local_peer = any(
-            peer.overlaps(_LOOPBACK[peer.version])
+            peer.overlaps(_LOOPBACK_NETWORKS[peer.version])
             or (peer.num_addresses == 1 and is_own(str(peer.network_address)))
             for peer in self._peers
         )
@@ -64,7 +64,8 @@ class SiteProxy:
             raise InvalidRequest(
                 "every account of this machine can connect as the proxy does",
                 operation="believe a proxy on this machine",
-                would_work=f"--http-proxy-secret FILE, which the proxy sends as {SECRET}",
+                would_work="--http-proxy-secret FILE, which the proxy sends as "
+                f"{PROXY_SECRET_HEADER}",
             )
         if secret and len(secret) < 16:
             raise InvalidRequest(
@@ -104,14 +105,16 @@ class SiteProxy:
             return False
         if not self._secret:  # a network may contain an address of this machine
             return not self._is_own_name(str(address))
-        return hmac.compare_digest(request.header(SECRET).encode("latin-1"), self._secret)
+        return hmac.compare_digest(
+            request.header(PROXY_SECRET_HEADER).encode("latin-1"), self._secret
+        )
 
     def hides(self, request: HttpRequest) -> bool:
         """Return whether the way from browser to proxy is encrypted, as the proxy reports it."""
         return self.comes_from_proxy(request) and request.header("x-forwarded-proto") == "https"
 
 
-def _network(peer_text: str) -> _Network:
+def _parse_network(peer_text: str) -> _Network:
     try:
         return ipaddress.ip_network(peer_text)
     except ValueError:

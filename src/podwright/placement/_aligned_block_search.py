@@ -52,7 +52,7 @@ class Spans:
         if not self._loop:
             return self._find_in_any_domains(quarter_masks, order, place_count)
         joint_mask = self._joint_free_mask(quarter_masks, place_count)
-        block_starts = _aligned(joint_mask, order, DOMAIN * len(self._domains))
+        block_starts = _aligned_block_starts(joint_mask, order, DOMAIN * len(self._domains))
         if not block_starts:
             return []
         window_bits = DOMAIN * _WINDOW_DOMAINS
@@ -107,7 +107,7 @@ class Spans:
             places_joined += places_joined_now
             places_left -= places_joined_now
         if place_count not in self._starts:
-            self._starts[place_count] = self._run_starts(place_count)
+            self._starts[place_count] = self._run_start_bits(place_count)
         return free_mask & self._starts[place_count]
 
     def _run_places(self, wanted_length: int) -> Iterator[int]:
@@ -129,7 +129,7 @@ class Spans:
             ):
                 yield place
 
-    def _run_starts(self, run_length: int) -> int:
+    def _run_start_bits(self, run_length: int) -> int:
         """Return all bits of those places."""
         start_masks = array("H", bytes(8 * len(self._domains)))
         for place in self._run_places(run_length):
@@ -160,7 +160,7 @@ def _starts_by_hole(free_mask: int, order: int, mask_width: int) -> Iterator[int
 
     A hole is the largest free block around a device. There is one item for each size of holes.
     """
-    block_starts = larger_starts = _aligned(free_mask, order, mask_width)
+    block_starts = larger_starts = _aligned_block_starts(free_mask, order, mask_width)
     for hole_order in range(order, WHOLE_ORDER):
         larger_starts &= larger_starts >> (1 << hole_order) & _period_mask(
             2 << hole_order, mask_width
@@ -175,7 +175,7 @@ def _starts_by_hole(free_mask: int, order: int, mask_width: int) -> Iterator[int
         yield block_starts
 
 
-def _aligned(free_mask: int, order: int, mask_width: int) -> int:
+def _aligned_block_starts(free_mask: int, order: int, mask_width: int) -> int:
     """Return the first devices of free aligned blocks of 2**order, as bits."""
     for step_order in range(order):
         free_mask &= free_mask >> (1 << step_order)

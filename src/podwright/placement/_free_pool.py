@@ -37,14 +37,14 @@ from podwright.placement._placement_types import Block, Placement
 from podwright.placement._pool_block import HALF_BITS, HALVES_PER_ROW, Spot
 from podwright.placement._shape_rules import Shape
 
-_FILE_BITS = [1 << file for file in range(FILE_COUNT)]
+_BIT_BY_FILE = [1 << file for file in range(FILE_COUNT)]
 #: By order: the files whose halves take a block of that order, as bits. The last entry has the
 #: halves of link domains that are wholly free.
-_FILES_TAKING_ORDER = [sum(_FILE_BITS[file] for file in files) for files in FILES_BY_ORDER] + [
-    _FILE_BITS[FILES[0][0][HALF_ORDER + 1]]
+_FILES_TAKING_ORDER = [sum(_BIT_BY_FILE[file] for file in files) for files in FILES_BY_ORDER] + [
+    _BIT_BY_FILE[FILES[0][0][HALF_ORDER + 1]]
 ]
 #: How many halves are tried for neighbours before all of them are examined.
-_TRIES = 32
+_NEIGHBOUR_TRIES = 32
 
 
 class Pool:
@@ -102,7 +102,9 @@ class Pool:
         self._idle: dict[int, int] = {}  # of the drained ones, those that are not taken
         self._idle_count = 0
         half_indices = range(len(quarter_masks) // 2)
-        self._count = [0 if self._is_ours(half) else CRIPPLED_COUNT for half in half_indices]
+        self._count = [
+            0 if self._is_wholly_owned_half(half) else CRIPPLED_COUNT for half in half_indices
+        ]
         self._file = [NOT_FILED for _ in half_indices]
         #: By row and file: the halves in it. Bits beyond the last half are in no file.
         self.rows = [[0] * FILE_COUNT for _ in range(0, len(half_indices), HALVES_PER_ROW)]
@@ -111,9 +113,9 @@ class Pool:
         #: By file: the rows in which it has halves.
         self._files = [0] * FILE_COUNT
         self._files[NOT_FILED] = (1 << len(self.rows)) - 1
-        self._full = _FILE_BITS[NOT_FILED]  # the files that are not empty
+        self._full = _BIT_BY_FILE[NOT_FILED]  # the files that are not empty
         for half in half_indices:
-            self._refile(half)
+            self._refile_half(half)
         self._spans = Spans(self.domains, len(owned_masks) if looped else 0)
         self._largest_ever = self.largest()
         self.size = bits(quarter_masks).bit_count()
@@ -179,13 +181,13 @@ class Pool:
         remaining_halves = row_files[old_file] ^ half_bit
         row_files[old_file] = remaining_halves
         if not remaining_halves:
-            self._empty(old_file, half_index)
+            self._clear_row_bit(old_file, half_index)
         file_halves = row_files[new_file]
         if not file_halves:
-            self._fill(new_file, half_index)
+            self._set_row_bit(new_file, half_index)
         row_files[new_file] = file_halves | half_bit
         if own_count <= BUDDY_SAME_FROM and half_files[buddy_index]:
-            self._refile(buddy_index)
+            self._refile_half(buddy_index)
 
     def turn_other_blocks(self, place: Place, direction: int) -> None:
         """Take or give back the other blocks of a place, as `turn` does."""
@@ -210,8 +212,8 @@ class Pool:
                 self._turn_drained(touched_quarter, QUARTER_FULL, direction)
             else:
                 free_masks[touched_quarter] ^= QUARTER_FULL
-        self._refile(half_index)
-        self._refile(spot.buddy)
+        self._refile_half(half_index)
+        self._refile_half(spot.buddy)
 
     def _turn_drained(self, quarter_index: int, block_bits: int, direction: int) -> int:
         """Take or give back devices of a quarter with drained ones.
@@ -229,7 +231,7 @@ class Pool:
         self._free[quarter_index] = free_mask
         return free_mask
 
-    def _refile(self, half_index: int) -> None:
+    def _refile_half(self, half_index: int) -> None:
         """File a half anew after a change of its devices, its count or its neighbour's count."""
         free_masks, half_counts, quarter_index = self._free, self._count, half_index + half_index
         largest_hole = JOINED[LARGEST_HOLES[free_masks[quarter_index]]][
@@ -246,23 +248,23 @@ class Pool:
         )
         row_files[old_file] ^= half_bit
         if not row_files[old_file]:
-            self._empty(old_file, half_index)
+            self._clear_row_bit(old_file, half_index)
         if not row_files[new_file]:
-            self._fill(new_file, half_index)
+            self._set_row_bit(new_file, half_index)
         row_files[new_file] |= half_bit
 
-    def _empty(self, file_number: int, half_index: int) -> None:
+    def _clear_row_bit(self, file_number: int, half_index: int) -> None:
         """Note that the row of this half has no half left in a file."""
         remaining_rows = (
             self._files[file_number] ^ 1 << len(self.rows) - 1 - half_index // HALVES_PER_ROW
         )
         self._files[file_number] = remaining_rows
         if not remaining_rows:
-            self._full ^= _FILE_BITS[file_number]
+            self._full ^= _BIT_BY_FILE[file_number]
 
-    def _fill(self, file_number: int, half_index: int) -> None:
+    def _set_row_bit(self, file_number: int, half_index: int) -> None:
         """Note that this half is the first of its row in a file."""
-        self._full |= _FILE_BITS[file_number]
+        self._full |= _BIT_BY_FILE[file_number]
         self._files[file_number] |= 1 << len(self.rows) - 1 - half_index // HALVES_PER_ROW
 
     # The same block in several link domains.
@@ -278,11 +280,11 @@ class Pool:
     def _find_small_pair(self, order: int) -> list[int]:
         """Do `find_span` for two neighbours and small blocks, in the best few halves only."""
         free_masks, best_holes, neighbour_pairs = self._free, BEST_HOLES[order], self._spans.pairs
-        usable_files, tries_left = self._full & _FILES_TAKING_ORDER[order], _TRIES
+        usable_files, tries_left = self._full & _FILES_TAKING_ORDER[order], _NEIGHBOUR_TRIES
         while usable_files:
             best_file = usable_files.bit_length() - 1
-            usable_files ^= _FILE_BITS[best_file]
-            for half in self._halves(best_file):
+            usable_files ^= _BIT_BY_FILE[best_file]
+            for half in self._halves_in_file(best_file):
                 for first_place, second_place in neighbour_pairs[half >> 1]:
                     for quarter in (2 * (half & 1), 2 * (half & 1) + 1):
                         best_hole = best_holes[
@@ -297,7 +299,7 @@ class Pool:
                     return []
         return []
 
-    def _halves(self, file_number: int) -> Iterator[int]:
+    def _halves_in_file(self, file_number: int) -> Iterator[int]:
         """Yield the halves in a file, in order."""
         for row_index, row_files in enumerate(self.rows):
             half_bits = row_files[file_number]
@@ -328,22 +330,28 @@ class Pool:
     def owns(self, domain: int, mask: int) -> bool:
         """Return whether any of these devices of a link domain belongs to this allocation."""
         domain_place = self.place.get(domain)
-        return domain_place is not None and bool(_domain(self._owned, domain_place) & mask)
+        return domain_place is not None and bool(_domain_mask(self._owned, domain_place) & mask)
 
     def slots(self, blocks: Sequence[Block]) -> list[int]:
         """Return the slots of equal blocks; empty unless all are wholly in this allocation."""
         if any(domain not in self.place for domain, _, _ in blocks):
             return []
         slots = [self.place[domain] * DOMAIN + offset for domain, offset, _ in blocks]
-        return slots if self._all(self._owned, slots, blocks[0].size.bit_length() - 1) else []
+        return (
+            slots
+            if self._has_all_blocks(self._owned, slots, blocks[0].size.bit_length() - 1)
+            else []
+        )
 
-    def has_free(self, slots: Sequence[int], order: int, *, drained_too: bool = False) -> bool:
+    def has_free_blocks(
+        self, slots: Sequence[int], order: int, *, drained_too: bool = False
+    ) -> bool:
         """Return whether these blocks are free."""
         idle_masks = self._idle if drained_too else {}
-        return self._all(self._free, slots, order, idle_masks)
+        return self._has_all_blocks(self._free, slots, order, idle_masks)
 
     @staticmethod
-    def _all(
+    def _has_all_blocks(
         quarter_masks: array[int],
         slots: Sequence[int],
         order: int,
@@ -351,7 +359,7 @@ class Pool:
     ) -> bool:
         block_mask = (1 << (1 << order)) - 1
         return all(
-            _domain(quarter_masks, slot // DOMAIN, extra_masks) >> slot % DOMAIN & block_mask
+            _domain_mask(quarter_masks, slot // DOMAIN, extra_masks) >> slot % DOMAIN & block_mask
             == block_mask
             for slot in slots
         )
@@ -360,7 +368,7 @@ class Pool:
         """Drain or resume the devices `mask` of a link domain of the cluster."""
         first_quarter = self.place[domain] * 4
         for half in (first_quarter >> 1, (first_quarter >> 1) + 1):
-            was_ours = self._is_ours(half)
+            was_ours = self._is_wholly_owned_half(half)
             for quarter in (2 * half, 2 * half + 1):
                 changed_bits = mask >> (quarter - first_quarter) * QUARTER & self._owned[quarter]
                 drained_mask = self._down.pop(quarter, 0)
@@ -374,11 +382,11 @@ class Pool:
                 self._idle_count += (
                     untaken_mask & drained_mask
                 ).bit_count() - idle_mask.bit_count()
-            self._count[half] += CRIPPLED_COUNT * (was_ours - self._is_ours(half))
-        self._refile(first_quarter >> 1)
-        self._refile((first_quarter >> 1) + 1)
+            self._count[half] += CRIPPLED_COUNT * (was_ours - self._is_wholly_owned_half(half))
+        self._refile_half(first_quarter >> 1)
+        self._refile_half((first_quarter >> 1) + 1)
 
-    def _is_ours(self, half_index: int) -> bool:
+    def _is_wholly_owned_half(self, half_index: int) -> bool:
         """Return whether a half belongs wholly to this allocation and has no drained device."""
         half_quarters = (2 * half_index, 2 * half_index + 1)
         return all(
@@ -392,7 +400,7 @@ class Pool:
         return self.size - self.allocated - self._idle_count
 
 
-def _domain(
+def _domain_mask(
     quarter_masks: array[int], domain_place: int, extra_masks: Mapping[int, int] = {}
 ) -> int:
     """Return the mask of a whole link domain. extra_masks: further devices, by quarter."""

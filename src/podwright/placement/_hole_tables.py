@@ -21,7 +21,7 @@ BUDDY_SAME_FROM = 2
 
 NO_FIT = 255
 _HALF_SAME_FROM = 7
-_COUNTS = 64  # the partitions in a half, plus CRIPPLED_COUNT, stay below this
+_COUNT_TABLE_SIZE = 64  # the partitions in a half, plus CRIPPLED_COUNT, stay below this
 
 
 _IDENTITY_TABLE = bytes(range(256))
@@ -36,7 +36,7 @@ def _higher_table(hole_code: int) -> bytes:
     return bytes((hole_code,)) * hole_code + _IDENTITY_TABLE[hole_code:]
 
 
-def _join(entry_table: bytes, pick_table: Callable[[int], bytes], shift: int) -> bytes:
+def _join_half_tables(entry_table: bytes, pick_table: Callable[[int], bytes], shift: int) -> bytes:
     """Return the table over masks of twice the width, from the better of both parts' entries.
 
     shift: added to an entry of the upper part, unless that entry means "none".
@@ -50,7 +50,7 @@ def _join(entry_table: bytes, pick_table: Callable[[int], bytes], shift: int) ->
 def _best_holes(order: int) -> bytes:
     hole_table = bytes((NO_FIT, 0 if order == 0 else NO_FIT))
     for width_order in range(QUARTER_ORDER):
-        hole_table = _join(hole_table, _lower, 1 << width_order)[:-1]
+        hole_table = _join_half_tables(hole_table, _lower, 1 << width_order)[:-1]
         widest_order = width_order + 1
         hole_table += bytes((widest_order << 4 if widest_order >= order else NO_FIT,))
     return hole_table
@@ -59,7 +59,9 @@ def _best_holes(order: int) -> bytes:
 def _largest_holes() -> bytes:
     hole_table = bytes((0, 1))
     for width_order in range(QUARTER_ORDER):
-        hole_table = _join(hole_table, _higher_table, 0)[:-1] + bytes((width_order + 2,))
+        hole_table = _join_half_tables(hole_table, _higher_table, 0)[:-1] + bytes(
+            (width_order + 2,)
+        )
     return hole_table
 
 
@@ -77,7 +79,7 @@ JOINED = [
 ]
 
 
-def _harm(half_count: int, buddy_count: int) -> float:
+def _partition_harm(half_count: int, buddy_count: int) -> float:
     """Return the harm of one more partition in a half with `half_count` partitions.
 
     buddy_count: partitions in the other half of the link domain. Partitions end in an unknown
@@ -91,14 +93,16 @@ def _harm(half_count: int, buddy_count: int) -> float:
     return half_harm + 1.5 * domain_harm
 
 
-def _files() -> list[list[list[int]]]:
+def _file_number_table() -> list[list[list[int]]]:
     half_limit, buddy_limit = _HALF_SAME_FROM, BUDDY_SAME_FROM
     count_pairs = [
         (half_count, buddy_count)
         for half_count in range(half_limit + 1)
         for buddy_count in range(buddy_limit + 1)
     ]
-    pairs_by_harm = sorted(count_pairs, key=lambda count_pair: (-_harm(*count_pair), count_pair))
+    pairs_by_harm = sorted(
+        count_pairs, key=lambda count_pair: (-_partition_harm(*count_pair), count_pair)
+    )
     hole_sizes = range(HALF_ORDER + 2)
     files_by_pair = {
         count_pair: [
@@ -108,17 +112,20 @@ def _files() -> list[list[list[int]]]:
         for harm_rank, count_pair in enumerate(pairs_by_harm)
     }
     file_rows = [
-        [files_by_pair[half_count, min(buddy_count, buddy_limit)] for buddy_count in range(_COUNTS)]
+        [
+            files_by_pair[half_count, min(buddy_count, buddy_limit)]
+            for buddy_count in range(_COUNT_TABLE_SIZE)
+        ]
         for half_count in range(half_limit + 1)
     ]
-    return file_rows + file_rows[-1:] * (_COUNTS - len(file_rows))
+    return file_rows + file_rows[-1:] * (_COUNT_TABLE_SIZE - len(file_rows))
 
 
 #: FILES[half_count][buddy_count][JOINED of a half] is the number of the half's file, where the
 #: counts are of partitions. A higher number means that one more partition does less harm. At equal
 #: harm, smaller holes have higher numbers.
 NOT_FILED = 0
-FILES = _files()
+FILES = _file_number_table()
 #: By order: the numbers of the files whose halves take a block of 2**order devices.
 FILES_BY_ORDER = [
     sorted({row[hole] for rows in FILES for row in rows for hole in range(order + 1, 7)})

@@ -65,12 +65,12 @@ class Index:
         existing_pools = {} if self._implicit else self._pools
 
         def home(machine: str) -> str:
-            domain_and_mask = self._machine(machine)
+            domain_and_mask = self._machine_domain_and_mask(machine)
             return next(
                 (pool.name for pool in existing_pools.values() if pool.owns(*domain_and_mask)), ""
             )
 
-        check_allocation(name, machines, existing_pools, self._machine, home)
+        check_allocation(name, machines, existing_pools, self._machine_domain_and_mask, home)
         if self._implicit:
             self._pools.clear()
             self._implicit = False
@@ -105,7 +105,7 @@ class Index:
         self._memory = ShapeCache(self.cluster, pools_by_allocation)
         self._recorded_places: dict[Placement, Place] = {}
 
-    def _machine(self, name: str) -> tuple[int, int]:
+    def _machine_domain_and_mask(self, name: str) -> tuple[int, int]:
         if name not in self._machines:
             raise ValueError(f"there is no machine {name} in cluster {self.cluster.name}")
         return self._machines[name]
@@ -126,7 +126,7 @@ class Index:
         self._set_up(machine, in_service=True)
 
     def _set_up(self, machine: str, *, in_service: bool) -> None:
-        domain, mask = self._machine(machine)
+        domain, mask = self._machine_domain_and_mask(machine)
         (self._drained.discard if in_service else self._drained.add)(machine)
         for pool in self._pools.values():
             if pool.owns(domain, mask):
@@ -149,22 +149,22 @@ class Index:
 
     def plan(self, request: Request) -> Placement | Refusal:
         """Return the placement that a request would get, or why not. Nothing is changed."""
-        place = self._find(request)
-        return self._refuse(request) if place is None else place.placement
+        place = self._find_place(request)
+        return self._refusal_of_request(request) if place is None else place.placement
 
     def find(self, request: Request) -> Placement | None:
         """Return the placement that `plan` returns, or None.
 
         Computing a refusal's reasons takes longer.
         """
-        place = self._find(request)
+        place = self._find_place(request)
         return None if place is None else place.placement
 
     def allocate(self, request: Request) -> Placement | Refusal:
         """Plan a placement and take it."""
-        place = self._find(request)
+        place = self._find_place(request)
         if place is None:
-            return self._refuse(request)
+            return self._refusal_of_request(request)
         pool = place.pool
         pool.holders[place.slot] = place
         pool.allocated += place.size
@@ -182,8 +182,8 @@ class Index:
         pool = self._pool(placement.allocation)
         place = getattr(placement, "place", None)
         if place is None or place.pool is not pool:
-            place = self._recorded_places.get(placement) or self._recorded(pool, placement)
-        if not pool.has_free(place.slots, place.order, drained_too=True):
+            place = self._recorded_places.get(placement) or self._recorded_place(pool, placement)
+        if not pool.has_free_blocks(place.slots, place.order, drained_too=True):
             raise ValueError("some of the devices are taken")
         pool.holders[place.slot] = place
         pool.allocated += place.size
@@ -199,7 +199,7 @@ class Index:
             if place is not None
         ]
 
-    def _recorded(self, pool: Pool, placement: Placement) -> Place:
+    def _recorded_place(self, pool: Pool, placement: Placement) -> Place:
         """Return the place of a placement that this index did not make. Raises ValueError."""
         request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)
         try:
@@ -222,9 +222,9 @@ class Index:
             place = placement.place
             pool = place.pool
             if pool.holders[place.slot] is not place or pool.index is not self:
-                place = self._holder(placement)
+                place = self._holding_place(placement)
         except AttributeError:  # it was not made by an index
-            place = self._holder(placement)
+            place = self._holding_place(placement)
         pool = place.pool
         pool.holders[place.slot] = None
         pool.allocated -= place.size
@@ -232,7 +232,7 @@ class Index:
         if place.rest:
             pool.turn_other_blocks(place, -1)
 
-    def _holder(self, placement: Placement) -> Place:
+    def _holding_place(self, placement: Placement) -> Place:
         """Return the place that holds the devices of an equal placement of this index."""
         pool = self._pools.get(placement.allocation)
         for domain, offset, _ in placement.blocks[:1]:
@@ -242,9 +242,9 @@ class Index:
                     return place
         raise ValueError("that placement is not held")
 
-    def _find(self, request: Request) -> Place | None:
+    def _find_place(self, request: Request) -> Place | None:
         if request.blocks is not None:
-            return self._find_named(request)
+            return self._find_named_place(request)
         request_kind = (request.size, request.domains, request.gcds, request.allocation)
         shape_cache = self._memory
         try:
@@ -267,18 +267,18 @@ class Index:
                     )
         return None
 
-    def _find_named(self, request: Request) -> Place | None:
+    def _find_named_place(self, request: Request) -> Place | None:
         try:
             shape, blocks = named_blocks(self.cluster, request)
         except IllegalShape:
             return None
         for pool in self._memory.pools.get(request.allocation, ()):
             slots = pool.slots(blocks)
-            if slots and pool.has_free(slots, shape.order):
+            if slots and pool.has_free_blocks(slots, shape.order):
                 return make_place(pool, shape, slots)
         return None
 
-    def _refuse(self, request: Request) -> Refusal:
+    def _refusal_of_request(self, request: Request) -> Refusal:
         pools = self._memory.pools.get(request.allocation)
         if not pools:
             return unknown_allocation(self.cluster, request.allocation)

@@ -15,7 +15,7 @@ from podwright.placement._placement_types import Refusal, Request, are
 from podwright.placement._shape_rules import IllegalShape, Shape, named_blocks, shapes, sizes
 
 #: How many refusals of a kind are kept.
-_REFUSALS_MAX = 1 << 8
+_MAX_CACHED_REFUSALS = 1 << 8
 
 
 class RefusalReasons:
@@ -77,14 +77,17 @@ class RefusalReasons:
         try:
             return self.refusals[refusal_key]
         except KeyError:
-            if len(self.refusals) >= _REFUSALS_MAX:
+            if len(self.refusals) >= _MAX_CACHED_REFUSALS:
                 self.refusals.clear()
             refusal = self.refusals[refusal_key] = Refusal(
-                bool(self.never), self.never or self._rule(free_devices), *refusal_key, self.nearest
+                bool(self.never),
+                self.never or self._violated_rule_text(free_devices),
+                *refusal_key,
+                self.nearest,
             )
             return refusal
 
-    def _rule(self, free_devices: int) -> str:
+    def _violated_rule_text(self, free_devices: int) -> str:
         if free_devices < self.size:
             return f"{are(self.size, self.noun)} asked for and {are(free_devices)} free"
         return f"{are(free_devices, self.noun)} free, but no {self.form} is"
@@ -140,7 +143,7 @@ def refuse_named(cluster: Cluster, pools: Sequence[Pool], request: Request) -> R
     for pool in pools:
         slots = pool.slots(blocks)
         if slots:
-            is_drained = pool.has_free(slots, shape.order, drained_too=True)
+            is_drained = pool.has_free_blocks(slots, shape.order, drained_too=True)
             state_text = "on a drained machine" if is_drained else "taken"
             return Refusal(
                 False, f"some of the devices named are {state_text}", free_devices, largest_size

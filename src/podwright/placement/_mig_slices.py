@@ -23,7 +23,7 @@ def check_slices(request: Request) -> None:
         raise IllegalShape("the slices of a partition lie in one machine, so in one link domain")
 
 
-class Slices:
+class MachineSlices:
     """The slices of each machine, as masks of devices by profile."""
 
     def __init__(self) -> None:

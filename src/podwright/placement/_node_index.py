@@ -14,7 +14,7 @@ from dataclasses import replace
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._allocation_check import check_allocation
 from podwright.placement._infeasible import unknown_allocation
-from podwright.placement._mig_slices import Slices, check_slices
+from podwright.placement._mig_slices import MachineSlices, check_slices
 from podwright.placement._node_pool import Harm, NodePool, least_harmful_first, spread
 from podwright.placement._node_rules import NodeShape, best_device_runs, node_shape
 from podwright.placement._placement_types import Block, Placement, Refusal, Request, are
@@ -47,7 +47,7 @@ class NodeIndex:
         self._untaken_masks = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
         self._avoided_masks: dict[str, int] = {}  # machine -> its devices that are ill, if any
-        self._slices = Slices()
+        self._slices = MachineSlices()
         self._open = dict.fromkeys(self._machines, 0)  # neither taken, drained nor ill
         self._now = dict.fromkeys(self._machines, 0)  # of these, the whole devices
         self._pool_by_machine: dict[str, NodePool] = {}
@@ -79,7 +79,7 @@ class NodeIndex:
                 "",
             )
 
-        check_allocation(name, machines, existing_pools, self._known, home)
+        check_allocation(name, machines, existing_pools, self._require_machine, home)
         if self._implicit:
             self._pools.clear()
             self._pool_by_machine.clear()
@@ -94,9 +94,9 @@ class NodeIndex:
         for machine in machine_places:
             self._pool_by_machine[machine] = pool
             self._now[machine] = 0
-            self._refile(machine)
+            self._refile_machine(machine)
 
-    def _refile(self, machine: str) -> None:
+    def _refile_machine(self, machine: str) -> None:
         """File a machine anew after its free devices may have changed."""
         free_mask = self._untaken_masks[machine] & ~self._avoided_masks.get(machine, 0)
         if machine in self._drained:
@@ -120,15 +120,15 @@ class NodeIndex:
 
     def drain(self, machine: str) -> None:
         """Place nothing new on the machine. Raises ValueError for an unknown machine."""
-        self._drained.add(self._known(machine))
-        self._refile(machine)
+        self._drained.add(self._require_machine(machine))
+        self._refile_machine(machine)
 
     def resume(self, machine: str) -> None:
         """Undo `drain`. Raises ValueError for an unknown machine."""
-        self._drained.discard(self._known(machine))
-        self._refile(machine)
+        self._drained.discard(self._require_machine(machine))
+        self._refile_machine(machine)
 
-    def avoid(self, machine: str, devices: Iterable[int]) -> None:
+    def avoid_devices(self, machine: str, devices: Iterable[int]) -> None:
         """Place nothing new on these devices of a machine, and resume placing on its others.
 
         Raises ValueError for an unknown machine.
@@ -136,10 +136,10 @@ class NodeIndex:
         avoided_mask = sum(
             1 << device_index for device_index in set(devices) if device_index < self._per
         )
-        self._avoided_masks.pop(self._known(machine), None)
+        self._avoided_masks.pop(self._require_machine(machine), None)
         if avoided_mask:
             self._avoided_masks[machine] = avoided_mask
-        self._refile(machine)
+        self._refile_machine(machine)
 
     def cut(self, machine: str, profiles: Mapping[int, str]) -> None:
         """Declare devices of a machine to be slices. profiles: device index -> profile.
@@ -147,8 +147,8 @@ class NodeIndex:
         A slice goes only to a request that asks for its profile or names it. Raises ValueError for
         an unknown machine.
         """
-        self._slices.cut(self._known(machine), profiles)
-        self._refile(machine)
+        self._slices.cut(self._require_machine(machine), profiles)
+        self._refile_machine(machine)
 
     def free(self, allocation: str | None = None) -> int:
         """Return the number of whole devices that are neither taken, drained nor ill.
@@ -171,7 +171,7 @@ class NodeIndex:
             )
         return self._pools[allocation_name]
 
-    def _known(self, machine_name: str) -> str:
+    def _require_machine(self, machine_name: str) -> str:
         if machine_name not in self._machines:
             raise ValueError(f"there is no machine {machine_name} in cluster {self.cluster.name}")
         return machine_name
@@ -180,7 +180,7 @@ class NodeIndex:
 
     def plan(self, request: Request) -> Placement | Refusal:
         """Return the placement that a request would get, or why not. Nothing is changed."""
-        return self.find(request) or self._refuse(request)
+        return self.find(request) or self._refusal_of_request(request)
 
     def allocate(self, request: Request) -> Placement | Refusal:
         """Plan a placement and take it."""
@@ -193,7 +193,7 @@ class NodeIndex:
         """Return the placement that `plan` returns, or None without a reason."""
         try:
             if request.blocks is not None:
-                return self._find_named(request)
+                return self._find_named_placement(request)
             if request.profile:
                 return self._find_slices(request)
             shape = node_shape(self.cluster, request)
@@ -201,9 +201,9 @@ class NodeIndex:
             return None
         for allocation_name, pool in self._pools.items():
             if request.allocation in (None, allocation_name) and (
-                blocks := self._search(pool, shape)
+                blocks := self._find_blocks(pool, shape)
             ):
-                return _placement(allocation_name, blocks, shape.gcd)
+                return _make_placement(allocation_name, blocks, shape.gcd)
         return None
 
     def take(self, placement: Placement) -> None:
@@ -222,7 +222,7 @@ class NodeIndex:
             raise ValueError("some of the devices are taken")
         for machine_name, taken_mask in masks_by_machine.items():
             self._untaken_masks[machine_name] ^= taken_mask
-            self._refile(machine_name)
+            self._refile_machine(machine_name)
         self._held[placement] = placement.size
 
     def release(self, placement: Placement) -> None:
@@ -231,7 +231,7 @@ class NodeIndex:
             raise ValueError("that placement is not held")
         for machine_name, freed_mask in self._bits(placement.blocks).items():
             self._untaken_masks[machine_name] |= freed_mask
-            self._refile(machine_name)
+            self._refile_machine(machine_name)
 
     def placements(self) -> list[Placement]:
         """Return all placements that hold devices now."""
@@ -257,9 +257,9 @@ class NodeIndex:
 
     # The search for the devices of a shape.
 
-    def _search(self, pool: NodePool, shape: NodeShape) -> list[Block]:
+    def _find_blocks(self, pool: NodePool, shape: NodeShape) -> list[Block]:
         if shape.rest:
-            return self._trimmed(pool, shape)
+            return self._find_trimmed_machines(pool, shape)
         if shape.machines:
             return self._find_whole_machines(pool, shape)
 
@@ -294,7 +294,7 @@ class NodeIndex:
             for machine_place in chosen_places[chosen_domain]
         ]
 
-    def _trimmed(self, pool: NodePool, shape: NodeShape) -> list[Block]:
+    def _find_trimmed_machines(self, pool: NodePool, shape: NodeShape) -> list[Block]:
         """Return whole machines of a link domain and a part of one more.
 
         The part is taken from a machine that is already partly used, if there is one, so that as
@@ -341,7 +341,7 @@ class NodeIndex:
                     break
         return best_choice[1] if best_choice else []
 
-    def _find_named(self, request: Request) -> Placement | None:
+    def _find_named_placement(self, request: Request) -> Placement | None:
         masks_by_machine, shape = self._named(request)
         for allocation_name, pool in self._pools.items():
             lies_in_pool = (
@@ -351,7 +351,9 @@ class NodeIndex:
             if lies_in_pool and not any(
                 mask & ~self._open[machine_name] for machine_name, mask in masks_by_machine.items()
             ):
-                return _placement(allocation_name, self._blocks(masks_by_machine), shape.gcd)
+                return _make_placement(
+                    allocation_name, self._blocks_of_masks(masks_by_machine), shape.gcd
+                )
         return None
 
     def _find_slices(self, request: Request) -> Placement | None:
@@ -359,7 +361,7 @@ class NodeIndex:
         for allocation_name, pool in self._pools.items():
             masks_by_machine = self._slices.pick(request, pool.places, self._open)
             if request.allocation in (None, allocation_name) and masks_by_machine:
-                return _placement(allocation_name, self._blocks(masks_by_machine), 1)
+                return _make_placement(allocation_name, self._blocks_of_masks(masks_by_machine), 1)
         return None
 
     def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
@@ -383,11 +385,11 @@ class NodeIndex:
                 f"{device_count} devices do not divide evenly into {request.gcds} GCDs"
             )
         shape = NodeShape(0, device_count, device_count // request.gcds, None)
-        if any(block.size % shape.gcd for block in self._blocks(masks_by_machine)):
+        if any(block.size % shape.gcd for block in self._blocks_of_masks(masks_by_machine)):
             raise IllegalShape(f"a GCD is a run of {shape.gcd} neighbours")
         return masks_by_machine, shape
 
-    def _blocks(self, masks_by_machine: dict[str, int]) -> list[Block]:
+    def _blocks_of_masks(self, masks_by_machine: dict[str, int]) -> list[Block]:
         blocks = []
         for machine_name in sorted(masks_by_machine, key=self._machines.__getitem__):
             domain, machine_place = self._machines[machine_name]
@@ -405,7 +407,7 @@ class NodeIndex:
 
     # The reasons of a refusal.
 
-    def _refuse(self, request: Request) -> Refusal:
+    def _refusal_of_request(self, request: Request) -> Refusal:
         pools = [
             candidate_pool
             for name, candidate_pool in self._pools.items()
@@ -429,14 +431,20 @@ class NodeIndex:
                 return self._slices.refuse(request, machine_names, self._open)
             shape = node_shape(self.cluster, request)
         except IllegalShape as illegal:
-            nearest_sizes = self._nearest(request.size, pools) if illegal.of_size else ()
+            nearest_sizes = (
+                self._nearest_possible_sizes(request.size, pools) if illegal.of_size else ()
+            )
             return Refusal(True, illegal.rule, free_devices, largest_size, nearest_sizes)
         largest_pool = max(len(pool.places) for pool in pools)
         machine_count = shape.machines + bool(shape.rest)
         if machine_count > largest_pool:
             rule = f"the largest allocation has {largest_pool} machines, not {machine_count}"
             return Refusal(
-                True, rule, free_devices, largest_size, self._nearest(request.size, pools)
+                True,
+                rule,
+                free_devices,
+                largest_size,
+                self._nearest_possible_sizes(request.size, pools),
             )
         if free_devices < request.size:
             rule = f"{are(request.size, device_noun)} asked for and {are(free_devices)} free"
@@ -477,7 +485,7 @@ class NodeIndex:
                 return size
         return 0
 
-    def _nearest(self, size: int, pools: Sequence[NodePool]) -> tuple[int, ...]:
+    def _nearest_possible_sizes(self, size: int, pools: Sequence[NodePool]) -> tuple[int, ...]:
         largest_pool_devices = max(len(pool.places) for pool in pools) * self._per
         smaller_size = min(size // self._per * self._per, largest_pool_devices)
         return tuple(
@@ -487,7 +495,7 @@ class NodeIndex:
         )
 
 
-def _placement(allocation: str, blocks: Sequence[Block], gcd_size: int) -> Placement:
+def _make_placement(allocation: str, blocks: Sequence[Block], gcd_size: int) -> Placement:
     gcds = tuple(
         Block(domain, gcd_offset, gcd_size)
         for domain, offset, size in blocks

@@ -52,7 +52,7 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
         return NodeShape(0, device_count, device_count // gcd_count, 1)
     machine_count = device_count // devices_per_machine
     if device_count % devices_per_machine and cluster.family.block_rule.trims:
-        return _trimmed(cluster, request)
+        return _trimmed_shape(cluster, request)
     if device_count % devices_per_machine:
         raise IllegalShape(
             f"a partition has up to {devices_per_machine} {device_noun}s of one machine, or whole "
@@ -85,7 +85,7 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
     return NodeShape(machine_count, device_count, device_count // gcd_count, domain_count)
 
 
-def _trimmed(cluster: Cluster, request: Request) -> NodeShape:
+def _trimmed_shape(cluster: Cluster, request: Request) -> NodeShape:
     """Return whole machines and a part of one more, in one link domain. Raises Illegal."""
     devices_per_machine, device_noun = (
         cluster.family.devices_per_machine,
@@ -130,7 +130,7 @@ def best_device_runs(
             runs.append((run_start, run_length))
             remaining_mask &= ~(((1 << run_length) - 1) << run_start)
         else:
-            return _joined(sorted(runs))
+            return _join_adjacent_runs(sorted(runs))
     return []
 
 
@@ -154,7 +154,7 @@ def _best_run_start(
     return best_rank[2] if best_rank else -1
 
 
-def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_adjacent_runs(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     joined_runs: list[tuple[int, int]] = []
     for run_start, run_length in runs:
         if joined_runs and sum(joined_runs[-1]) == run_start:

@@ -34,7 +34,7 @@ class Request:
     profile: str = ""
 
 
-class _Made:
+class _IndexStamp:
     """A slot by which an index recognises what it made.
 
     It is not part of the value and never compared.
@@ -45,7 +45,7 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement(_Made):
+class Placement(_IndexStamp):
     """The devices that a request gets. `gcds` splits `blocks` in routing order."""
 
     allocation: str

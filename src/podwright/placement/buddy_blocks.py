@@ -32,16 +32,16 @@ class BuddyBlocks:
             if shared_grid
             else [every(order, device_count) for order in range(64)]
         )
-        self.orders = len(self._levels(capacity))
+        self.orders = len(self._free_starts_by_order(capacity))
 
     def whole(self, order: int) -> int:
         """Return the number of devices that lie in free blocks of 2**order."""
-        free_levels = self._levels(self.free)
+        free_levels = self._free_starts_by_order(self.free)
         return free_levels[order].bit_count() << order if order < len(free_levels) else 0
 
-    def wholes(self) -> list[int]:
+    def whole_counts_by_order(self) -> list[int]:
         """Return `whole` of each order that the pod has."""
-        free_levels = self._levels(self.free)
+        free_levels = self._free_starts_by_order(self.free)
         device_counts = [
             level_starts.bit_count() << order for order, level_starts in enumerate(free_levels)
         ]
@@ -52,7 +52,7 @@ class BuddyBlocks:
 
         It lies in the smallest free block that holds it; of equal ones, in the lowest.
         """
-        free_levels = self._levels(self.free)
+        free_levels = self._free_starts_by_order(self.free)
         for block_order in range(order, len(free_levels)):
             block_starts = free_levels[block_order]
             if block_order + 1 < len(free_levels):
@@ -70,7 +70,7 @@ class BuddyBlocks:
         """Give a block back, except for devices that the pod lacks."""
         self.free |= block(block_start, order) & self.capacity
 
-    def _levels(self, free_bits: int) -> list[int]:
+    def _free_starts_by_order(self, free_bits: int) -> list[int]:
         """Return the starts of free blocks as bits, for each order up to the last with any."""
         level_starts = []
         order = 0

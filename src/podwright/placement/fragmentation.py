@@ -37,7 +37,9 @@ def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
     for free_flags in domains:
         free_devices += sum(free_flags)
         block_counts = (
-            _aligned(free_flags) if is_aligned else _machines(free_flags, devices_per_machine)
+            _aligned_block_counts(free_flags)
+            if is_aligned
+            else _machine_block_counts(free_flags, devices_per_machine)
         )
         for order, block_count in enumerate(block_counts):
             counts_by_order[order] = counts_by_order.get(order, 0) + block_count
@@ -50,21 +52,24 @@ def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
 
 
 @lru_cache(maxsize=64)
-def _empty(device_count: int) -> BuddyBlocks:
+def _all_free_blocks(device_count: int) -> BuddyBlocks:
     return BuddyBlocks((1 << device_count) - 1)
 
 
-def _aligned(free_flags: Sequence[bool]) -> list[int]:
+def _aligned_block_counts(free_flags: Sequence[bool]) -> list[int]:
     """Return, by order, the number of free blocks whose start is a multiple of their size."""
-    empty_blocks = _empty(len(free_flags))
+    empty_blocks = _all_free_blocks(len(free_flags))
     domain_blocks = BuddyBlocks(empty_blocks.capacity, shared_grid=empty_blocks)
     domain_blocks.free = sum(
         1 << device_index for device_index, is_free in enumerate(free_flags) if is_free
     )
-    return [whole_devices >> order for order, whole_devices in enumerate(domain_blocks.wholes())]
+    return [
+        whole_devices >> order
+        for order, whole_devices in enumerate(domain_blocks.whole_counts_by_order())
+    ]
 
 
-def _machines(free_flags: Sequence[bool], devices_per_machine: int) -> list[int]:
+def _machine_block_counts(free_flags: Sequence[bool], devices_per_machine: int) -> list[int]:
     """Return, by order, the number of free blocks inside one machine, or of whole machines."""
     free_counts = [
         sum(free_flags[machine_start : machine_start + devices_per_machine])

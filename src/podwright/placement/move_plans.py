@@ -22,7 +22,7 @@ PLACES_TRIED: Final = 64  #: how many places are examined for where their jobs c
 H = TypeVar("H", bound=Hashable)
 
 
-class InTheWay(NamedTuple):
+class BlockingJob(NamedTuple):
     """A job that occupies devices.
 
     size: number of its devices. seconds: what it loses by a move; infinite if it cannot be moved
@@ -62,7 +62,7 @@ def likely_end_time(announced_end: float, began_at: float, now: float) -> tuple[
 
 def cheapest_places(
     occupants_by_place: Iterable[Mapping[H, int]],
-    moves_by_job: Mapping[H, InTheWay],
+    moves_by_job: Mapping[H, BlockingJob],
     worth_device_seconds: float,
 ) -> Iterator[tuple[int, list[H]]]:
     """Yield (index, jobs, the largest first) of places that are worth emptying, cheapest first.
@@ -110,7 +110,7 @@ def plan_moves(
     occupied_counts: dict[int, dict[int, int]] = {}
     for job, job_bits in moving_jobs:
         for block_index in range(
-            _first(job_bits) >> order, (job_bits.bit_length() - 1 >> order) + 1
+            _lowest_device(job_bits) >> order, (job_bits.bit_length() - 1 >> order) + 1
         ):
             if place_starts >> (block_index << order) & 1:
                 occupied_counts.setdefault(block_index, {})[job] = (
@@ -120,7 +120,7 @@ def plan_moves(
         return None  # this skips `soonest`, which takes longest
     block_indices = sorted(occupied_counts)
     moves_by_job = {
-        job: InTheWay(job_bits.bit_count(), loss_by_job[job]) for job, job_bits in moving_jobs
+        job: BlockingJob(job_bits.bit_count(), loss_by_job[job]) for job, job_bits in moving_jobs
     }
     soonest_block = soonest(
         blocks.capacity, unusable_bits, occupied_by_job.values(), [order], first=now
@@ -142,7 +142,7 @@ def plan_moves(
         ) < 1 << order:
             continue  # the rest belongs to a job that is ending
         job_orders = [(moves_by_job[job].size - 1).bit_length() for job in jobs]
-        if _placed(blocks, block_bits, job_orders):
+        if _do_blocks_fit(blocks, block_bits, job_orders):
             return MovePlan(block_bits, tuple(zip(jobs, job_orders, strict=True)))
     return None
 
@@ -154,11 +154,11 @@ def _whole(device_bits: int, order: int) -> int:
     return device_bits & every(order, device_bits.bit_length())
 
 
-def _first(device_bits: int) -> int:
+def _lowest_device(device_bits: int) -> int:
     return (device_bits & -device_bits).bit_length() - 1
 
 
-def _placed(blocks: BuddyBlocks, excluded_bits: int, block_orders: Sequence[int]) -> bool:
+def _do_blocks_fit(blocks: BuddyBlocks, excluded_bits: int, block_orders: Sequence[int]) -> bool:
     """Return whether blocks of these orders, the largest first, fit outside `excluded_bits`."""
     remaining_blocks = BuddyBlocks(blocks.capacity, shared_grid=blocks)
     remaining_blocks.free = blocks.free & ~excluded_bits

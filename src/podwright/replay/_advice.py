@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from podwright.replay._ranking import Measures, differ, measures, winner
+from podwright.replay._ranking import WayMeasures, clear_winner_index, differ, measures
 from podwright.replay._report_types import WayFigures
 from podwright.replay.traces._trace import Trace
 
@@ -17,7 +17,7 @@ def advice(
     changed_rows: Mapping[str, WayFigures],
     base_row: WayFigures,
     *,
-    noise: Measures,
+    noise: WayMeasures,
     rounds: bool = True,
 ) -> list[str]:
     """Return sentences of advice.
@@ -28,11 +28,11 @@ def advice(
     """
     sentences = [
         *_best(way_rows, noise),
-        *(_rounding(trace) if rounds else ()),
-        *_refused(way_rows),
-        *_tried(base_row, changed_rows),
-        *_limits(trace),
-        *_waits(way_rows),
+        *(_rounding_advice(trace) if rounds else ()),
+        *_refused_jobs_advice(way_rows),
+        *_what_if_advice(base_row, changed_rows),
+        *_time_limit_advice(trace),
+        *_longest_wait_advice(way_rows),
     ]
     base_wait = base_row["wait"]
     return sentences or [
@@ -41,7 +41,7 @@ def advice(
     ]
 
 
-def _best(way_rows: Sequence[WayFigures], noise: Measures) -> list[str]:
+def _best(way_rows: Sequence[WayFigures], noise: WayMeasures) -> list[str]:
     # These two serve as measures only: IPUs support neither.
     way_rows = [
         way_row for way_row in way_rows if not way_row["way"].endswith((", trim", ", no-shape"))
@@ -53,21 +53,22 @@ def _best(way_rows: Sequence[WayFigures], noise: Measures) -> list[str]:
         f"Differences of up to {noise.used:.1%} of use, {duration(noise.wait)} of mean wait and "
         f"{noise.slowdown:.2g} of mean slowdown are within this trace's noise."
     )
-    best_index = winner(all_measures, noise)
+    best_index = clear_winner_index(all_measures, noise)
     if best_index is None:
-        ways_text = "; ".join(_measured(way_row) for way_row in way_rows)
+        ways_text = "; ".join(_measures_text(way_row) for way_row in way_rows)
         return [f"No clear winner: {ways_text}. {noise_note}"]
     runner_up = min(
         (way_row for way_row in way_rows if way_row is not way_rows[best_index]),
         key=lambda way_row: way_row["wait"]["mean"],
     )
     return [
-        f"Take {way_rows[best_index]['way']}. {_measured(way_rows[best_index])}. The runner-up: "
-        f"{_measured(runner_up)}. {noise_note}"
+        f"Take {way_rows[best_index]['way']}. {_measures_text(way_rows[best_index])}. The "
+        "runner-up: "
+        f"{_measures_text(runner_up)}. {noise_note}"
     ]
 
 
-def _measured(way_row: WayFigures) -> str:
+def _measures_text(way_row: WayFigures) -> str:
     way_measures = measures(way_row)
     return (
         f"{way_row['way']} uses {way_measures.used:.1%} of the devices, with a mean wait of "
@@ -75,7 +76,7 @@ def _measured(way_row: WayFigures) -> str:
     )
 
 
-def _rounding(trace: Trace) -> list[str]:
+def _rounding_advice(trace: Trace) -> list[str]:
     requested_device_s = extra_device_s = 0.0
     extra_by_size: dict[int, float] = {}
     odd_count = 0
@@ -100,7 +101,7 @@ def _rounding(trace: Trace) -> list[str]:
     return sentences
 
 
-def _refused(way_rows: Sequence[WayFigures]) -> list[str]:
+def _refused_jobs_advice(way_rows: Sequence[WayFigures]) -> list[str]:
     sentences = []
     for way_row in way_rows:
         refused_count = sum(way_row["refused"].values())
@@ -116,7 +117,7 @@ def _refused(way_rows: Sequence[WayFigures]) -> list[str]:
     return sentences
 
 
-def _tried(base_row: WayFigures, changed_rows: Mapping[str, WayFigures]) -> list[str]:
+def _what_if_advice(base_row: WayFigures, changed_rows: Mapping[str, WayFigures]) -> list[str]:
     sentences = []
     for change_text, changed_row in changed_rows.items():
         used_difference = (
@@ -139,7 +140,7 @@ def _tried(base_row: WayFigures, changed_rows: Mapping[str, WayFigures]) -> list
     return sentences
 
 
-def _limits(trace: Trace) -> list[str]:
+def _time_limit_advice(trace: Trace) -> list[str]:
     limit_shares = [
         min(1.0, runtime / limit)
         for limit, runtime in zip(trace.limit, trace.runtime, strict=True)
@@ -162,7 +163,7 @@ def _limits(trace: Trace) -> list[str]:
     return sentences
 
 
-def _waits(way_rows: Sequence[WayFigures]) -> list[str]:
+def _longest_wait_advice(way_rows: Sequence[WayFigures]) -> list[str]:
     first_row = way_rows[0]
     size_rows = [size_row for size_row in first_row["by_size"] if size_row["jobs"] >= 5]
     if not size_rows:

@@ -7,7 +7,7 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable
 
 
-class Profile:
+class FreeUnitsProfile:
     """The units that are free from `now` on. Later reservations take from them.
 
     ends: (time, units) of what runs now and becomes free then. All times are of one clock.
@@ -53,13 +53,13 @@ class Profile:
     def reserve(self, begin: float, end: float, units: int) -> None:
         """Take these units out of the profile for that time."""
         first_index, end_index = (
-            self._cut(begin),
-            self._cut(end) if end < math.inf else len(self._times),
+            self._time_index(begin),
+            self._time_index(end) if end < math.inf else len(self._times),
         )
         for index in range(first_index, end_index):
             self._free[index] -= units
 
-    def _cut(self, time: float) -> int:
+    def _time_index(self, time: float) -> int:
         """Return the index in the lists at which a time begins."""
         index = bisect_right(self._times, time) - 1
         if index < 0:

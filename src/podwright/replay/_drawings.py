@@ -30,7 +30,9 @@ def used(report: Report) -> Figure:
     bin_count = int(report.trace.span / outcomes[0].series.width) + 1
     for axis, outcome in zip(axes, outcomes, strict=True):
         bin_seconds = outcome.series.width
-        device_areas = [np.asarray(area)[:bin_count] / bin_seconds for area in _parts(outcome)]
+        device_areas = [
+            np.asarray(area)[:bin_count] / bin_seconds for area in _device_area_parts(outcome)
+        ]
         bin_days = (np.arange(len(device_areas[0])) + 0.5) * bin_seconds / _DAY
         axis.stackplot(
             bin_days,
@@ -49,7 +51,7 @@ def used(report: Report) -> Figure:
     return figure
 
 
-def _parts(outcome: Outcome) -> list[Any]:
+def _device_area_parts(outcome: Outcome) -> list[Any]:
     useful = np.asarray(outcome.series.useful)
     occupied = np.asarray(outcome.series.occupied)
     return [useful, np.maximum(0.0, occupied - useful), np.asarray(outcome.series.stuck)]
@@ -100,13 +102,15 @@ def distribution(report: Report) -> Figure:
     way_axis, size_axis = figure.subplots(1, 2, sharey=True)
     eligible_times = np.asarray(report.trace.eligible)
     for outcome in report.outcomes:
-        _share(way_axis, np.asarray(outcome.start_times) - eligible_times, outcome.way)
+        _draw_wait_distribution(
+            way_axis, np.asarray(outcome.start_times) - eligible_times, outcome.way
+        )
     first_outcome = report.outcomes[0]
     first_waits = np.asarray(first_outcome.start_times) - eligible_times
     job_devices = np.asarray(report.trace.devices)
     for size_row in report.figures["ways"][0]["by_size"]:
         size_mask = (job_devices >= size_row["from"]) & (job_devices <= size_row["to"])
-        _share(size_axis, first_waits[size_mask], size_range(size_row))
+        _draw_wait_distribution(size_axis, first_waits[size_mask], size_range(size_row))
     for axis in (way_axis, size_axis):
         axis.set_xscale("log")
         axis.set_xlabel("hours of waiting, at most")
@@ -118,7 +122,7 @@ def distribution(report: Report) -> Figure:
     return figure
 
 
-def _share(axis: Any, waits: Any, curve_label: str) -> None:
+def _draw_wait_distribution(axis: Any, waits: Any, curve_label: str) -> None:
     wait_hours = np.sort(np.maximum(waits[~np.isnan(waits)], 1.0)) / _HOUR
     if not len(wait_hours):
         return
@@ -158,12 +162,12 @@ def gantt(report: Report) -> Figure:
     )
     axis.set_xlim(float(np.nanmin(begin_days)), float(np.nanmax(end_days)))
     axis.set_ylim(0, outcome.size)
-    axis.set_xlabel("days; a colour for each user" + _first(len(outcome.where) // 3))
+    axis.set_xlabel("days; a colour for each user" + _shown_bars_note(len(outcome.where) // 3))
     axis.set_ylabel("device")
     return figure
 
 
-def _first(bar_count: int) -> str:
+def _shown_bars_note(bar_count: int) -> str:
     return (
         f"; the first {_GANTT_BAR_LIMIT} of {bar_count} bars"
         if bar_count > _GANTT_BAR_LIMIT

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Self
 
-_BINS = 400
+_SERIES_BIN_COUNT = 400
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Series:
     @classmethod
     def over(cls, span_s: float) -> Self:
         """Return bins for this many seconds, and one for everything later."""
-        bin_seconds = max(60.0, span_s / _BINS)
+        bin_seconds = max(60.0, span_s / _SERIES_BIN_COUNT)
         return cls(bin_seconds, int(span_s / bin_seconds) + 2)
 
     def add(self, begin: float, end: float, useful: float, occupied: float, stuck: float) -> None:

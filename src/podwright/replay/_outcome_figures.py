@@ -10,8 +10,8 @@ from podwright.replay._report_types import Distance, SizeFigures, Spread, UserFi
 from podwright.replay.traces._trace import Trace
 
 #: A shorter run time counts as this many seconds in a bounded slowdown (Feitelson's, 10 s).
-_BOUND_S = 10.0
-_PERCENT = (50, 95, 99)
+_SLOWDOWN_BOUND_S = 10.0
+_WAIT_PERCENTILES = (50, 95, 99)
 _MIN_USER_JOBS = 5
 
 
@@ -69,7 +69,7 @@ def until(bin_areas: Sequence[float], bin_seconds: float, window_s: float) -> fl
 def bounded_slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float]) -> list[float]:
     """Return the bounded slowdown of each of these jobs. waits: of the jobs, in seconds."""
     return [
-        max(1.0, (wait + trace.runtime[job]) / max(trace.runtime[job], _BOUND_S))
+        max(1.0, (wait + trace.runtime[job]) / max(trace.runtime[job], _SLOWDOWN_BOUND_S))
         for job, wait in zip(jobs, waits, strict=True)
     ]
 
@@ -78,9 +78,9 @@ def spread(values: Iterable[float]) -> Spread:
     """Return the mean and the percentiles, interpolated linearly between neighbours."""
     sorted_values = sorted(values)
     if not sorted_values:
-        return {"mean": 0.0, **{f"p{percentile}": 0.0 for percentile in _PERCENT}}
+        return {"mean": 0.0, **{f"p{percentile}": 0.0 for percentile in _WAIT_PERCENTILES}}
     spread_values = {"mean": math.fsum(sorted_values) / len(sorted_values)}
-    for percent in _PERCENT:
+    for percent in _WAIT_PERCENTILES:
         position = percent / 100 * (len(sorted_values) - 1)
         lower_index = int(position)
         upper_index = min(lower_index + 1, len(sorted_values) - 1)

@@ -99,11 +99,13 @@ def run_each(
     """
     process_count = max(1, min(processes or os.cpu_count() or 1, len(simulations)))
     if process_count == 1:
-        return _one_by_one(simulations, progress)
-    return _Pool(simulations, process_count, progress).run()
+        return _run_in_this_process(simulations, progress)
+    return _SimulationPool(simulations, process_count, progress).run()
 
 
-def _one_by_one(simulations: Sequence[Simulation[R]], progress: Progress | None) -> list[R]:
+def _run_in_this_process(
+    simulations: Sequence[Simulation[R]], progress: Progress | None
+) -> list[R]:
     results: list[R] = []
     total_jobs, jobs_before = sum(simulation.jobs for simulation in simulations), 0
     for simulation in simulations:
@@ -117,7 +119,7 @@ def _one_by_one(simulations: Sequence[Simulation[R]], progress: Progress | None)
     return results
 
 
-class _Pool(Generic[R]):
+class _SimulationPool(Generic[R]):
     def __init__(
         self, simulations: Sequence[Simulation[R]], process_count: int, progress: Progress | None
     ) -> None:
@@ -133,16 +135,16 @@ class _Pool(Generic[R]):
         try:
             while waiting_indices or self._running:
                 while waiting_indices and len(self._running) < self._at_once:
-                    self._begin(waiting_indices.pop())
+                    self._begin_simulation(waiting_indices.pop())
                 for connection in wait(list(self._running)):
                     assert isinstance(connection, Connection)
                     simulation_index, process = self._running[connection]
                     try:
                         pipe_message = connection.recv()
                     except (EOFError, ConnectionError):
-                        raise self._failed(simulation_index, process) from None
+                        raise self._simulation_failure(simulation_index, process) from None
                     if isinstance(pipe_message, int):
-                        self._report(simulation_index, pipe_message)
+                        self._report_progress(simulation_index, pipe_message)
                     elif isinstance(pipe_message, str):
                         raise SimulationFailed(pipe_message)
                     else:
@@ -150,7 +152,9 @@ class _Pool(Generic[R]):
                         del self._running[connection]
                         connection.close()
                         process.join()
-                        self._report(simulation_index, self._simulations[simulation_index].jobs)
+                        self._report_progress(
+                            simulation_index, self._simulations[simulation_index].jobs
+                        )
         finally:
             for _, process in self._running.values():
                 process.terminate()
@@ -158,9 +162,9 @@ class _Pool(Generic[R]):
                 process.join()
         return [results[simulation_index] for simulation_index in range(len(self._simulations))]
 
-    def _begin(self, simulation_index: int) -> None:
+    def _begin_simulation(self, simulation_index: int) -> None:
         parent_end, child_end = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(child_end,), daemon=True)
+        process = self._context.Process(target=_run_worker, args=(child_end,), daemon=True)
         # Ctrl-C reaches the whole process group, and a process that has just begun would die of it
         # with a traceback. The tracker is started before, because starting it unblocks the signal.
         resource_tracker.ensure_running()
@@ -176,16 +180,16 @@ class _Pool(Generic[R]):
         try:
             parent_end.send(self._simulations[simulation_index])
         except ConnectionError:
-            raise self._failed(simulation_index, process) from None
+            raise self._simulation_failure(simulation_index, process) from None
 
-    def _failed(self, simulation_index: int, process: BaseProcess) -> SimulationFailed:
+    def _simulation_failure(self, simulation_index: int, process: BaseProcess) -> SimulationFailed:
         process.join()
         simulation_name = self._simulations[simulation_index].name
         return SimulationFailed(
             f"the simulation of {simulation_name} ended with {process.exitcode}"
         )
 
-    def _report(self, simulation_index: int, finished_jobs: int) -> None:
+    def _report_progress(self, simulation_index: int, finished_jobs: int) -> None:
         self._done[simulation_index] = finished_jobs
         if self._progress:
             self._progress(
@@ -193,7 +197,7 @@ class _Pool(Generic[R]):
             )
 
 
-def _work(pipe: Connection) -> None:
+def _run_worker(pipe: Connection) -> None:
     """Run the simulation of a process. Ctrl-C is blocked here, since the parent handles it."""
     simulation = pipe.recv()
     try:

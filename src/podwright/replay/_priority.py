@@ -47,13 +47,13 @@ class Priorities:
     def job_began(self, user: int, devices: int, now: float) -> None:
         """Note that a job of this user has begun to use these devices."""
         if self._slurm.weight_fairshare:
-            self._decay(now)
+            self._decay_usage(now)
             self._running[user] += devices
 
     def job_ended(self, user: int, devices: int, now: float) -> None:
         """Note that the job has ended."""
         if self._slurm.weight_fairshare:
-            self._decay(now)
+            self._decay_usage(now)
             self._running[user] -= devices
 
     def rank(self, now: float) -> None:
@@ -61,7 +61,7 @@ class Priorities:
         self._ranked_at = now
         if not self._slurm.weight_fairshare:
             return
-        self._decay(now)
+        self._decay_usage(now)
         users_by_usage = sorted(range(len(self._used)), key=lambda user: (self._used[user], user))
         for position, user in enumerate(users_by_usage):
             is_tie = position and self._used[user] == self._used[users_by_usage[position - 1]]
@@ -71,7 +71,7 @@ class Priorities:
                 else 1 - position / len(users_by_usage)
             )
 
-    def _decay(self, now: float) -> None:
+    def _decay_usage(self, now: float) -> None:
         elapsed_s = now - self._since
         if elapsed_s <= 0:
             return

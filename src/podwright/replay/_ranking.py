@@ -19,16 +19,16 @@ from podwright.replay._report_types import WayFigures
 from podwright.replay.traces._trace import Trace
 
 #: The number of parts of a trace, equal in jobs, over which the difference of two ways is measured.
-_PARTS = 10
+_TRACE_PART_COUNT = 10
 #: Standard errors that a difference has to exceed. With ten parts, chance alone exceeds it in about
 #: one case of twenty (Student's t with nine degrees of freedom: 2.26).
-_ERRORS = 2.26
+_STANDARD_ERRORS_NEEDED = 2.26
 #: The smallest differences that count, whatever the noise: of the share that is used, of a mean
 #: wait in seconds, of a mean bounded slowdown.
 _LEAST_USED, _LEAST_WAIT_S, _LEAST_SLOWDOWN = 0.005, 1.0, 0.01
 
 
-class Measures(NamedTuple):
+class WayMeasures(NamedTuple):
     """The measures of a way, or the differences in them that are noise. wait: seconds."""
 
     used: float
@@ -36,12 +36,14 @@ class Measures(NamedTuple):
     slowdown: float
 
 
-def measures(row: WayFigures) -> Measures:
+def measures(row: WayFigures) -> WayMeasures:
     """Return the measures among a way's figures."""
-    return Measures(row["used"], row["wait"]["mean"], row["bounded_slowdown"]["mean"])
+    return WayMeasures(row["used"], row["wait"]["mean"], row["bounded_slowdown"]["mean"])
 
 
-def clearly_better(first: Measures, second: Measures, noise: Measures) -> tuple[bool, bool, bool]:
+def clearly_better(
+    first: WayMeasures, second: WayMeasures, noise: WayMeasures
+) -> tuple[bool, bool, bool]:
     """Return for each measure whether the first way is better by more than the noise."""
     return (
         first.used - second.used > noise.used,
@@ -50,7 +52,7 @@ def clearly_better(first: Measures, second: Measures, noise: Measures) -> tuple[
     )
 
 
-def winner(candidates: Sequence[Measures], noise: Measures) -> int | None:
+def clear_winner_index(candidates: Sequence[WayMeasures], noise: WayMeasures) -> int | None:
     """Return the index of the clear winner; None when there is none."""
     for index, candidate in enumerate(candidates):
         rivals = [rival for rival_index, rival in enumerate(candidates) if rival_index != index]
@@ -63,14 +65,14 @@ def winner(candidates: Sequence[Measures], noise: Measures) -> int | None:
     return None
 
 
-def differ(candidates: Sequence[Measures], noise: Measures) -> bool:
+def differ(candidates: Sequence[WayMeasures], noise: WayMeasures) -> bool:
     """Return whether any two ways differ by more than the noise in any measure."""
     return any(
         any(clearly_better(first, second, noise)) for first in candidates for second in candidates
     )
 
 
-def trace_noise(trace: Trace, outcomes: Sequence[Outcome]) -> Measures:
+def trace_noise(trace: Trace, outcomes: Sequence[Outcome]) -> WayMeasures:
     """Return the differences between ways that the trace cannot tell from chance.
 
     The trace is cut into ten parts with equal numbers of jobs. Two ways differ by a mean in each
@@ -80,11 +82,13 @@ def trace_noise(trace: Trace, outcomes: Sequence[Outcome]) -> Measures:
     wait_noise_s, slowdown_noise = _LEAST_WAIT_S, _LEAST_SLOWDOWN
     for index, first in enumerate(outcomes):
         for second in outcomes[index + 1 :]:
-            wait_noise_s = max(wait_noise_s, _error(_pairs(trace, first, second, slowdown=False)))
-            slowdown_noise = max(
-                slowdown_noise, _error(_pairs(trace, first, second, slowdown=True))
+            wait_noise_s = max(
+                wait_noise_s, _chance_error(_pairs(trace, first, second, slowdown=False))
             )
-    return Measures(_LEAST_USED, wait_noise_s, slowdown_noise)
+            slowdown_noise = max(
+                slowdown_noise, _chance_error(_pairs(trace, first, second, slowdown=True))
+            )
+    return WayMeasures(_LEAST_USED, wait_noise_s, slowdown_noise)
 
 
 def _pairs(trace: Trace, first: Outcome, second: Outcome, *, slowdown: bool) -> list[float]:
@@ -104,12 +108,12 @@ def _pairs(trace: Trace, first: Outcome, second: Outcome, *, slowdown: bool) -> 
     ]
 
 
-def _error(differences: Sequence[float]) -> float:
-    part_size = len(differences) // _PARTS
+def _chance_error(differences: Sequence[float]) -> float:
+    part_size = len(differences) // _TRACE_PART_COUNT
     if not part_size:
         return math.inf if any(differences) else 0.0
     part_means = [
         math.fsum(differences[part_index * part_size : (part_index + 1) * part_size]) / part_size
-        for part_index in range(_PARTS)
+        for part_index in range(_TRACE_PART_COUNT)
     ]
-    return _ERRORS * stdev(part_means) / math.sqrt(_PARTS)
+    return _STANDARD_ERRORS_NEEDED * stdev(part_means) / math.sqrt(_TRACE_PART_COUNT)

@@ -6,7 +6,7 @@ import math
 
 from podwright.replay._outcome import Series
 from podwright.replay._report_types import RecordedFigures
-from podwright.replay.grounds._ground import Ground, StartAnswer, Unfit
+from podwright.replay.grounds._ground import Ground, StartAnswer, UnfitJob
 from podwright.replay.traces._trace import Trace
 
 
@@ -58,7 +58,7 @@ def recorded(trace: Trace, ground: Ground) -> RecordedFigures:
             demand = ground.demand(
                 job_devices, trace.nodes[job], trace.cpus[job], trace.memory[job]
             )
-        except Unfit:
+        except UnfitJob:
             refused_jobs += 1
             continue
         free_devices = ground.size - ground.occupied

@@ -76,7 +76,7 @@ def replay(
         for description, outcome in zip(changed_tasks, outcomes[len(ways) :], strict=False)
     }
     report_figures: ReportFigures = {
-        "trace": _about(trace),
+        "trace": _trace_figures(trace),
         "recorded": recorded_figures,
         "distance": distance(trace, figures(trace, outcomes[-1])) if recorded_figures else None,
         "slurm": asdict(slurm),
@@ -87,7 +87,8 @@ def replay(
         },
         "ways": way_rows,
         "what_if": {
-            description: _short(way_row) for description, way_row in changed_figures.items()
+            description: _changed_figures(way_row)
+            for description, way_row in changed_figures.items()
         },
         "what_to_change": advice(
             trace,
@@ -140,7 +141,7 @@ def _what_if(base_way: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[s
     return changed_tasks
 
 
-def _about(trace: Trace) -> TraceFigures:
+def _trace_figures(trace: Trace) -> TraceFigures:
     return {
         "source": trace.source,
         "jobs": len(trace),
@@ -153,7 +154,7 @@ def _about(trace: Trace) -> TraceFigures:
     }
 
 
-def _short(way_row: WayFigures) -> ChangedFigures:
+def _changed_figures(way_row: WayFigures) -> ChangedFigures:
     return {
         "devices": way_row["devices"],
         "used": way_row["used"],

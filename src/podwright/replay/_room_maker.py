@@ -57,22 +57,22 @@ class RoomMaker:
             self._first = first_job
             self._first_since = math.ceil(now / sweep_s) * sweep_s if sweep_s else now
             if self._state.slurm.room_s > 0:
-                self._state.events.add(self._due(), "room")
+                self._state.events.add(self._room_due_time(), "room")
         demand = pod_ground.demand(self._state.trace.devices[first_job], 0, 0, 0)
-        if self._moves(now):
+        if self._move_for_first_job(now):
             return False
-        if self._state.slurm.room_s <= 0 or pod_ground.closed or now < self._due():
+        if self._state.slurm.room_s <= 0 or pod_ground.closed or now < self._room_due_time():
             return False
         if not pod_ground.fits(demand):
             pod_ground.close(first_job, demand, self._likely_ends(now))
         return False
 
-    def _due(self) -> float:
+    def _room_due_time(self) -> float:
         """Return when room is made for the first job of the queue: at a sweep of the service."""
         due_time, sweep_s = self._first_since + self._state.slurm.room_s, self._state.slurm.sweep_s
         return math.ceil(due_time / sweep_s) * sweep_s if sweep_s else due_time
 
-    def _moves(self, now: float) -> bool:
+    def _move_for_first_job(self, now: float) -> bool:
         """Move the jobs that block the first waiting job with enough free devices, but no free
         block.
         """
@@ -119,11 +119,11 @@ class RoomMaker:
                 unusable_bits=pod_ground.unusable,
             )
             if move_plan is not None:
-                self._move(job, move_plan, now)
+                self._begin_move_plan(job, move_plan, now)
                 return True
         return False
 
-    def _move(self, job: int, move_plan: MovePlan, now: float) -> None:
+    def _begin_move_plan(self, job: int, move_plan: MovePlan, now: float) -> None:
         """Begin the moves of a plan, which makes room for this job."""
         pod_ground, state, outcome = self._pod, self._state, self._state.outcome
         assert isinstance(pod_ground, PodGround)
@@ -134,7 +134,7 @@ class RoomMaker:
             pod_ground.move(moved_job, size_order)
             outcome.moves += 1
             outcome.moved_seconds += lost_seconds * (1 << size_order)
-            self._delay(moved_job, lost_seconds, now)
+            self._delay_job_end(moved_job, lost_seconds, now)
             # While a job moves, its devices do no work.
             outcome.series.add(now, now + lost_seconds, -state.trace.devices[moved_job], 0, 0)
             state.events.add(now + lost_seconds, "left", moved_job)
@@ -161,7 +161,7 @@ class RoomMaker:
             if may_be_asked(job_states.moved_at.get(job, ()), now)
         }
 
-    def _delay(self, job: int, lost_seconds: float, now: float) -> None:
+    def _delay_job_end(self, job: int, lost_seconds: float, now: float) -> None:
         """Delay the end of a job that moves by these seconds."""
         state, job_states = self._state, self._state.jobs
         job_states.end_revision[job] += 1

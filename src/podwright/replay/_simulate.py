@@ -15,7 +15,7 @@ from bisect import insort
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from podwright.replay._backfill_profile import Profile
+from podwright.replay._backfill_profile import FreeUnitsProfile
 from podwright.replay._outcome import Outcome, Series
 from podwright.replay._priority import Priorities
 from podwright.replay._room_maker import RoomMaker
@@ -32,15 +32,15 @@ from podwright.replay._run_state import (
     SimulationState,
 )
 from podwright.replay._slurm_model import SlurmModel
-from podwright.replay.grounds._ground import Ground, StartAnswer, Unfit
+from podwright.replay.grounds._ground import Ground, StartAnswer, UnfitJob
 from podwright.replay.grounds._host_limited_ground import Hosts
 from podwright.replay.grounds._pod_ground import PodGround, ShapelessGround
 from podwright.replay.traces._trace import Trace
 
 Progress = Callable[[int, int], None]
 #: How often a failing job is started. Slurm would restart it without a limit.
-_LIVES = 10
-_GIVEN_UP_REASON = f"ended {_LIVES} times by machines that failed"
+_MAX_JOB_STARTS = 10
+_GIVEN_UP_REASON = f"ended {_MAX_JOB_STARTS} times by machines that failed"
 
 
 def simulate(
@@ -92,7 +92,7 @@ class _Run:
     # -- the loop --------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        arrivals = self._arrivals()
+        arrivals = self._jobs_by_eligibility()
         arrivals.reverse()
         if self.chances.mtbf_s < math.inf:
             for machine in range(self.ground.machines):
@@ -112,30 +112,30 @@ class _Run:
                 now = timers[0][0]
             if now == math.inf:
                 break  # the jobs that are left in the queue never start
-            self._account(now)
+            self._add_device_areas(now)
             while end_events and end_events[0][0] <= now:
                 _, job, end_revision = heappop(end_events)
                 if self.jobs.end_revision[job] == end_revision and self.jobs.state[job] == RUNS:
-                    self._end(job, now)
+                    self._end_job(job, now)
             while arrivals and eligible_times[arrivals[-1]] <= now:
-                self._push(arrivals.pop(), now)
+                self._queue_job(arrivals.pop(), now)
             backfill_due = False
             while timers and timers[0][0] <= now:
                 _, _, timer_kind, timer_subject = heappop(timers)
                 backfill_due |= timer_kind == "backfill"
-                self._tick(timer_kind, timer_subject, now)
+                self._handle_timer(timer_kind, timer_subject, now)
             if self.priorities.is_stale(now):
-                self._rank(now)
-            self._main(now)
+                self._rank_queue(now)
+            self._run_main_scheduler(now)
             if backfill_due:
-                self._backfill(now)
+                self._run_backfill(now)
             if self.room.make_room(now):
-                self._main(now)
+                self._run_main_scheduler(now)
             self.out.events += 1
-        self._finish()
+        self._finish_outcome()
         return self.out
 
-    def _arrivals(self) -> list[int]:
+    def _jobs_by_eligibility(self) -> list[int]:
         """Return the jobs in the order in which they become eligible.
 
         Refused jobs, and jobs that wait for others, are not among them.
@@ -143,7 +143,7 @@ class _Run:
         trace, job_order = self.trace, []
         demands_by_request: dict[tuple[int, int, int, int], int | str] = {}
         for job in range(len(trace)):
-            demand = self._demand(job, demands_by_request)
+            demand = self._ground_demand(job, demands_by_request)
             if demand < 0:
                 self.jobs.state[job] = OVER
                 continue
@@ -164,7 +164,7 @@ class _Run:
             job_order.sort(key=lambda job: (eligible_times[job], job))
         return job_order
 
-    def _demand(
+    def _ground_demand(
         self, job: int, demands_by_request: dict[tuple[int, int, int, int], int | str]
     ) -> int:
         """Return the demand of a job on the ground; -1 if the ground never has room for its
@@ -177,7 +177,7 @@ class _Run:
         if demand_or_reason is None:
             try:
                 demand_or_reason = self.ground.demand(*request_key)
-            except Unfit as unfit:
+            except UnfitJob as unfit:
                 demand_or_reason = unfit.reason
             demands_by_request[request_key] = demand_or_reason
         if isinstance(demand_or_reason, int):
@@ -186,7 +186,7 @@ class _Run:
         self.out.refused_seconds += devices * trace.runtime[job]
         return -1
 
-    def _tick(self, timer_kind: str, timer_subject: int, now: float) -> None:
+    def _handle_timer(self, timer_kind: str, timer_subject: int, now: float) -> None:
         if timer_kind == "backfill":
             self.backfill_due = False
         elif timer_kind == "left":
@@ -194,7 +194,7 @@ class _Run:
             self.pod.left(timer_subject)
             self.room.moving = False
         elif timer_kind == "fail":
-            self._fail(timer_subject, now)
+            self._fail_machine(timer_subject, now)
         elif timer_kind == "repair":
             self.ground.repair(timer_subject)
             if self.backlog.waiting or self.jobs.until:
@@ -204,7 +204,7 @@ class _Run:
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    def _push(self, job: int, now: float) -> None:
+    def _queue_job(self, job: int, now: float) -> None:
         trace = self.trace
         devices = trace.devices[job]
         self.jobs.state[job] = WAITS
@@ -216,9 +216,9 @@ class _Run:
         heappush(self.backlog.heaps.setdefault(self.jobs.demands[job], []), priority_key)
         if self.ground.plans:
             insort(self.backlog.line, priority_key)
-            self._plan(now)
+            self._schedule_backfill(now)
 
-    def _start(self, job: int, demand: int, now: float) -> StartAnswer:
+    def _start_job(self, job: int, demand: int, now: float) -> StartAnswer:
         trace = self.trace
         limit_s = trace.limit[job]
         limit_end = now + limit_s if limit_s == limit_s else math.inf  # NaN: the limit is not known
@@ -241,21 +241,21 @@ class _Run:
         self.state.draw(job, now)
         return start_answer
 
-    def _end(self, job: int, now: float) -> None:
-        self._stop(job, now)
+    def _end_job(self, job: int, now: float) -> None:
+        self._stop_job(job, now)
         self.out.end_times[job] = now
-        self._over(job, now)
+        self._finish_job(job, now)
 
-    def _over(self, job: int, now: float) -> None:
+    def _finish_job(self, job: int, now: float) -> None:
         self.jobs.state[job] = OVER
         self.done += 1
         if self.progress and not self.done & 1023:
             self.progress(self.done, len(self.trace))
         for dependent_job in self.jobs.after.pop(job, ()):
             self.jobs.eligible[dependent_job] = max(self.trace.submit[dependent_job], now)
-            self._push(dependent_job, now)
+            self._queue_job(dependent_job, now)
 
-    def _stop(self, job: int, now: float) -> None:
+    def _stop_job(self, job: int, now: float) -> None:
         devices = self.trace.devices[job]
         self.ground.give(job)
         self.out.leaves(job, self.jobs.rows.pop(job), now)
@@ -265,26 +265,26 @@ class _Run:
         self.jobs.moved_at.pop(job, None)
         self.room.changed = True
         if self.ground.plans:
-            self._plan(now)
+            self._schedule_backfill(now)
 
-    def _fail(self, machine: int, now: float) -> None:
+    def _fail_machine(self, machine: int, now: float) -> None:
         for job in self.ground.fail(machine):
-            self._stop(job, now)
+            self._stop_job(job, now)
             self.jobs.end_revision[job] += 1
             self.out.failed += 1
             self.jobs.failures[job] = self.jobs.failures.get(job, 0) + 1
-            if self.jobs.failures[job] < _LIVES:
-                self._push(job, now)
+            if self.jobs.failures[job] < _MAX_JOB_STARTS:
+                self._queue_job(job, now)
                 continue
             self.out.start_times[job] = math.nan
             self.out.refused[_GIVEN_UP_REASON] = self.out.refused.get(_GIVEN_UP_REASON, 0) + 1
             self.out.refused_seconds += self.trace.devices[job] * self.trace.runtime[job]
-            self._over(job, now)
+            self._finish_job(job, now)
         self.events.add(now + self.chances.repair_s, "repair", machine)
 
     # -- the main scheduler ----------------------------------------------------------------------
 
-    def _main(self, now: float) -> None:
+    def _run_main_scheduler(self, now: float) -> None:
         job_states, heaps = self.jobs.state, self.backlog.heaps
         heap_heads = []
         for demand, heap in heaps.items():
@@ -295,7 +295,7 @@ class _Run:
         heapify(heap_heads)
         while heap_heads:
             _, job, demand = heappop(heap_heads)
-            start_answer = self._start(job, demand, now)
+            start_answer = self._start_job(job, demand, now)
             if start_answer is StartAnswer.NODES:
                 return
             if start_answer is StartAnswer.LICENCES:
@@ -307,7 +307,7 @@ class _Run:
             if heap:
                 heappush(heap_heads, (*heap[0], demand))
 
-    def _rank(self, now: float) -> None:
+    def _rank_queue(self, now: float) -> None:
         """Compute all priorities anew, and sort the queue by them."""
         self.priorities.rank(now)
         trace = self.trace
@@ -329,13 +329,13 @@ class _Run:
 
     # -- backfill --------------------------------------------------------------------------------
 
-    def _plan(self, now: float) -> None:
+    def _schedule_backfill(self, now: float) -> None:
         """Schedule backfill for the end of its interval, unless it is scheduled already."""
         if self.ground.plans and not self.backfill_due:
             self.backfill_due = True
             self.events.add(max(now, self.backfilled_at + self.slurm.bf_interval), "backfill")
 
-    def _backfill(self, now: float) -> None:
+    def _run_backfill(self, now: float) -> None:
         self.backfilled_at = now
         slurm, ground, trace = self.slurm, self.ground, self.trace
         least_units = min(
@@ -354,7 +354,7 @@ class _Run:
                 for queue_entry in self.backlog.line
                 if self.jobs.state[queue_entry[1]] == WAITS
             ]
-        unit_profile = Profile(now, ground.free_units(), self.jobs.until.values())
+        unit_profile = FreeUnitsProfile(now, ground.free_units(), self.jobs.until.values())
         started_count, jobs_by_user = 0, dict[int, int]()
         # units -> the shortest length for which there is no room.
         hopeless_lengths: dict[int, float] = {}
@@ -378,19 +378,21 @@ class _Run:
             if earliest_start == math.inf:
                 hopeless_lengths[units] = duration_s
                 continue
-            if earliest_start <= now and self._start(job, demand, now) is StartAnswer.TAKEN:
+            if earliest_start <= now and self._start_job(job, demand, now) is StartAnswer.TAKEN:
                 unit_profile.reserve(now, now + duration_s, units)
                 started_count += 1
                 if slurm.bf_max_job_start and started_count >= slurm.bf_max_job_start:
                     return
                 continue
-            reserve_start = max(now, self._coarse(earliest_start))
+            reserve_start = max(now, self._backfill_grid_time(earliest_start))
             reserve_end = (
-                self._coarse(earliest_start + duration_s) if duration_s < math.inf else math.inf
+                self._backfill_grid_time(earliest_start + duration_s)
+                if duration_s < math.inf
+                else math.inf
             )
             unit_profile.reserve(reserve_start, max(reserve_start, reserve_end), units)
 
-    def _coarse(self, time: float) -> float:
+    def _backfill_grid_time(self, time: float) -> float:
         """Return a time on the grid of backfill's table, whose steps follow the clock
         (bf_resolution).
         """
@@ -399,7 +401,7 @@ class _Run:
 
     # -- figures ---------------------------------------------------------------------------------
 
-    def _account(self, now: float) -> None:
+    def _add_device_areas(self, now: float) -> None:
         free_devices = self.ground.size - self.ground.occupied - self.ground.lost
         stuck_devices = (
             free_devices
@@ -409,7 +411,7 @@ class _Run:
         self.out.series.add(self.last, now, self.useful, self.ground.occupied, stuck_devices)
         self.last = now
 
-    def _finish(self) -> None:
+    def _finish_outcome(self) -> None:
         if self.trace.has_dependencies:
             self.out.eligible = self.jobs.eligible
         behind_count = self.jobs.state.count(BEHIND)

@@ -83,7 +83,7 @@ _WEIGHT_FIELDS = {
     "priorityweightjobsize": "weight_size",
     "priorityweightfairshare": "weight_fairshare",
 }
-_TIMES = {
+_TIME_FIELDS = {
     "prioritymaxage": "max_age",
     "prioritydecayhalflife": "half_life",
     "prioritycalcperiod": "calc_period",
@@ -113,7 +113,7 @@ def from_conf(settings: Mapping[str, str], base_model: SlurmModel | None = None)
         }
     field_values |= {
         field: duration(settings[setting_name])
-        for setting_name, field in _TIMES.items()
+        for setting_name, field in _TIME_FIELDS.items()
         if setting_name in settings
     }
     field_values["favor_small"] = settings.get("priorityfavorsmall", "no").lower() in (

@@ -27,7 +27,7 @@ from podwright.replay._report_types import ReportFigures, TraceFigures, UserFigu
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_STYLE = """
+_PAGE_CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 68rem; margin: 2rem auto;
   padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
@@ -63,7 +63,7 @@ def _page(report: Report) -> Iterator[str]:
     trace_figures = report_figures["trace"]
     title = f"Replay of {trace_figures['source']}"
     yield f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
-    yield f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
+    yield f"<style>{_PAGE_CSS}</style><h1>{html.escape(title)}</h1>"
     yield (
         f"<p>{trace_figures['jobs']} jobs of {trace_figures['users']} users in "
         f"{trace_figures['days']:.1f} days, "
@@ -71,15 +71,17 @@ def _page(report: Report) -> Iterator[str]:
         "devices."
     )
     yield "<h2>What to change</h2>"
-    yield _list(report_figures["what_to_change"])
+    yield _list_html(report_figures["what_to_change"])
     yield "<h2>Each way</h2>"
-    yield _table(WAYS, way_cells(report_figures["ways"]))
+    yield _table_html(WAYS, way_cells(report_figures["ways"]))
     yield "<h2>Devices in use</h2>"
     yield _svg(_drawings.used(report))
     yield "<h2>Waits by size</h2>"
     yield _svg(_drawings.waits(report))
     size_header = ["way", "devices", "jobs", "device-hours", "mean", "p50", "p95", "p99"]
-    yield _table(size_header, size_cells(report_figures["ways"], ("mean", "p50", "p95", "p99")))
+    yield _table_html(
+        size_header, size_cells(report_figures["ways"], ("mean", "p50", "p95", "p99"))
+    )
     yield "<h2>How long jobs wait</h2>"
     yield _svg(_drawings.distribution(report))
     if len(report.outcomes[0].where):
@@ -87,12 +89,12 @@ def _page(report: Report) -> Iterator[str]:
         yield f"<h2>Who was where, under {first_way}</h2>"
         yield _svg(_drawings.gantt(report))
     yield "<h2>Who waits most</h2>"
-    yield _users(report_figures["ways"][0]["users"])
-    yield from _recorded(report_figures)
+    yield _user_table_html(report_figures["ways"][0]["users"])
+    yield from _recorded_html(report_figures)
     yield "<h2>How far to trust this</h2>"
-    yield _list(
+    yield _list_html(
         [
-            *_left_out(trace_figures),
+            *_left_out_sentences(trace_figures),
             *trace_figures["notes"],
             *report_figures["deviations"],
             *report_figures["simpler"],
@@ -101,11 +103,11 @@ def _page(report: Report) -> Iterator[str]:
     yield "</html>"
 
 
-def _list(sentences: list[str]) -> str:
+def _list_html(sentences: list[str]) -> str:
     return "<ul>" + "".join(f"<li>{html.escape(sentence)}" for sentence in sentences) + "</ul>"
 
 
-def _table(header: list[str], rows: Iterable[Cells]) -> str:
+def _table_html(header: list[str], rows: Iterable[Cells]) -> str:
     header_html = "".join(f"<th>{html.escape(heading)}" for heading in header)
     rows_html = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(cell))}" for cell in row) for row in rows
@@ -113,17 +115,17 @@ def _table(header: list[str], rows: Iterable[Cells]) -> str:
     return f"<table><tr>{header_html}{rows_html}</table>"
 
 
-def _users(users: list[UserFigures]) -> str:
+def _user_table_html(users: list[UserFigures]) -> str:
     if not users:
         return "<p>The trace names no users, or none has five jobs."
     user_rows: list[Cells] = [
         [user["user"], user["jobs"], f"{user['device_hours']:,.0f}", duration(user["mean_wait_s"])]
         for user in users
     ]
-    return _table(["user", "jobs", "device-hours", "mean wait"], user_rows)
+    return _table_html(["user", "jobs", "device-hours", "mean wait"], user_rows)
 
 
-def _recorded(report_figures: ReportFigures) -> Iterator[str]:
+def _recorded_html(report_figures: ReportFigures) -> Iterator[str]:
     recorded_figures, distance_figures = report_figures["recorded"], report_figures["distance"]
     if recorded_figures is None or distance_figures is None:
         return
@@ -141,10 +143,10 @@ def _recorded(report_figures: ReportFigures) -> Iterator[str]:
         "job found no shape."
         "<p>The simulated Slurm beside the recorded one, on as many devices without shape:"
     )
-    yield _table(DISTANCE, distance_cells(distance_figures))
+    yield _table_html(DISTANCE, distance_cells(distance_figures))
 
 
-def _left_out(trace_figures: TraceFigures) -> list[str]:
+def _left_out_sentences(trace_figures: TraceFigures) -> list[str]:
     sentences = [
         f"Left out: {job_count} {reason}."
         for reason, job_count in trace_figures["left_out"].items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from podwright.controller import StoreFault, find_faults, with_new_chains
-from podwright.server._shared_store import LEASE, owner_name
+from podwright.server._shared_store import LEASE_TTL_S, owner_name
 from podwright.server._socket_lock import Lock, prepare_folder
 from podwright.server.machines._served_hardware import HARDWARE_RECORD_KEY, ClustersSource
 from podwright.store import (
@@ -58,7 +58,7 @@ async def restore_from(storage: Path | str, backup_file: Path, *, replace: bool)
         lock = Lock(store_file, f"the store {store_file}", locks_inode=True)
         lock.take()
     try:
-        store = open_store(storage, owner=owner_name("restore", 0), ttl=LEASE)
+        store = open_store(storage, owner=owner_name("restore", 0), ttl=LEASE_TTL_S)
         rechained_backup = backup._replace(
             records=with_new_chains(backup.records, str(backup_file))
         )

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 
 #: Bounds in seconds. A call is counted under the first bound that it does not exceed.
-DURATION_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+DURATION_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class CallCounts:
@@ -23,9 +23,9 @@ class CallCounts:
     def call(self, method: str, seconds: float, refusal_code: str = "") -> None:
         """Count a call that has ended. refusal_code: of its refusal, or empty."""
         bucket_counts, total_seconds = self.times.setdefault(
-            method, ([0] * (len(DURATION_BOUNDS) + 1), [0.0])
+            method, ([0] * (len(DURATION_BOUNDS_S) + 1), [0.0])
         )
-        bucket_counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
+        bucket_counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
         total_seconds[0] += seconds
         if refusal_code:
             self.codes[refusal_code] += 1

@@ -37,15 +37,15 @@ _CLAIM_FORMAT = struct.Struct("!8sqd8s")  # audience, uid, end by the server's c
 #: By the audience of a request: its code in the claim.
 _AUDIENCE_CODES = {"": b"calls", "page": b"page"}
 _MAX_CACHED_CALLERS = 4096
-_USER, _ACCESS_METADATA = (
+_USER_METADATA, _ACCESS_METADATA = (
     "podwright-user-id",
     "podwright-access-key",
 )  # wire.messages imports protobuf
 
-ANONYMOUS = Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
+ANONYMOUS_CALLER = Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
 
 
-class _Claim(NamedTuple):
+class _TokenClaim(NamedTuple):
     """The content of a token. end: of its validity, by the server's clock. number: its own."""
 
     uid: int
@@ -90,7 +90,7 @@ class Identity:
         #: By uid: the number of each used link -> the end of its validity.
         self._used: dict[int, dict[bytes, float]] = {}
 
-    async def of_uid(self, uid: int, origin: str) -> Caller:
+    async def caller_of_uid(self, uid: int, origin: str) -> Caller:
         """Return the caller behind a uid.
 
         Names are looked up once, since a directory service may be slow.
@@ -100,7 +100,7 @@ class Identity:
             return cached_caller
         account_name = await asyncio.to_thread(self._name_of, uid)
         role = Role.ADMINISTRATOR if uid in self._administrators else Role.USER
-        if not account_name or account_name == ANONYMOUS.name or account_name.isdecimal():
+        if not account_name or account_name == ANONYMOUS_CALLER.name or account_name.isdecimal():
             account_name = str(uid)  # a name must not be `anonymous` or another's number
         caller = Caller(name=account_name, uid=uid, role=role, origin=origin)
         if len(self._callers) >= _MAX_CACHED_CALLERS:
@@ -123,23 +123,25 @@ class Identity:
             )
         expiry, token_id = self._clock() + TOKEN_TTL, secrets.token_bytes(8)
         claim_bytes = _CLAIM_FORMAT.pack(_AUDIENCE_CODES[audience], caller.uid, expiry, token_id)
-        return Token(token=_text(claim_bytes + self._sign(claim_bytes)), ttl=TOKEN_TTL)
+        return Token(
+            token=_encode_token(claim_bytes + self._sign_claim(claim_bytes)), ttl=TOKEN_TTL
+        )
 
-    async def of_token(self, token: str) -> Caller:
+    async def caller_of_token(self, token: str) -> Caller:
         """Return the caller to whom a token for gRPC calls was issued.
 
         Raises wire.Unauthenticated.
         """
         try:
-            claim = self._claim(token, "")
+            claim = self._check_token(token, "")
         except _TokenError as error:
             raise Unauthenticated(
                 f"the token {error}",
                 would_work="get one with IssueToken on the Unix socket, or call without any",
             ) from None
-        return await self.of_uid(claim.uid, "tcp")
+        return await self.caller_of_uid(claim.uid, "tcp")
 
-    async def of_link(self, token: str) -> Caller:
+    async def caller_of_link(self, token: str) -> Caller:
         """Return the caller to whom a link to the page was issued, and use up the link.
 
         A used link is remembered until it expires. Each user has room for `LINKS` of them, so that
@@ -148,7 +150,7 @@ class Identity:
         Raises wire.Unauthenticated, and wire.Unavailable for a user who has used too many.
         """
         try:
-            claim = self._claim(token, "page")
+            claim = self._check_token(token, "page")
             used_links = self._unexpired_links(claim.uid)
             if claim.number in used_links:
                 raise _TokenError("has been used")
@@ -162,7 +164,7 @@ class Identity:
                 would_work="podwright web, a minute from now",
             )
         used_links[claim.number] = claim.end
-        return await self.of_uid(claim.uid, "tcp")
+        return await self.caller_of_uid(claim.uid, "tcp")
 
     def _unexpired_links(self, uid: int) -> dict[bytes, float]:
         """Return the links that this user has used, after dropping those that have expired."""
@@ -177,7 +179,7 @@ class Identity:
                 del self._used[user_uid]
         return self._used.setdefault(uid, {})
 
-    def _claim(self, token: str, audience: str) -> _Claim:
+    def _check_token(self, token: str, audience: str) -> _TokenClaim:
         """Return the claim of a token of this server for this audience. Raises _TokenError."""
         try:
             token_bytes = base64.b64decode(token, altchars=b"-_", validate=True)
@@ -189,8 +191,8 @@ class Identity:
         )
         if (
             len(claim_bytes) < _CLAIM_FORMAT.size
-            or _text(token_bytes) != token
-            or not hmac.compare_digest(signature, self._sign(claim_bytes))
+            or _encode_token(token_bytes) != token
+            or not hmac.compare_digest(signature, self._sign_claim(claim_bytes))
         ):
             raise _TokenError("is not one of this server's")
         audience_code, uid, expiry, token_id = _CLAIM_FORMAT.unpack(claim_bytes)
@@ -198,9 +200,9 @@ class Identity:
             raise _TokenError("is not one of this server's for this purpose")
         if self._clock() >= expiry:
             raise _TokenError("has expired")
-        return _Claim(uid, expiry, token_id)
+        return _TokenClaim(uid, expiry, token_id)
 
-    async def of_metadata(
+    async def caller_of_metadata(
         self,
         metadata: Iterable[tuple[str, str | bytes]] | None,
         munge_payload: bytes = b"",
@@ -218,14 +220,14 @@ class Identity:
             if metadata_key == "authorization":
                 auth_scheme, _, token = str(metadata_value).partition(" ")
                 if auth_scheme.lower() == "munge":
-                    return await self._of_munge(token.strip(), munge_payload)
+                    return await self._caller_of_munge(token.strip(), munge_payload)
                 if auth_scheme.lower() != "bearer":
                     raise Unauthenticated(
                         f"{auth_scheme[:20]!r} is not a way to identify to this server",
                         would_work="Bearer and a token, or call without any",
                     )
-                return await self.of_token(token.strip())
-            if metadata_key == _USER:
+                return await self.caller_of_token(token.strip())
+            if metadata_key == _USER_METADATA:
                 user_name = str(metadata_value)
             elif metadata_key == _ACCESS_METADATA:
                 access_key = str(metadata_value)
@@ -242,9 +244,9 @@ class Identity:
                 f"vipu-admin create user, create certificate{munge_hint}",
                 munge=self._munge is not None,
             )
-        return ANONYMOUS
+        return ANONYMOUS_CALLER
 
-    async def _of_munge(self, credential: str, payload: bytes) -> Caller:
+    async def _caller_of_munge(self, credential: str, payload: bytes) -> Caller:
         from podwright.hosts import MungeError
 
         if self._munge is None:
@@ -263,9 +265,9 @@ class Identity:
             ) from None
         if decoded_credential.payload != payload:
             raise Unauthenticated("the MUNGE credential was made for another call")
-        return await self.of_uid(decoded_credential.uid, "munge")
+        return await self.caller_of_uid(decoded_credential.uid, "munge")
 
-    def _sign(self, claim_bytes: bytes) -> bytes:
+    def _sign_claim(self, claim_bytes: bytes) -> bytes:
         return hmac.digest(self._key, claim_bytes, hashlib.sha256().name)
 
 
@@ -288,7 +290,7 @@ def find_munge(munge_socket: str) -> Vouches:
     return munge
 
 
-def _text(token_bytes: bytes) -> str:
+def _encode_token(token_bytes: bytes) -> str:
     """Return the one spelling of a token's bytes."""
     return base64.urlsafe_b64encode(token_bytes).decode()
 

@@ -23,10 +23,10 @@ from podwright.wire import SERVER_URI, agent_name
 _VALID_DAYS: Final = 3650  #: days for which the authority and its first two certificates are valid
 _KEY_OPTIONS: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _BOTH_USAGES: Final = "serverAuth,clientAuth"
-_NAMES: Final = "names"  #: the file with the names of the certificates, one on each line
-_HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
+_NAMES_FILE: Final = "names"  #: the file with the names of the certificates, one on each line
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 #: The purpose and the own names of each side. The server calls agents too, and is a client there.
-_SIDES: Final[dict[str, tuple[str, list[str]]]] = {
+_CERTIFICATE_SIDES: Final[dict[str, tuple[str, list[str]]]] = {
     "server": (_BOTH_USAGES, [f"URI:{SERVER_URI}"]),
     "client": ("clientAuth", []),
 }
@@ -38,7 +38,7 @@ def check_name(host_name: str, action: str) -> str:
     try:
         address = ipaddress.ip_address(unbracketed)
     except ValueError:
-        if not _HOST.fullmatch(host_name) or host_name.replace(".", "").isdigit():
+        if not _HOST_PATTERN.fullmatch(host_name) or host_name.replace(".", "").isdigit():
             raise InvalidRequest(
                 f"{host_name[:80]!r} is neither a host name nor an address",
                 operation=action,
@@ -67,7 +67,7 @@ def make_certificates(
     """
     action = "--tls-init"
     hosts = [check_name(host_name, action) for host_name in hosts]
-    _check_absent(folder, action)
+    _check_folder_absent(folder, action)
     maker = _CertificateMaker(action, days, valid_from)
     with _ScratchFolder(folder) as scratch:
         maker.authority(scratch)
@@ -90,7 +90,7 @@ def renew_certificates(
     _check_authority(folder, action)
     if not hosts:
         try:
-            hosts = (folder / _NAMES).read_text().split()
+            hosts = (folder / _NAMES_FILE).read_text().split()
         except OSError:
             raise InvalidRequest(
                 f"{folder} does not say for which names its certificates are",
@@ -102,11 +102,11 @@ def renew_certificates(
     scratch, umask = Path(tempfile.mkdtemp(dir=folder)), os.umask(0o077)
     try:
         _issue_both_sides(maker, folder, scratch, hosts)
-        for side in _SIDES:
+        for side in _CERTIFICATE_SIDES:
             for name in ("ca.pem", "cert.pem", "key.pem"):
                 (folder / side).mkdir(mode=0o700, exist_ok=True)
                 os.replace(scratch / side / name, folder / side / name)
-        os.replace(scratch / _NAMES, folder / _NAMES)
+        os.replace(scratch / _NAMES_FILE, folder / _NAMES_FILE)
     finally:
         os.umask(umask)
         shutil.rmtree(scratch, ignore_errors=True)
@@ -118,9 +118,10 @@ def _issue_both_sides(
 ) -> None:
     """Make a certificate for each side in `target_folder`, and the file with their names."""
     alternative_names = [
-        _kind(host_name) for host_name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])
+        _subject_alt_name(host_name)
+        for host_name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])
     ]
-    for side, (key_usage, uris) in _SIDES.items():
+    for side, (key_usage, uris) in _CERTIFICATE_SIDES.items():
         (target_folder / side).mkdir(mode=0o700)
         maker.issue(
             authority_folder,
@@ -129,7 +130,7 @@ def _issue_both_sides(
             [*alternative_names, *uris],
             key_usage,
         )
-    (target_folder / _NAMES).write_text("".join(f"{host_name}\n" for host_name in hosts))
+    (target_folder / _NAMES_FILE).write_text("".join(f"{host_name}\n" for host_name in hosts))
 
 
 def make_user_certificate(
@@ -149,7 +150,7 @@ def make_user_certificate(
     """
     action = f"create certificate {user_name}"
     if not renew:
-        _check_absent(folder, action)
+        _check_folder_absent(folder, action)
     _check_authority(authority_folder, action)
     maker = _CertificateMaker(action, days, valid_from)
     with _ScratchFolder(folder) as scratch:
@@ -174,11 +175,11 @@ def make_agent_certificate(
     """
     action = f"create certificate {machine}"
     if not renew:
-        _check_absent(folder, action)
+        _check_folder_absent(folder, action)
     _check_authority(authority_folder, action)
     maker = _CertificateMaker(action, days, valid_from)
     own_names = dict.fromkeys([machine, agent_name(machine, certificate_number), *hosts])
-    alternative_names = [*map(_kind, own_names), f"URI:podwright:agent:{machine}"]
+    alternative_names = [*map(_subject_alt_name, own_names), f"URI:podwright:agent:{machine}"]
     with _ScratchFolder(folder) as scratch:
         maker.issue(
             authority_folder, scratch, f"Podwright agent {machine}", alternative_names, _BOTH_USAGES
@@ -195,14 +196,14 @@ def _check_authority(authority_folder: Path, action: str) -> None:
             )
 
 
-def _check_absent(folder: Path, action: str) -> None:
+def _check_folder_absent(folder: Path, action: str) -> None:
     if folder.exists():
         raise AlreadyExists(
             f"there is {folder} already", operation=action, would_work="move it away"
         )
 
 
-def _program(action: str) -> str:
+def _openssl_program(action: str) -> str:
     openssl_path = shutil.which("openssl")
     if openssl_path is None:
         raise Unavailable(
@@ -246,7 +247,7 @@ class _CertificateMaker:
     """
 
     def __init__(self, action: str, days: int, valid_from: float | None) -> None:
-        self._program = _program(action)
+        self._openssl_program = _openssl_program(action)
         begin_seconds = time.time() - 86400 if valid_from is None else valid_from
         self._times = [
             *("-startdate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin_seconds))),
@@ -260,7 +261,7 @@ class _CertificateMaker:
         """Make ca.pem and ca-key.pem."""
         extensions = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\n"
         key_file, certificate_file = folder / "ca-key.pem", folder / "ca.pem"
-        self._sign(
+        self._sign_certificate(
             "Podwright authority",
             key_file,
             certificate_file,
@@ -290,7 +291,7 @@ class _CertificateMaker:
             "-keyfile",
             str(authority_folder / "ca-key.pem"),
         ]
-        self._sign(
+        self._sign_certificate(
             common_name,
             target_folder / "key.pem",
             target_folder / "cert.pem",
@@ -299,7 +300,7 @@ class _CertificateMaker:
         )
         shutil.copy(authority_folder / "ca.pem", target_folder)
 
-    def _sign(
+    def _sign_certificate(
         self,
         common_name: str,
         key_file: Path,
@@ -309,13 +310,13 @@ class _CertificateMaker:
     ) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             request_file, settings_file = Path(scratch) / "request.pem", Path(scratch) / "ca.cnf"
-            settings_file.write_text(_SETTINGS.format(folder=scratch, extra=extensions))
+            settings_file.write_text(_OPENSSL_CA_CONFIG.format(folder=scratch, extra=extensions))
             (Path(scratch) / "index").touch()
-            self._run(
+            self._run_openssl(
                 *("req", "-newkey", *_KEY_OPTIONS, "-subj", f"/CN={common_name}"),
                 *("-keyout", str(key_file), "-out", str(request_file)),
             )
-            self._run(
+            self._run_openssl(
                 *(
                     "ca",
                     "-batch",
@@ -328,8 +329,8 @@ class _CertificateMaker:
                 *("-in", str(request_file), "-out", str(certificate_file)),
             )
 
-    def _run(self, *arguments: str) -> None:
-        command = [self._program, *arguments]
+    def _run_openssl(self, *arguments: str) -> None:
+        command = [self._openssl_program, *arguments]
         openssl_result = subprocess.run(command, capture_output=True, text=True, check=False)
         if openssl_result.returncode:
             error_line = (openssl_result.stderr.strip().splitlines() or ["it did not say why"])[-1]
@@ -338,7 +339,7 @@ class _CertificateMaker:
             )
 
 
-_SETTINGS: Final = """\
+_OPENSSL_CA_CONFIG: Final = """\
 [ca]
 default_ca = own
 [own]
@@ -355,7 +356,7 @@ commonName = supplied
 {extra}"""
 
 
-def _kind(host_name: str) -> str:
+def _subject_alt_name(host_name: str) -> str:
     try:
         return f"IP:{ipaddress.ip_address(host_name)}"
     except ValueError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podwright.controller import Controller
 
 _log = logging.getLogger("podwright.server")
-_Call = Callable[[Caller, Any], Awaitable[Value]]
+_CallFunction = Callable[[Caller, Any], Awaitable[Value]]
 
 
 class Calls:
@@ -59,8 +59,8 @@ class Calls:
         self.controller, self._gate = controller, gate
         self._table = self._functions_by_method(controller)
 
-    def _functions_by_method(self, controller: Controller) -> dict[str, _Call]:
-        call_functions: dict[str, _Call] = {
+    def _functions_by_method(self, controller: Controller) -> dict[str, _CallFunction]:
+        call_functions: dict[str, _CallFunction] = {
             method_name: getattr(controller, method.function)
             for method_name, method in METHODS.items()
             if method_name not in ("GetServerInfo", "IssueToken")
@@ -76,15 +76,15 @@ class Calls:
         a call that changes something, even when the caller has gone.
         """
         if self.traces is None:
-            return await self._carried_out(caller, method, request)
+            return await self._carry_out_call(caller, method, request)
         with self.traces.call(method.name, caller) as record_refusal:
             try:
-                return await self._carried_out(caller, method, request)
+                return await self._carry_out_call(caller, method, request)
             except PodwrightError as error:
                 record_refusal(error.code)
                 raise
 
-    async def _carried_out(self, caller: Caller, method: Method, request: Value) -> Any:
+    async def _carry_out_call(self, caller: Caller, method: Method, request: Value) -> Any:
         if self._ending:
             raise Unavailable("the server is ending", operation=method.name, would_work="try again")
         if (refusal := self._gate()) is not None and method.name != "GetServerInfo":

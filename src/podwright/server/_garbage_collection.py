@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 #: Values for gc.set_threshold. Calls leave few cycles behind, and Python's default of 700 would
 #: search for them several times in each turn of a busy loop.
-THRESHOLDS = 20_000, 10, 20
+GC_THRESHOLDS = 20_000, 10, 20
 
 
 @contextmanager
-def start_without_collection() -> Iterator[None]:
+def start_without_gc() -> Iterator[None]:
     """Disable collection inside the block.
 
     The objects that exist at its end are never examined again, and later ones are examined less
@@ -27,7 +27,7 @@ def start_without_collection() -> Iterator[None]:
     try:
         yield
         gc.freeze()
-        gc.set_threshold(*THRESHOLDS)
+        gc.set_threshold(*GC_THRESHOLDS)
     finally:
         if was_enabled:
             gc.enable()

@@ -35,7 +35,7 @@ from podwright.gate import (
     spawn,
 )
 from podwright.http import listen
-from podwright.server._caller_identity import ANONYMOUS
+from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
 from podwright.server._opentelemetry_spans import TRACE_PARENT
 from podwright.wire import METHODS, read_certificates
@@ -45,9 +45,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("podwright.server")
 #: Seconds for which the gate of a killed server may still hold the port.
-_HANDOVER = 2.0
-_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds after which a gate that died is started again
-_encode = msgspec.msgpack.Encoder().encode
+_ADDRESS_WAIT_S = 2.0
+_RESTART_PAUSE_S, _LONGEST_RESTART_PAUSE_S = (
+    0.1,
+    5.0,
+)  #: seconds after which a gate that died is started again
+_encode_msgpack = msgspec.msgpack.Encoder().encode
 
 
 class GrpcFront:
@@ -81,13 +84,13 @@ class GrpcFront:
         if self._certs is not None:
             check_certificates(self._certs)
         try:
-            self._listener = await _listen(host, port)
+            self._listener = await _open_listener(host, port)
         except OSError:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: it is taken, or no address of this machine",
                 would_work="give another --api-port, or 0 for a free one",
             ) from None
-        asyncio.get_running_loop().add_reader(self._listener, self._first)
+        asyncio.get_running_loop().add_reader(self._listener, self._start_first_gate)
         return int(self._listener.getsockname()[1])
 
     async def stop(self, grace: float) -> None:
@@ -118,17 +121,17 @@ class GrpcFront:
         """The number of connections that were ended or not accepted, over all gates, by reason."""
         return {
             reason: self._ended_connections[reason] + connection_count
-            for reason, connection_count in self._counted.by_reason().items()
+            for reason, connection_count in self._counted.counts_by_reason().items()
         }
 
-    def _first(self) -> None:
+    def _start_first_gate(self) -> None:
         """Start a gate at the first connection."""
         assert self._listener is not None
         asyncio.get_running_loop().remove_reader(self._listener)
-        self._keeper = asyncio.create_task(self._keep())
+        self._keeper = asyncio.create_task(self._keep_gate_running())
 
-    async def _keep(self) -> None:
-        restart_pause = _PAUSE
+    async def _keep_gate_running(self) -> None:
+        restart_pause = _RESTART_PAUSE_S
         while not self._ending:
             started_at = time.monotonic()
             try:
@@ -138,9 +141,9 @@ class GrpcFront:
             if self._ending:
                 return
             restart_pause = (
-                _PAUSE
+                _RESTART_PAUSE_S
                 if time.monotonic() - started_at > 60
-                else min(2 * restart_pause, _LONGEST_PAUSE)
+                else min(2 * restart_pause, _LONGEST_RESTART_PAUSE_S)
             )
             _log.warning(
                 "the gate for gRPC has ended; the next one starts in %.1f s", restart_pause
@@ -152,7 +155,7 @@ class GrpcFront:
         assert self._listener is not None
         server_end, gate_end = socket.socketpair()
         self.gates += 1
-        self._ended_connections.update(self._counted.by_reason())
+        self._ended_connections.update(self._counted.counts_by_reason())
         self._counted = GateCounted()
         process: asyncio.subprocess.Process | None = None
         output_task: asyncio.Task[None] | None = None
@@ -163,7 +166,7 @@ class GrpcFront:
                     process = await spawn(self._listener, gate_end, self._certs)
                     output_task = asyncio.create_task(_log_gate_output(process))
             else:
-                gate = await _within(self._listener, gate_end, self._certs)
+                gate = await _gate_in_process(self._listener, gate_end, self._certs)
             self._link = link = await from_server(server_end)
             await self._hear(link)
         finally:
@@ -196,7 +199,7 @@ class GrpcFront:
 
     async def _answer(self, link: GateLink[Any], question: Question) -> None:
         try:
-            reply = await self._reply(question)
+            reply = await self._reply_bytes(question)
         except PodwrightError as refusal:
             link.send(GateRefused(question.id, refusal.to_json()))
         except Exception:
@@ -211,26 +214,26 @@ class GrpcFront:
         finally:
             self._tasks.pop(question.id, None)
 
-    async def _reply(self, question: Question) -> bytes:
+    async def _reply_bytes(self, question: Question) -> bytes:
         if not question.method:
             return self._calls.health()["status"].encode()
         method = METHODS.get(question.method)
         if method is None:
             raise InvalidRequest(f"there is no call {question.method[:100]!r}")
         if question.method == "AnnounceAgent":  # it is a hint, which every caller may give
-            caller = ANONYMOUS
+            caller = ANONYMOUS_CALLER
         else:
             credentials: ShownCredentials = question.shown
             if self._calls.traces is not None:
                 TRACE_PARENT.set(dict(credentials.metadata).get("traceparent", ""))
-            caller = await self._calls.identity.of_metadata(
+            caller = await self._calls.identity.caller_of_metadata(
                 credentials.metadata, credentials.proof, credentials.certificate
             )
         try:
             request = msgspec.msgpack.decode(question.request, type=method.request)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"{error}", operation=question.method) from None
-        return _encode(await self._calls(caller, method, request))
+        return _encode_msgpack(await self._calls(caller, method, request))
 
 
 async def _log_gate_output(process: asyncio.subprocess.Process) -> None:
@@ -241,9 +244,9 @@ async def _log_gate_output(process: asyncio.subprocess.Process) -> None:
             _log.error("the gate for gRPC: %s", output_line)
 
 
-async def _listen(host: str, port: int) -> socket.socket:
+async def _open_listener(host: str, port: int) -> socket.socket:
     """Return a listening socket. The gate of a killed server may hold the address for a moment."""
-    deadline = time.monotonic() + _HANDOVER
+    deadline = time.monotonic() + _ADDRESS_WAIT_S
     while True:
         try:
             return await listen(host, port)
@@ -253,7 +256,7 @@ async def _listen(host: str, port: int) -> socket.socket:
             await asyncio.sleep(0.05)
 
 
-async def _within(
+async def _gate_in_process(
     listener: socket.socket, gate_end: socket.socket, certificate_folder: Path | None
 ) -> Gate:
     """Return a gate that runs on this loop."""

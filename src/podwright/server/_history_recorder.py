@@ -62,7 +62,7 @@ class Recorder:
         if minute <= self._last or not self._epoch():
             return  # the clock was set back, or another server is active
         try:
-            await self._write(minute)
+            await self._write_minute(minute)
             problem = ""
         except Fenced:
             return  # another server writes now
@@ -82,7 +82,7 @@ class Recorder:
             _log.info("the pod's history is written again")
         self._problem = problem
 
-    async def _write(self, minute: int) -> None:
+    async def _write_minute(self, minute: int) -> None:
         store_epoch, change_count = self._epoch(), self._counted()
         snapshot = None
         if self._seen != (store_epoch, change_count):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from podwright.server.machines._served_hardware import ServedHardware
 
-VARIABLE = "PODWRIGHT_FAULT"
-_KINDS = ("commit", "driver", "statement")
+FAULT_VARIABLE = "PODWRIGHT_FAULT"
+_STEP_KINDS = ("commit", "driver", "statement")
 
 
 class KillPoint:
@@ -36,18 +36,18 @@ class KillPoint:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> KillPoint | None:
         """Return the fault that the environment asks for. Raises wire.InvalidRequest."""
-        fault_text = environ.get(VARIABLE, "")
+        fault_text = environ.get(FAULT_VARIABLE, "")
         if not fault_text:
             return None
         step_kind, _, position_text = fault_text.partition(":")
         step_number, _, before_or_after = position_text.partition(":")
         if (
-            step_kind not in _KINDS
+            step_kind not in _STEP_KINDS
             or not step_number.isdecimal()
             or before_or_after not in ("before", "after")
         ):
             raise InvalidRequest(
-                f"{VARIABLE}={fault_text!r} names no step",
+                f"{FAULT_VARIABLE}={fault_text!r} names no step",
                 would_work="commit:N:before, or after, and driver or statement in place of commit",
             )
         return cls(step_kind, int(step_number), after=before_or_after == "after")
@@ -56,8 +56,8 @@ class KillPoint:
         """Count from now on. Raises wire.Denied unless all the hardware is simulated."""
         if not all(cluster.simulated for cluster in hardware.clusters):
             raise Denied(
-                f"{VARIABLE} kills the server, and its hardware is real",
-                would_work=f"unset {VARIABLE}; it is for tests",
+                f"{FAULT_VARIABLE} kills the server, and its hardware is real",
+                would_work=f"unset {FAULT_VARIABLE}; it is for tests",
             )
         self._armed = True
 

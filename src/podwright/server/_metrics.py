@@ -20,18 +20,18 @@ from urllib.parse import urlsplit
 from podwright._version import __version__
 from podwright.errors import Unavailable
 from podwright.http import metrics_text
-from podwright.server._call_counts import DURATION_BOUNDS, CallCounts
+from podwright.server._call_counts import DURATION_BOUNDS_S, CallCounts
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
 #: Seconds for which gathered metrics are reused.
-FRESH = 5.0
-_LISTS = (
+METRICS_MAX_AGE_S = 5.0
+_LIST_METHODS = (
     *("ListClusters", "ListDevices", "ListPartitions"),
     *("ListLeases", "ListAgents", "ListWaiters"),
 )
-KIND = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: A gauge: its name without the prefix, its description, labels, and the value.
 Gauge = tuple[str, str, Mapping[str, str], float]
 
@@ -72,18 +72,20 @@ class Metrics:
         """Return all metrics. Raises wire.PodwrightError when the server cannot answer."""
         if self._clock() >= self._until:
             if self._gathering is None or self._gathering.done():
-                self._gathering = asyncio.create_task(self._gather())
+                self._gathering = asyncio.create_task(self._gather_metrics())
             await asyncio.shield(self._gathering)
         return self._text
 
-    async def _gather(self) -> None:
+    async def _gather_metrics(self) -> None:
         await asyncio.to_thread(importlib.import_module, "prometheus_client.core")
         metric_families = [*self._calls(), *self._moment()]
         server_lists: Sequence[Any] = ()
         with contextlib.suppress(Unavailable):  # a standby has no more metrics
-            server_lists = [await self._lists(list_method) for list_method in _LISTS]
-        self._text = await asyncio.to_thread(_written, metric_families, server_lists, self._pod)
-        self._until = self._clock() + FRESH
+            server_lists = [await self._lists(list_method) for list_method in _LIST_METHODS]
+        self._text = await asyncio.to_thread(
+            _format_metrics, metric_families, server_lists, self._pod
+        )
+        self._until = self._clock() + METRICS_MAX_AGE_S
 
     def _calls(self) -> Iterable[Metric]:
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
@@ -93,7 +95,9 @@ class Metrics:
         )
         for method, (bucket_counts, seconds_sum) in sorted(self._figures.times.items()):
             cumulative_count, buckets = 0, []
-            for bucket_bound, count in zip((*DURATION_BOUNDS, "+Inf"), bucket_counts, strict=True):
+            for bucket_bound, count in zip(
+                (*DURATION_BOUNDS_S, "+Inf"), bucket_counts, strict=True
+            ):
                 cumulative_count += count
                 buckets.append((str(bucket_bound), float(cumulative_count)))
             duration_histogram.add_metric([method], buckets, seconds_sum[0])
@@ -150,7 +154,9 @@ def pod_name(storage: Path | str, host: str) -> str:
     )
 
 
-def _written(metrics: Sequence[Metric], server_lists: Sequence[Any], pod_label: str = "") -> bytes:
+def _format_metrics(
+    metrics: Sequence[Metric], server_lists: Sequence[Any], pod_label: str = ""
+) -> bytes:
     """Format metrics. It runs in a thread, since 16,384 devices would delay every call."""
     metric_families = [*metrics, *(_list_metrics(*server_lists) if server_lists else ())]
     return metrics_text(metric_families, {"pod": pod_label} if pod_label else {})
@@ -170,24 +176,26 @@ def _list_metrics(*server_lists: Any) -> list[Metric]:
         (cluster_of.get(lease.partition, ""), lease.state) for lease in leases
     )
     return [
-        _gauge("clusters", "Clusters.", (), Counter({(): len(clusters)})),
-        _gauge(
+        _counted_gauge("clusters", "Clusters.", (), Counter({(): len(clusters)})),
+        _counted_gauge(
             "devices",
             "Devices by what they are doing.",
             ("cluster", "machine", "state"),
             Counter((info.cluster, info.device.machine, info.state) for info in devices),
         ),
-        _gauge(
+        _counted_gauge(
             "partitions",
             "Partitions by their ready state.",
             ("cluster", "state"),
             Counter((info.cluster, info.ready_state.value) for info in partitions),
         ),
-        _gauge(
+        _counted_gauge(
             "leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), lease_counts
         ),
-        _gauge("waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})),
-        _gauge(
+        _counted_gauge(
+            "waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})
+        ),
+        _counted_gauge(
             "machine_up",
             "Whether a machine's agent answers and has the hardware it registered.",
             ("cluster", "machine"),
@@ -196,7 +204,7 @@ def _list_metrics(*server_lists: Any) -> list[Metric]:
     ]
 
 
-def _gauge(
+def _counted_gauge(
     gauge_name: str,
     description: str,
     label_names: tuple[str, ...],

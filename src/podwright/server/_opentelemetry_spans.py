@@ -28,7 +28,7 @@ TRACE_PARENT: ContextVar[str] = ContextVar("traceparent", default="")
 #: Variables with the address for traces. Either is enough.
 ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 #: Seconds for sending the remaining spans when the server ends.
-_LAST = 3.0
+_SHUTDOWN_LIMIT_S = 3.0
 
 
 class Traces:
@@ -77,7 +77,7 @@ class Traces:
         # It does not use asyncio's threads, for which the process would wait.
         shutdown_thread = threading.Thread(target=self._provider.shutdown, daemon=True)
         shutdown_thread.start()
-        await asyncio.to_thread(shutdown_thread.join, _LAST)
+        await asyncio.to_thread(shutdown_thread.join, _SHUTDOWN_LIMIT_S)
 
 
 def open_traces(environ: Mapping[str, str]) -> Traces | None:

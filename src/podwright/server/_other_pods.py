@@ -22,13 +22,13 @@ import msgspec
 from podwright.errors import InvalidRequest
 from podwright.hosts import is_loopback
 
-INTERVAL_S: Final = 30.0  #: seconds between two rounds
-TIMEOUT_S: Final = 5.0  #: seconds for one answer, from resolving the name to the last byte
+CHECK_INTERVAL_S: Final = 30.0  #: seconds between two rounds
+ANSWER_TIMEOUT_S: Final = 5.0  #: seconds for one answer, from resolving the name to the last byte
 MAX_PODS: Final = 64
-_MAX_BYTES: Final = 8192  #: bytes of an answer, including its header
+_MAX_ANSWER_BYTES: Final = 8192  #: bytes of an answer, including its header
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]/-]{1,500}")
+_POD_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_POD_URL_PATTERN = re.compile(r"https?://[A-Za-z0-9._~:\[\]/-]{1,500}")
 
 
 def parse_other_pods(peer_texts: Sequence[str]) -> dict[str, str]:
@@ -36,7 +36,7 @@ def parse_other_pods(peer_texts: Sequence[str]) -> dict[str, str]:
     pod_urls: dict[str, str] = {}
     for peer_text in peer_texts:
         pod_name, _, url = peer_text.partition("=")
-        problem = _problem(pod_name, url)
+        problem = _pod_option_problem(pod_name, url)
         if pod_name in pod_urls:
             problem = f"{pod_name} is named twice"
         elif len(pod_urls) >= MAX_PODS:
@@ -51,11 +51,11 @@ def parse_other_pods(peer_texts: Sequence[str]) -> dict[str, str]:
     return pod_urls
 
 
-def _problem(pod_name: str, url: str) -> str:
+def _pod_option_problem(pod_name: str, url: str) -> str:
     """Return what is wrong with a pod's name or URL, or an empty text."""
-    if not _NAME.fullmatch(pod_name):
+    if not _POD_NAME_PATTERN.fullmatch(pod_name):
         return "a pod's name has letters, digits, '.', '_' and '-'"
-    if not _URL.fullmatch(url):
+    if not _POD_URL_PATTERN.fullmatch(url):
         return "a pod's URL is http:// or https:// with a host, and no user, query or fragment"
     try:
         url_parts = urllib.parse.urlsplit(url)
@@ -96,11 +96,11 @@ class OtherPods:
         """Check all of them, round after round. Each state is known as soon as it is there."""
         while self._urls:
             await asyncio.gather(
-                *(self._update(pod_name, url) for pod_name, url in self._urls.items())
+                *(self._update_health(pod_name, url) for pod_name, url in self._urls.items())
             )
-            await self._sleep(INTERVAL_S)
+            await self._sleep(CHECK_INTERVAL_S)
 
-    async def _update(self, pod_name: str, url: str) -> None:
+    async def _update_health(self, pod_name: str, url: str) -> None:
         self._states[pod_name] = await self._check(url)
 
 
@@ -111,7 +111,7 @@ class HealthCheck:
     server, and a name service that hangs would use them up. timeout_s: seconds for one answer.
     """
 
-    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._timeout = timeout_s
         self._threads = ThreadPoolExecutor(4, "other-pods")
         self._tls: ssl.SSLContext | None = None
@@ -128,7 +128,7 @@ class HealthCheck:
                 http_answer = await self._answer(url_parts)
         except OSError:  # this covers ssl.SSLError and TimeoutError
             return "unreachable"
-        return _state(http_answer) if http_answer else "unreachable"
+        return _state_in_answer(http_answer) if http_answer else "unreachable"
 
     async def _answer(self, url_parts: urllib.parse.SplitResult) -> bytes:
         host, uses_tls = url_parts.hostname or "", url_parts.scheme == "https"
@@ -146,7 +146,7 @@ class HealthCheck:
                     port,
                     ssl=self._tls if uses_tls else None,
                     server_hostname=host if uses_tls else None,
-                    limit=_MAX_BYTES,
+                    limit=_MAX_ANSWER_BYTES,
                 )
                 break
             except OSError:
@@ -160,18 +160,20 @@ class HealthCheck:
             path = f"{url_parts.path.rstrip('/')}/healthz"
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {url_parts.netloc}\r\n\r\n".encode("ascii"))
             http_answer = b""
-            while len(http_answer) <= _MAX_BYTES and (chunk := await reader.read(_MAX_BYTES)):
+            while len(http_answer) <= _MAX_ANSWER_BYTES and (
+                chunk := await reader.read(_MAX_ANSWER_BYTES)
+            ):
                 http_answer += chunk
             return http_answer
         finally:
             writer.transport.abort()
 
 
-def _state(http_answer: bytes) -> str:
+def _state_in_answer(http_answer: bytes) -> str:
     """Return the state in an HTTP answer."""
     http_header, header_end, json_body = http_answer.partition(b"\r\n\r\n")
     if (
-        len(http_answer) > _MAX_BYTES
+        len(http_answer) > _MAX_ANSWER_BYTES
         or not header_end
         or not re.match(rb"HTTP/1\.[01] 200\b", http_header)
     ):

@@ -13,16 +13,16 @@ from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
 from podwright.history import Past
 from podwright.page import EVENTS, Page, SiteProxy, Who
-from podwright.server._caller_identity import ANONYMOUS
+from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
-from podwright.server._unix_http_front import STATUS
+from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE
 from podwright.store import History
 from podwright.wire import METHODS, EventInfo, EventList, EventsRequest, ListRequest
 
-_LATER = 2**53  #: no event has such a number
+_AFTER_ALL_EVENTS = 2**53  #: no event has such a number
 #: Windows before the last event, in microseconds, in which events are searched: an hour, a day,
 #: all.
-_EVENT_WINDOWS = (3600 * 10**6, 86400 * 10**6, _LATER)
+_EVENT_WINDOWS_US = (3600 * 10**6, 86400 * 10**6, _AFTER_ALL_EVENTS)
 
 
 class PageVisitor(NamedTuple):
@@ -58,27 +58,29 @@ class PageServer:
 
     def anonymous(self) -> Who | None:
         """Return the caller without credentials; None where the server is secure."""
-        return None if self._calls.identity.secure else PageVisitor(ANONYMOUS)
+        return None if self._calls.identity.secure else PageVisitor(ANONYMOUS_CALLER)
 
     async def by_token(self, token: str) -> Who:
         """Return the caller of a one-time link."""
-        return self._visitor(await self._calls.identity.of_link(token))
+        return self._visitor_of_caller(await self._calls.identity.caller_of_link(token))
 
     async def by_key(self, name: str, key: str) -> Who:
         """Return the caller of an access key."""
-        return self._visitor(await self._calls.controller.authenticate(name[:100], key[:200]))
+        return self._visitor_of_caller(
+            await self._calls.controller.authenticate(name[:100], key[:200])
+        )
 
     def by_proxy(self, name: str) -> Who:
         """Return the user of this server whom the site's proxy names."""
-        return self._visitor(self._calls.controller.named_by_proxy(name))
+        return self._visitor_of_caller(self._calls.controller.named_by_proxy(name))
 
     def known(self, who: Who) -> bool:
         """Return whether it is still the same user in the same role."""
-        return self._visitor(_caller(who)) == who
+        return self._visitor_of_caller(_caller_of_visitor(who)) == who
 
     async def listed(self, who: Who, method: str) -> Any:
         """Return a list, whole."""
-        caller = _caller(who)
+        caller = _caller_of_visitor(who)
         if method == "ListEvents":
             return await self._newest_events(caller)
         called_method = METHODS[method]
@@ -91,9 +93,11 @@ class PageServer:
         is a window of numbers. The window widens until it holds enough events.
         """
         method = METHODS["ListEvents"]
-        last_number = (await self._calls(caller, method, EventsRequest(since=_LATER))).last
+        last_number = (
+            await self._calls(caller, method, EventsRequest(since=_AFTER_ALL_EVENTS))
+        ).last
         newest_events: list[EventInfo] = []
-        for window_us in _EVENT_WINDOWS:
+        for window_us in _EVENT_WINDOWS_US:
             newest_events, after_number = [], max(0, last_number - window_us)
             while True:
                 event_page = await self._calls(caller, method, EventsRequest(since=after_number))
@@ -112,18 +116,20 @@ class PageServer:
             request = msgspec.json.decode(body, type=called_method.request)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"{error}", operation=method) from None
-        return msgspec.json.encode(await self._calls(_caller(who), called_method, request))
+        return msgspec.json.encode(
+            await self._calls(_caller_of_visitor(who), called_method, request)
+        )
 
     def audience(self, who: Who) -> str:
         """Return a name of the caller's view: one for all administrators, else the caller's own."""
-        caller = _caller(who)
+        caller = _caller_of_visitor(who)
         if caller.role is Role.ADMINISTRATOR:
             return "administrators"
         return f"{caller.origin} {caller.role.value} {caller.name}"
 
     async def own(self, who: Who) -> str | None:
         """Return the caller's name from whom some objects of other users are hidden; else None."""
-        caller = _caller(who)
+        caller = _caller_of_visitor(who)
         await self._calls(caller, METHODS["ListClusters"], ListRequest(page_size=1))
         hidden_kinds = self._calls.controller.private & {"partitions", "devices", "waiters"}
         return caller.name if hidden_kinds and caller.role is not Role.ADMINISTRATOR else None
@@ -134,7 +140,10 @@ class PageServer:
 
     def conditions(self, who: Who) -> dict[str, object] | None:
         """Return the server's own conditions, for administrators."""
-        if _caller(who).role is not Role.ADMINISTRATOR or self._calls.standby is not None:
+        if (
+            _caller_of_visitor(who).role is not Role.ADMINISTRATOR
+            or self._calls.standby is not None
+        ):
             return None
         return {**self._calls.controller.conditions(time.time()), "standbys": self._standbys()}
 
@@ -146,12 +155,12 @@ class PageServer:
         """Return the server's description for the page's head."""
         return {"version": __version__, "simulated": self._calls.controller.simulated}
 
-    def _visitor(self, caller: Caller) -> PageVisitor:
+    def _visitor_of_caller(self, caller: Caller) -> PageVisitor:
         user, created_at = self._calls.controller.user_of(caller)
         return PageVisitor(user, created_at)
 
 
-def _caller(visitor: Who) -> Caller:
+def _caller_of_visitor(visitor: Who) -> Caller:
     return cast("PageVisitor", visitor).caller
 
 
@@ -172,7 +181,7 @@ def make_page(
     """
     return Page(
         PageServer(calls, standbys, other_pods),
-        lambda refusal_code: STATUS.get(refusal_code, 500),
+        lambda refusal_code: HTTP_STATUS_BY_CODE.get(refusal_code, 500),
         safe_login=safe_login,
         past=None if history is None else Past(history),
         proxy=proxy,

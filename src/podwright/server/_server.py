@@ -68,11 +68,15 @@ class Server:
         )
         self._clock = clock
         self._counters = extra_counters
-        self.calls = Calls(controller, identity, self._describe, clock=clock)
+        self.calls = Calls(controller, identity, self._describe_server, clock=clock)
         self.calls.traces = traces
         self._http = HttpFront(self.calls, idle_seconds=listen_options.idle, clock=clock)
         self._web = WebFront(
-            self.calls, self._totals, self._gauges, page_options, self._ended_connections
+            self.calls,
+            self._total_metrics,
+            self._gauge_metrics,
+            page_options,
+            self._ended_connections,
         )
         self._grpc: GrpcFront | None = None
 
@@ -144,7 +148,7 @@ class Server:
         """The address of the page for browsers; empty where there is none."""
         return self._web.address
 
-    async def until_idle(self, idle_seconds: float) -> None:
+    async def wait_until_idle(self, idle_seconds: float) -> None:
         """Return when nobody was served for `idle_seconds`: no call, partition or lease."""
         while True:
             quiet_seconds = self._clock() - self.calls.last_end
@@ -155,13 +159,13 @@ class Server:
             else:
                 await asyncio.sleep(min(idle_seconds, 1.0))
 
-    def _doors(self) -> dict[str, Visitors]:
+    def _visitors_by_listener(self) -> dict[str, Visitors]:
         return {
             "unix": self._http.server.door.visitors,
             "http": self._web.server.door.visitors,
         }
 
-    def _totals(self) -> dict[str, int]:
+    def _total_metrics(self) -> dict[str, int]:
         """Return the counters for /metrics, which only grow."""
         return {
             "calls": self.calls.count,
@@ -173,7 +177,7 @@ class Server:
         """Return connections by listener and the reason why the server ended them, for /metrics."""
         connection_counts = {
             (listener_name, reason): count
-            for listener_name, door in self._doors().items()
+            for listener_name, door in self._visitors_by_listener().items()
             for reason, count in (("refused", door.refused), ("evicted", door.evicted))
         }
         if self._grpc is not None:
@@ -182,12 +186,12 @@ class Server:
             }
         return connection_counts
 
-    def _gauges(self) -> list[Gauge]:
+    def _gauge_metrics(self) -> list[Gauge]:
         """Return the gauges for /metrics."""
         is_active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
         open_connections = {
-            listener_name: len(door) for listener_name, door in self._doors().items()
+            listener_name: len(door) for listener_name, door in self._visitors_by_listener().items()
         }
         if self._grpc is not None:
             open_connections["grpc"] = self._grpc.connections
@@ -224,7 +228,7 @@ class Server:
     async def _authenticate_certificate(self, common_name: str, certificate_uri: str) -> Caller:
         return await self.controller.authenticate_certificate(common_name, certificate_uri)
 
-    async def _describe(self, caller: Caller) -> ServerInfo:
+    async def _describe_server(self, caller: Caller) -> ServerInfo:
         standby = self.calls.standby
         return ServerInfo(
             version=__version__,

@@ -21,7 +21,7 @@ from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
 from podwright.page import SiteProxy
 from podwright.server._caller_identity import Identity, find_munge
-from podwright.server._garbage_collection import start_without_collection
+from podwright.server._garbage_collection import start_without_gc
 from podwright.server._kill_point import KillPoint
 from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
@@ -30,7 +30,7 @@ from podwright.server._metrics import pod_name
 from podwright.server._opentelemetry_spans import open_traces
 from podwright.server._server import Server
 from podwright.server._shared_store import (
-    LEASE,
+    LEASE_TTL_S,
     SharedStore,
     UnsharedStore,
     owner_name,
@@ -52,14 +52,14 @@ from podwright.store import (
 )
 
 _log = logging.getLogger("podwright.server")
-_events = logging.getLogger("podwright.events")
+_event_log = logging.getLogger("podwright.events")
 
 #: Seconds that calls under way have when the server is asked to end.
-GRACE = 5.0
+STOP_GRACE_S = 5.0
 #: Seconds within which a user's server that ends makes room for the next one.
-_HANDOVER = 10.0
+_LOCK_WAIT_S = 10.0
 #: Seconds between two checks whether a full disk has room again.
-_LOOK_AGAIN = 2.0
+_DISK_RETRY_S = 2.0
 #: Files that commands leave in the folder of a user's server. They are removed with the folder.
 _LEFTOVER_FILES = ("server.log", "start.lock")
 
@@ -129,26 +129,26 @@ async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware
         return
     prepare_folder(store_file.parent, folder_mode=0o700)
     store_lock = Lock(store_file, f"the store {store_file}", locks_inode=True)
-    if not await _take(store_lock, options):
+    if not await _take_store_lock(store_lock, options):
         return
     is_empty = False
     try:
-        is_empty = await _serve(options, store_file, ready, store_lock)
+        is_empty = await _serve_own_store(options, store_file, ready, store_lock)
     finally:
         if options.user and is_empty:
-            _remove(options, store_file)
+            _remove_store_files(options, store_file)
         store_lock.release()
         if options.user and is_empty:
             with contextlib.suppress(OSError):
                 options.socket.parent.rmdir()
 
 
-async def _take(store_lock: Lock, options: ServingOptions) -> bool:
+async def _take_store_lock(store_lock: Lock, options: ServingOptions) -> bool:
     """Take the lock of the store. Return whether this server has it.
 
     A user's second server gives way to a first one that answers, and gets False.
     """
-    deadline = time.monotonic() + _HANDOVER
+    deadline = time.monotonic() + _LOCK_WAIT_S
     while True:
         try:
             store_lock.take()
@@ -156,7 +156,7 @@ async def _take(store_lock: Lock, options: ServingOptions) -> bool:
         except AlreadyExists:
             if not options.user or time.monotonic() > deadline:
                 raise
-            if _answers(options.socket):
+            if _socket_answers(options.socket):
                 return False
             await asyncio.sleep(0.02)
 
@@ -165,12 +165,12 @@ async def _serve_shared(
     options: ServingOptions, on_ready: Callable[[Server, ServedHardware], None]
 ) -> None:
     stop_event = asyncio.Event()
-    _on_signals(stop_event)
+    _end_on_signals(stop_event)
     kill_point = KillPoint.from_environment(os.environ)
     server_name = owner_name(options.host, options.port)
 
     def open_anew() -> SharedStore:
-        store = open_store(options.storage, owner=server_name, ttl=LEASE)
+        store = open_store(options.storage, owner=server_name, ttl=LEASE_TTL_S)
         if not isinstance(store, SharedStore):  # a store of another package
             store = cast(SharedStore, UnsharedStore(store))
         return store if kill_point is None else cast(SharedStore, kill_point.store(store))
@@ -180,7 +180,7 @@ async def _serve_shared(
     server = _server_for(options, cast(Controller, standby), store)
 
     def chosen(opened_store: Opened) -> ServedHardware:
-        hardware = _chosen(opened_store.records, options)
+        hardware = _chosen_hardware(opened_store.records, options)
         if kill_point is not None:
             kill_point.arm(hardware)
         if is_secure(opened_store.records):
@@ -199,7 +199,7 @@ async def _serve_shared(
         on_ready=on_ready,
         stop_event=stop_event,
         wait_for_end=lambda read_failure: _wait_for_end(stop_event, read_failure),
-        machines=_machines(options, lambda: server.calls.identity.secure),
+        machines=_machine_connections(options, lambda: server.calls.identity.secure),
         drivers=drivers,
         visible=options.visible,
         sharing=options.sharing,
@@ -207,7 +207,7 @@ async def _serve_shared(
     )
 
 
-def _chosen(
+def _chosen_hardware(
     store_records: Mapping[tuple[str, str], bytes], options: ServingOptions
 ) -> ServedHardware:
     return choose(
@@ -219,7 +219,9 @@ def _chosen(
     )
 
 
-def _machines(options: ServingOptions, requires_identity: Callable[[], bool]) -> Machines:
+def _machine_connections(
+    options: ServingOptions, requires_identity: Callable[[], bool]
+) -> Machines:
     return replace(
         reach(
             options.agent_key,
@@ -277,7 +279,7 @@ def _server_for(
     return server
 
 
-async def _reopened(
+async def _reopen_store(
     stop_event: asyncio.Event, store_file: Path, make_controller: Callable[[Store], Controller]
 ) -> Controller | None:
     """Return a controller over the store once the disk has room again; None when asked to stop.
@@ -286,7 +288,7 @@ async def _reopened(
     """
     while not stop_event.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop_event.wait(), _LOOK_AGAIN)
+            await asyncio.wait_for(stop_event.wait(), _DISK_RETRY_S)
             return None
         store = SQLiteStore(store_file)
         try:
@@ -306,14 +308,14 @@ async def _reopened(
     return None
 
 
-async def _serve(
+async def _serve_own_store(
     options: ServingOptions,
     store_file: Path,
     on_ready: Callable[[Server, ServedHardware], None],
     store_lock: Lock,
 ) -> bool:
     stop_event = asyncio.Event()
-    _on_signals(stop_event)
+    _end_on_signals(stop_event)
     kill_point = KillPoint.from_environment(os.environ)
     store: Store = SQLiteStore(store_file, connect=kill_point.connect() if kill_point else None)
     store_records: Mapping[tuple[str, str], bytes] = {}
@@ -325,11 +327,11 @@ async def _serve(
             if not error.data.get("full"):
                 raise
             full_store = error
-            store = await _read_only(SQLiteStore(store_file), error)
+            store = await _read_only_store(SQLiteStore(store_file), error)
             store_records = (await store.open()).records
     try:
-        with start_without_collection():
-            hardware = _chosen(store_records, options)
+        with start_without_gc():
+            hardware = _chosen_hardware(store_records, options)
             drivers = hardware.drivers()
             if kill_point is not None:
                 kill_point.arm(hardware)
@@ -341,7 +343,9 @@ async def _serve(
                     hardware.clusters,
                     drivers,
                     version=__version__,
-                    machines=_machines(options, lambda: options.secure or is_secure(store_records)),
+                    machines=_machine_connections(
+                        options, lambda: options.secure or is_secure(store_records)
+                    ),
                     visible=(options.visible or Visible()).settled(
                         secure=options.secure or is_secure(store_records)
                     ),
@@ -369,24 +373,24 @@ async def _serve(
             store_failure = server.controller.failure
             if store_failure is None or (old_controller := server.controller).read_only is None:
                 break
-            _events.error("read only: %s", store_failure.message)
+            _event_log.error("read only: %s", store_failure.message)
             store_failure = None  # if it is asked to stop meanwhile, it ends well
-            new_controller = await _reopened(stop_event, store_file, make)
+            new_controller = await _reopen_store(stop_event, store_file, make)
             if new_controller is None:
                 break
             server.adopt(new_controller, lambda: None)
-            _events.info("the store can be written again: serving as before")
+            _event_log.info("the store can be written again: serving as before")
             await old_controller.close()
     finally:
         if idle_task is not None:
             idle_task.cancel()
-        is_empty = await server.stop(0.0 if store_failure else GRACE)
+        is_empty = await server.stop(0.0 if store_failure else STOP_GRACE_S)
     if store_failure is not None:
         raise store_failure
     return is_empty
 
 
-async def _read_only(store: SQLiteStore, full_disk_error: Unavailable) -> ReadOnlyStore:
+async def _read_only_store(store: SQLiteStore, full_disk_error: Unavailable) -> ReadOnlyStore:
     """Return the content of a store on a full disk.
 
     Raises wire.Unavailable as `SQLiteStore.peek` does.
@@ -395,11 +399,11 @@ async def _read_only(store: SQLiteStore, full_disk_error: Unavailable) -> ReadOn
 
 
 async def _end_when_idle(server: Server, idle_seconds: float, stop_event: asyncio.Event) -> None:
-    await server.until_idle(idle_seconds)
+    await server.wait_until_idle(idle_seconds)
     stop_event.set()
 
 
-def _on_signals(stop_event: asyncio.Event) -> None:
+def _end_on_signals(stop_event: asyncio.Event) -> None:
     """End the server gracefully at the first signal, and at once at the second.
 
     Ending at once is safe, since the server survives a crash.
@@ -416,13 +420,13 @@ def _on_signals(stop_event: asyncio.Event) -> None:
         loop.add_signal_handler(signal_number, end, signal_number)
 
 
-def _answers(socket_path: Path) -> bool:
+def _socket_answers(socket_path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(str(socket_path)) == 0
 
 
-def _remove(options: ServingOptions, store_file: Path) -> None:
+def _remove_store_files(options: ServingOptions, store_file: Path) -> None:
     """Remove the empty store of a user's server, and the files that commands left beside it."""
     for suffix in ("", "-wal", "-shm", "-history", "-history-journal"):
         store_file.with_name(store_file.name + suffix).unlink(missing_ok=True)

@@ -25,7 +25,7 @@ from podwright._version import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Sharing, Visible
 from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailable
-from podwright.server._garbage_collection import start_without_collection
+from podwright.server._garbage_collection import start_without_gc
 from podwright.server._standby_answers import Standby
 from podwright.server.machines._served_hardware import ServedHardware
 from podwright.store import Opened, ReadOnlyStore, Snapshot, Store, Turn
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from podwright.server._server import Server
 
 _log = logging.getLogger("podwright.server")
-_events = logging.getLogger("podwright.events")
+_event_log = logging.getLogger("podwright.events")
 
 #: Seconds for which a lease on the store lives. Clients of a killed server wait at most that long.
-LEASE = 2.5
+LEASE_TTL_S = 2.5
 _RENEW = 0.7
 _POLL = 0.25
 #: Seconds between two checks whether a full disk has room again.
@@ -114,17 +114,17 @@ class StoreRight:
             try:
                 turn = await self.store.turn()
                 was_reached = True
-                self._stands_by(turn.owner if turn.left else "")
+                self._note_active_server(turn.owner if turn.left else "")
                 if not turn.left:
                     opened_store = await self.store.open()
-                    self._renewal = asyncio.create_task(self._renew())
+                    self._renewal = asyncio.create_task(self._keep_renewing_lease())
                     return opened_store
             except AlreadyExists as error:
-                self._stands_by(str(error.data.get("holder", "")))
+                self._note_active_server(str(error.data.get("holder", "")))
             except Unavailable as error:
                 if not was_reached:
                     raise
-                self._stands_by("")
+                self._note_active_server("")
                 if error.data.get("full"):
                     snapshot = await self.store.peek()
                     return await self.only_read(snapshot, error).open()
@@ -153,7 +153,7 @@ class StoreRight:
             standby=True,
         )
 
-    def _stands_by(self, active_server: str) -> None:
+    def _note_active_server(self, active_server: str) -> None:
         if active_server and active_server != self._standby.active:
             _log.warning("standing by; active is %s", active_server)
         self._standby.active = active_server
@@ -165,7 +165,7 @@ class StoreRight:
             self.read_only = None
             await self.store.close()
         self.store = store
-        self._renewal = asyncio.create_task(self._renew())
+        self._renewal = asyncio.create_task(self._keep_renewing_lease())
 
     async def end(self) -> None:
         """Stop renewing the lease."""
@@ -173,7 +173,7 @@ class StoreRight:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
 
-    async def _renew(self) -> None:
+    async def _keep_renewing_lease(self) -> None:
         while self.failure is None:
             await asyncio.sleep(_RENEW)
             try:
@@ -215,8 +215,8 @@ async def serve_shared(
         opened_store = await store_right.take(stop_event)
         if opened_store is None:
             return
-        _events.info("active from now on, epoch %d", opened_store.epoch)
-        with start_without_collection():
+        _event_log.info("active from now on, epoch %d", opened_store.epoch)
+        with start_without_gc():
             hardware = choose_hardware(opened_store)
             hardware_drivers = drivers(hardware)
 
@@ -241,7 +241,7 @@ async def serve_shared(
                 controller = make(store_right.only_read(snapshot, error))
                 await controller.start()
         server.adopt(controller, store_right.refusal)
-        await _remember(hardware, store_right.read_only or store)
+        await _remember_hardware(hardware, store_right.read_only or store)
         on_ready(server, hardware)
 
         def failed() -> PodwrightError | None:
@@ -252,15 +252,15 @@ async def serve_shared(
             store_failure = failed()
             if store_failure is None or controller.read_only is None or open_handle is None:
                 break
-            _events.error("read only: %s", store_failure.message)
+            _event_log.error("read only: %s", store_failure.message)
             store_failure = None  # if it is asked to stop meanwhile, it ends well
-            new_controller = await _reopened(store_right, open_handle, make, stop_event)
+            new_controller = await _reopen_store(store_right, open_handle, make, stop_event)
             if new_controller is None:
                 break
             old_controller, controller = controller, new_controller
             server.adopt(controller, store_right.refusal)
-            await _remember(hardware, store_right.store)
-            _events.info("the store can be written again: serving as before")
+            await _remember_hardware(hardware, store_right.store)
+            _event_log.info("the store can be written again: serving as before")
             await old_controller.close()
     finally:
         await store_right.end()
@@ -270,7 +270,7 @@ async def serve_shared(
         raise store_failure
 
 
-async def _remember(hardware: ServedHardware, store: Store) -> None:
+async def _remember_hardware(hardware: ServedHardware, store: Store) -> None:
     try:
         await hardware.remember(store)
     except Unavailable as error:
@@ -278,7 +278,7 @@ async def _remember(hardware: ServedHardware, store: Store) -> None:
             raise
 
 
-async def _reopened(
+async def _reopen_store(
     store_right: StoreRight,
     open_handle: Callable[[], SharedStore],
     make_controller: Callable[[Store], Controller],

@@ -16,7 +16,7 @@ from pathlib import Path
 from podwright.errors import AlreadyExists, Denied, InvalidRequest, Unavailable
 
 _BACKLOG = 1024
-_LONGEST = 107  # bytes of a Unix socket's path on Linux (sockaddr_un)
+_LONGEST_PATH_BYTES = 107  # bytes of a Unix socket's path on Linux (sockaddr_un)
 
 
 class Lock:
@@ -48,7 +48,7 @@ class Lock:
                 raise _unusable_path(self.path, error) from None
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _same(descriptor, self.path):
+                if _is_same_file(descriptor, self.path):
                     break
             except BlockingIOError:
                 holder_pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
@@ -129,10 +129,10 @@ class SocketPlace:
 
         Raises wire.InvalidRequest, wire.Denied, wire.Unavailable or wire.AlreadyExists.
         """
-        if len(os.fsencode(self.path)) > _LONGEST:
+        if len(os.fsencode(self.path)) > _LONGEST_PATH_BYTES:
             raise InvalidRequest(
                 f"the socket path {self.path} is too long",
-                would_work=f"use a path of up to {_LONGEST} bytes",
+                would_work=f"use a path of up to {_LONGEST_PATH_BYTES} bytes",
             )
         prepare_folder(self.path.parent, private=self._private)
         self._lock.take()
@@ -214,7 +214,7 @@ def prepare_folder(folder: Path, *, folder_mode: int = 0o755, private: bool = Fa
         )
 
 
-def _same(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     return False

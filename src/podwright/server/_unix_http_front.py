@@ -23,7 +23,7 @@ MAX_CONNECTIONS = 512
 IDLE_SECONDS = 60.0
 
 #: A refusal's code -> HTTP status.
-STATUS = {
+HTTP_STATUS_BY_CODE = {
     "INVALID_ARGUMENT": 400,
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
@@ -36,8 +36,8 @@ STATUS = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
-_PREFIX = "/podwright.v1/"
-_encode = msgspec.json.Encoder().encode
+_CALL_PATH_PREFIX = "/podwright.v1/"
+_encode_json = msgspec.json.Encoder().encode
 
 
 class HttpFront:
@@ -54,7 +54,7 @@ class HttpFront:
         limits = Limits(each=MAX_CONNECTIONS, idle=idle_seconds)
         self.server = HttpServer(self._answer, limits, complain=complain, clock=clock)
         self._routes: dict[str, tuple[Method, msgspec.json.Decoder[Value]]] = {
-            _PREFIX + method_name: (method, msgspec.json.Decoder(method.request))
+            _CALL_PATH_PREFIX + method_name: (method, msgspec.json.Decoder(method.request))
             for method_name, method in METHODS.items()
         }
 
@@ -81,12 +81,12 @@ class HttpFront:
         if self._calls.traces is not None:
             TRACE_PARENT.set(request.header("traceparent"))
         try:
-            caller = await self._calls.identity.of_uid(request.uid, "unix")
-            call_request = _decoded(decoder, method, request.body)
-            return Reply(200, _encode(await self._calls(caller, method, call_request)))
+            caller = await self._calls.identity.caller_of_uid(request.uid, "unix")
+            call_request = _decode_request(decoder, method, request.body)
+            return Reply(200, _encode_json(await self._calls(caller, method, call_request)))
         except PodwrightError as error:
             refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(STATUS.get(error.code, 500), refusal_json)
+            return Reply(HTTP_STATUS_BY_CODE.get(error.code, 500), refusal_json)
 
 
 def complain(status: int, problem: str) -> bytes:
@@ -102,7 +102,9 @@ def refusal(status: int, problem: str, *headers: tuple[bytes, bytes]) -> Reply:
     return Reply(status, complain(status, problem), headers=headers)
 
 
-def _decoded(decoder: msgspec.json.Decoder[Value], method: Method, json_body: bytes) -> Value:
+def _decode_request(
+    decoder: msgspec.json.Decoder[Value], method: Method, json_body: bytes
+) -> Value:
     try:
         return decoder.decode(json_body or b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

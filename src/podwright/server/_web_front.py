@@ -20,18 +20,18 @@ from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_server
 from podwright.page import BODY, Page
-from podwright.server._caller_identity import ANONYMOUS
+from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
 from podwright.server._history_recorder import Recorder
 from podwright.server._listen_options import PageOptions
-from podwright.server._metrics import KIND, Gauge, Metrics
+from podwright.server._metrics import METRICS_CONTENT_TYPE, Gauge, Metrics
 from podwright.server._other_pods import OtherPods
 from podwright.server._page_backend import make_page
-from podwright.server._unix_http_front import STATUS, complain, refusal
+from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE, complain, refusal
 from podwright.wire import METHODS, ListRequest, Value, plain
 
 _SERVER_CALLER = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
-_LISTS = {
+_METHOD_BY_LIST_NAME = {
     "clusters": "ListClusters",
     "allocations": "ListAllocations",
     "devices": "ListDevices",
@@ -46,10 +46,10 @@ LIMITS = Limits(
 )
 
 #: Items of a list that are formatted before other requests are answered.
-_AT_ONCE = 100
+_ITEMS_AT_ONCE = 100
 
 
-def _parsed_query(query: str) -> ListRequest:
+def _parse_list_query(query: str) -> ListRequest:
     """Parse a query into a list request: its fields by name, each at most once.
 
     Raises InvalidRequest.
@@ -97,7 +97,7 @@ class WebFront:
             read_counters,
             read_gauges,
             ended_connections,
-            self._listed,
+            self._whole_list,
             pod_label=page_options.pod,
         )
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
@@ -124,7 +124,7 @@ class WebFront:
         port = await self.server.open(host, port, "another --http-port")
         self.address = f"http://{_url_host(host)}:{port}/"
         if (history := self._page_options.history) is not None:
-            recorder = Recorder(history, self._listed, self._counted, self._epoch)
+            recorder = Recorder(history, self._whole_list, self._counted, self._active_epoch)
             self._tasks.append(asyncio.create_task(recorder.run()))
         self._tasks.append(asyncio.create_task(other_pods.run()))
         return port
@@ -139,67 +139,69 @@ class WebFront:
         await self.server.stop(1.0)
 
     async def _answer(self, request: HttpRequest) -> Reply:
-        if self.page is not None and self._is_here(request):
+        if self.page is not None and self._names_this_server(request):
             page_reply = await self.page.answer(request)
             if page_reply is not None:
                 return page_reply
-        reply = await self._reply(request)
+        reply = await self._reply_to_get(request)
         extra_headers = ((b"cache-control", b"no-store"), (b"connection", b"close"))
         return reply._replace(headers=(*reply.headers, *extra_headers))
 
-    async def _reply(self, request: HttpRequest) -> Reply:
+    async def _reply_to_get(self, request: HttpRequest) -> Reply:
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "it is to be read only", (b"allow", b"GET, HEAD"))
-        if not self._is_here(request):
+        if not self._names_this_server(request):
             return refusal(421, f"this is not {request.header('host')[:80]}")
         try:
-            return await self._route(request)
+            return await self._route_request(request)
         except PodwrightError as error:
             refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(STATUS.get(error.code, 500), refusal_json)
+            return Reply(HTTP_STATUS_BY_CODE.get(error.code, 500), refusal_json)
 
-    def _is_here(self, request: HttpRequest) -> bool:
+    def _names_this_server(self, request: HttpRequest) -> bool:
         """Return whether the request names this server.
 
         A web page whose name was made to point here must not read what is here.
         """
         return names_this_server(request, self._names)
 
-    async def _route(self, request: HttpRequest) -> Reply:
+    async def _route_request(self, request: HttpRequest) -> Reply:
         path = request.path
         if path == "/healthz":
-            return await self._health()
+            return await self._health_reply()
         if path == "/metrics":
-            return Reply(200, await self.metrics.text(), KIND)
-        if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
+            return Reply(200, await self.metrics.text(), METRICS_CONTENT_TYPE)
+        if path.startswith("/v1/") and (
+            method := _METHOD_BY_LIST_NAME.get(path.removeprefix("/v1/"))
+        ):
             if self._calls.identity.secure:
                 return refusal(401, "a secure server gives lists to those it knows alone")
-            list_reply = await self._ask(method, _parsed_query(request.query))
+            list_reply = await self._call_list_method(method, _parse_list_query(request.query))
             return Reply(200, await _list_as_json(list_reply))
         known_paths = ", ".join(
-            ["/healthz", "/metrics", *(f"/v1/{list_name}" for list_name in _LISTS)]
+            ["/healthz", "/metrics", *(f"/v1/{list_name}" for list_name in _METHOD_BY_LIST_NAME)]
         )
         return refusal(404, f"there is no {path[:80]}; there are {known_paths}")
 
-    def _ask(self, list_method: str, list_request: ListRequest) -> Awaitable[Value]:
-        return self._calls.whole(ANONYMOUS, METHODS[list_method], list_request)
+    def _call_list_method(self, list_method: str, list_request: ListRequest) -> Awaitable[Value]:
+        return self._calls.whole(ANONYMOUS_CALLER, METHODS[list_method], list_request)
 
-    async def _health(self) -> Reply:
+    async def _health_reply(self) -> Reply:
         failure = self._calls.controller.failure
         if failure is not None:
             return refusal(503, failure.message)
-        await self._ask("ListClusters", ListRequest())
+        await self._call_list_method("ListClusters", ListRequest())
         return Reply(200, b'{"status":"ok"}')
 
     def _counted(self) -> int:
         return self._calls.controller.changes
 
-    def _epoch(self) -> int:
+    def _active_epoch(self) -> int:
         """Return the store's epoch while this server is active, else 0."""
         is_active = self._calls.health()["status"] == "ok"
         return int(getattr(self._calls.controller, "epoch", 0)) if is_active else 0
 
-    async def _listed(self, list_method: str) -> Any:
+    async def _whole_list(self, list_method: str) -> Any:
         """Return a list as the server itself sees it.
 
         Of private things only their numbers are published.
@@ -216,8 +218,8 @@ async def _list_as_json(list_reply: Value) -> bytes:
             json_fields[field_name] = plain(field_value)
             continue
         encoded_items: list[bytes] = []
-        for chunk_start in range(0, len(field_value), _AT_ONCE):
-            chunk = plain(field_value[chunk_start : chunk_start + _AT_ONCE])
+        for chunk_start in range(0, len(field_value), _ITEMS_AT_ONCE):
+            chunk = plain(field_value[chunk_start : chunk_start + _ITEMS_AT_ONCE])
             encoded_items += [msgspec.json.encode(item, enc_hook=str) for item in chunk]
             await asyncio.sleep(0)
         json_fields[field_name] = msgspec.Raw(b"[%b]" % b",".join(encoded_items))

@@ -24,13 +24,13 @@ from podwright.store._store_interface import Snapshot, Store
 
 #: The version of the file. From 2 on, the first line names the format, and builds without it
 #: refuse.
-VERSION = 2
+BACKUP_VERSION = 2
 #: The number of times that a store may have been opened since its backup was taken.
 _EPOCH_MARGIN = 10_000
-_KIND = "podwright-backup"
+_BACKUP_KIND = "podwright-backup"
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _BackupHead(msgspec.Struct, frozen=True):
     """The first line of a backup.
 
     time: the store's clock, seconds since 1970. records: number of lines that follow. format,
@@ -56,7 +56,14 @@ def backup_text(snapshot: Snapshot) -> str:
     """Return a snapshot as the text of a backup file."""
     backup_lines = [
         msgspec.json.encode(
-            _Head(_KIND, VERSION, snapshot.epoch, snapshot.time, len(snapshot.records), *OURS)
+            _BackupHead(
+                _BACKUP_KIND,
+                BACKUP_VERSION,
+                snapshot.epoch,
+                snapshot.time,
+                len(snapshot.records),
+                *OURS,
+            )
         )
     ]
     backup_lines.extend(
@@ -79,7 +86,7 @@ def read_backup(file_text: str, backup_name: str = "the backup") -> Snapshot:
     head_line, _, _ = file_text.partition("\n")
     try:
         head_object = msgspec.json.decode(head_line.encode(errors="replace"))
-        is_foreign = not isinstance(head_object, dict) or head_object.get("file") != _KIND
+        is_foreign = not isinstance(head_object, dict) or head_object.get("file") != _BACKUP_KIND
     except msgspec.DecodeError:
         is_foreign = True
     if is_foreign:
@@ -87,36 +94,36 @@ def read_backup(file_text: str, backup_name: str = "the backup") -> Snapshot:
             f"{backup_name} is not a backup that Podwright wrote",
             would_work="name a file that --backup wrote",
         )
-    if not isinstance(head_object.get("version"), int) or head_object["version"] > VERSION:
+    if not isinstance(head_object.get("version"), int) or head_object["version"] > BACKUP_VERSION:
         raise InvalidRequest(
             f"{backup_name} was written by a newer Podwright (its version is "
             f"{head_object.get('version')}, "
-            f"this one knows {VERSION})",
+            f"this one knows {BACKUP_VERSION})",
             would_work="restore it with the newer one",
         )
     head_and_records, _, foot_line = file_text.rstrip("\n").rpartition("\n")
     try:
-        head = msgspec.json.decode(head_line, type=_Head)
+        head = msgspec.json.decode(head_line, type=_BackupHead)
         foot = msgspec.json.decode(foot_line, type=_BackupFoot)
         if foot.sha256 != hashlib.sha256(f"{head_and_records}\n".encode()).hexdigest():
-            raise _damaged(backup_name)
-        records = dict(_records(head_and_records.split("\n")[1:]))
+            raise _damaged_error(backup_name)
+        records = dict(_decode_records(head_and_records.split("\n")[1:]))
     except (msgspec.MsgspecError, UnicodeError):
-        raise _damaged(backup_name) from None
+        raise _damaged_error(backup_name) from None
     if len(records) != head.records:
-        raise _damaged(backup_name)
+        raise _damaged_error(backup_name)
     check(Format(head.format, head.oldest_reader), backup_name)
     return Snapshot(head.epoch, head.time, records)
 
 
-def _records(record_lines: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:
+def _decode_records(record_lines: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:
     decoder = msgspec.json.Decoder(tuple[str, str, bytes])
     for record_line in record_lines:
         record_kind, record_key, record_body = decoder.decode(record_line)
         yield (record_kind, record_key), record_body
 
 
-def _damaged(backup_name: str) -> InvalidRequest:
+def _damaged_error(backup_name: str) -> InvalidRequest:
     return InvalidRequest(
         f"{backup_name} is damaged or cut off",
         would_work="use another backup; this one cannot be trusted",

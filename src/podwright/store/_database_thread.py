@@ -27,38 +27,40 @@ class DatabaseThread:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         #: Queues work that nobody waits for. The work must not raise.
         self.submit: Callable[[Callable[[], None]], None] = self._queue.put
-        threading.Thread(target=self._run, name="store", daemon=True).start()
+        threading.Thread(target=self._run_queued_work, name="store", daemon=True).start()
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run a piece of work in the thread. Return what it returns, and raise what it raises."""
         loop = asyncio.get_running_loop()
         result_future: asyncio.Future[_T] = loop.create_future()
-        self.submit(partial(_carry_out, work, loop, result_future))
+        self.submit(partial(_run_and_settle, work, loop, result_future))
         return await result_future
 
     def end(self) -> None:
         """End the thread once all queued work is done."""
         self._queue.put(None)
 
-    def _run(self) -> None:
+    def _run_queued_work(self) -> None:
         while (work := self._queue.get()) is not None:
             work()
             del work  # the thread keeps no reference to it while it waits
 
 
-def _carry_out(
+def _run_and_settle(
     work: Callable[[], Any], loop: asyncio.AbstractEventLoop, result_future: asyncio.Future[Any]
 ) -> None:
     settle_call: Callable[[], None]
     try:
-        settle_call = partial(_settle, result_future, work(), None)
+        settle_call = partial(_settle_future, result_future, work(), None)
     except BaseException as error:  # the caller waits for any error
-        settle_call = partial(_settle, result_future, None, error)
+        settle_call = partial(_settle_future, result_future, None, error)
     with suppress(RuntimeError):  # the loop has ended, and with it the caller
         loop.call_soon_threadsafe(settle_call)
 
 
-def _settle(result_future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+def _settle_future(
+    result_future: asyncio.Future[Any], outcome: Any, error: BaseException | None
+) -> None:
     if result_future.done():
         return  # the caller was cancelled
     if error is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from podwright.store._database_thread import DatabaseThread
 
 #: One caller's changes, and the future that the caller awaits.
-_Waiting = tuple[Sequence[Change], "asyncio.Future[None]"]
+_WaitingCommit = tuple[Sequence[Change], "asyncio.Future[None]"]
 #: (kind, key) -> body, or None where the record is deleted.
 Final = Mapping[tuple[str, str], bytes | None]
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ class GroupStore(ABC):
         self._epoch = 0
         self._commits = 0
         self._broken: PodwrightError | None = None
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingCommit] = deque()
         self._handing_over = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: DatabaseThread | None = None
@@ -113,16 +113,16 @@ class GroupStore(ABC):
         """
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
-            raise self._not_open()
+            raise self._not_open_error()
         copied_changes = tuple(changes)
-        _check_text(copied_changes)  # checked here, so that a bad name fails alone
+        _check_record_names(copied_changes)  # checked here, so that a bad name fails alone
         commit_future = loop.create_future()
         self._waiting.append((copied_changes, commit_future))
         if not self._handing_over:
             # The hand-over waits for the end of this turn of the loop, so that commits of other
             # tasks in the same turn join the group.
             self._handing_over = True
-            loop.call_soon(self._hand_over, thread)
+            loop.call_soon(self._hand_over_commits, thread)
         await commit_future
 
     async def read(self) -> Snapshot:
@@ -136,13 +136,13 @@ class GroupStore(ABC):
     def now(self) -> float:
         """Return the time of the store's clock; see Store."""
         if self._clock is None:
-            raise self._not_open()
+            raise self._not_open_error()
         return self._clock.now()
 
     def wall(self) -> float:
         """Return the wall clock's time; see Store."""
         if self._clock is None:
-            raise self._not_open()
+            raise self._not_open_error()
         return self._clock.wall()
 
     async def close(self) -> None:
@@ -170,16 +170,16 @@ class GroupStore(ABC):
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         if self._loop is None or self._thread is None:
-            raise self._not_open()
+            raise self._not_open_error()
         return await self._thread.run(work)
 
-    def _hand_over(self, thread: DatabaseThread) -> None:
+    def _hand_over_commits(self, thread: DatabaseThread) -> None:
         self._handing_over = False
         thread.submit(self._write_waiting)
 
     def _write_waiting(self) -> None:
         """Write all waiting commits as one transaction. It runs in the store's thread."""
-        waiting_commits: list[_Waiting] = []
+        waiting_commits: list[_WaitingCommit] = []
         while self._waiting:
             waiting_commits.append(self._waiting.popleft())
         if not waiting_commits:
@@ -198,7 +198,7 @@ class GroupStore(ABC):
             error = exception
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended, and with it the callers
-            self._loop.call_soon_threadsafe(_settle, waiting_commits, error)
+            self._loop.call_soon_threadsafe(_settle_commits, waiting_commits, error)
 
     def _checked(self, transaction: Callable[[], bool]) -> None:
         """Run a transaction. After one whose outcome is unknown, refuse every further one."""
@@ -225,21 +225,21 @@ class GroupStore(ABC):
             raise self._broken
         return self._read()
 
-    def _not_open(self) -> Unavailable:
+    def _not_open_error(self) -> Unavailable:
         return Unavailable(f"the store {self.name} is not open")
 
 
-def _check_text(changes: Sequence[Change]) -> None:
+def _check_record_names(changes: Sequence[Change]) -> None:
     for change in changes:
         for record_name in (change.kind, change.key):
-            if "\0" in record_name or not (record_name.isascii() or _is_text(record_name)):
+            if "\0" in record_name or not (record_name.isascii() or _is_encodable(record_name)):
                 raise InvalidRequest(
                     f"the name {record_name!r} is not text",
                     would_work="use letters, digits, - and _",
                 )
 
 
-def _is_text(record_name: str) -> bool:
+def _is_encodable(record_name: str) -> bool:
     try:
         record_name.encode()
     except UnicodeEncodeError:
@@ -247,7 +247,7 @@ def _is_text(record_name: str) -> bool:
     return True
 
 
-def _settle(waiting_commits: list[_Waiting], error: BaseException | None) -> None:
+def _settle_commits(waiting_commits: list[_WaitingCommit], error: BaseException | None) -> None:
     for _, commit_future in waiting_commits:
         if commit_future.done():
             continue  # its caller was cancelled

@@ -19,8 +19,8 @@ from podwright.errors import Unavailable
 if TYPE_CHECKING:
     import sqlite3
 
-_BUSY: Final = 5.0  #: seconds that a reader waits for the writer
-_TABLE: Final = (
+_BUSY_TIMEOUT_S: Final = 5.0  #: seconds that a reader waits for the writer
+_CREATE_TABLE_SQL: Final = (
     "CREATE TABLE IF NOT EXISTS history (start INTEGER PRIMARY KEY, last INTEGER NOT NULL,"
     " sums BLOB NOT NULL, body BLOB NOT NULL)"
 )
@@ -124,7 +124,7 @@ class SQLiteHistory:
     def _write(self, row: Row, oldest_minute: int, max_bytes: int) -> None:
         with self._opened() as db:
             db.execute("BEGIN IMMEDIATE")
-            db.execute(_TABLE)
+            db.execute(_CREATE_TABLE_SQL)
             if row.body:
                 db.execute("INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)", row)
             else:
@@ -145,7 +145,7 @@ class SQLiteHistory:
         if not self.path.exists():
             return []
         with self._opened() as db:
-            db.execute(_TABLE)
+            db.execute(_CREATE_TABLE_SQL)
             rows = db.execute(
                 "SELECT start, last, sums, x'' FROM history WHERE last >= ? AND start <= ?"
                 " ORDER BY start",
@@ -157,7 +157,7 @@ class SQLiteHistory:
         if not self.path.exists():
             return None
         with self._opened() as db:
-            db.execute(_TABLE)
+            db.execute(_CREATE_TABLE_SQL)
             row = db.execute(
                 "SELECT start, last, sums, body FROM history WHERE start <= ?"
                 " ORDER BY start DESC LIMIT 1",
@@ -171,7 +171,9 @@ class SQLiteHistory:
 
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            db = (self._connect or sqlite3.connect)(self.path, timeout=_BUSY, isolation_level=None)
+            db = (self._connect or sqlite3.connect)(
+                self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None
+            )
             try:
                 yield db
             finally:

@@ -87,7 +87,7 @@ class MemoryStore:
             )
         is_failing = self._fails_now()
         if is_failing and not self._fail_durable:
-            raise self._failure()
+            raise self._planned_failure()
         for change in copied_changes:
             if isinstance(change, Put):
                 self._disk.records[change.kind, change.key] = change.body
@@ -97,7 +97,7 @@ class MemoryStore:
         self._commits += 1
         if is_failing:
             self._fail_durable = False
-            raise self._failure()
+            raise self._planned_failure()
 
     async def read(self) -> Snapshot:
         """Return all records; see Store."""
@@ -124,7 +124,7 @@ class MemoryStore:
             self._commits_to_failure = 0
         return True
 
-    def _failure(self) -> PodwrightError:
+    def _planned_failure(self) -> PodwrightError:
         return self._fail_error or Unavailable("the store failed, as it was told to")
 
     def now(self) -> float:

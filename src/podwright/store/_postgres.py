@@ -45,7 +45,7 @@ WITH ours AS (
 )
 SELECT count(*) FROM ours
 """
-_RENEW = """
+_RENEW_LEASE_SQL = """
 UPDATE podwright.server SET deadline = extract(epoch FROM clock_timestamp())::float8 + %s
 WHERE epoch = %s
 """
@@ -57,7 +57,7 @@ _COUNT_STANDBYS_SQL = """
 SELECT count(DISTINCT pid) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = %s
 """
-_TURN = """
+_LEASE_SQL = """
 SELECT epoch, time, owner, deadline - extract(epoch FROM clock_timestamp())::float8,
        extract(epoch FROM clock_timestamp())::float8
 FROM podwright.server
@@ -113,11 +113,11 @@ class PostgresStore(GroupStore):
         """
         import asyncio
 
-        return await asyncio.to_thread(self._turn)
+        return await asyncio.to_thread(self._read_turn)
 
     async def renew(self) -> None:
         """Move the end of this server's lease to a full ttl from now. Raises as `commit` does."""
-        await self._in_thread(lambda: self._checked(self._renew))
+        await self._in_thread(lambda: self._checked(self._renew_lease))
 
     @property
     def lease_lives(self) -> bool:
@@ -127,7 +127,7 @@ class PostgresStore(GroupStore):
         """
         return not self.ttl or self._monotonic() < self._held_until
 
-    def _turn(self) -> Turn:
+    def _read_turn(self) -> Turn:
         try:
             if self._watch is None:
                 self._watch = schema.connect(self._url)
@@ -135,7 +135,7 @@ class PostgresStore(GroupStore):
             with schema.translated(self.name):
                 if not schema.exists(self._watch):
                     return Turn("", 0.0)
-                lease_row = self._watch.execute(_TURN).fetchone()
+                lease_row = self._watch.execute(_LEASE_SQL).fetchone()
                 assert lease_row is not None
                 return Turn(lease_row[2], max(0.0, lease_row[3]))
         except BaseException:
@@ -147,11 +147,11 @@ class PostgresStore(GroupStore):
         if watch_connection is not None:
             watch_connection.close()
 
-    def _renew(self) -> bool:
+    def _renew_lease(self) -> bool:
         assert self._db is not None
         lease_end = self._monotonic() + self.ttl
         with schema.translated(self.name):
-            is_ours = self._db.execute(_RENEW, (self.ttl, self._epoch)).rowcount == 1
+            is_ours = self._db.execute(_RENEW_LEASE_SQL, (self.ttl, self._epoch)).rowcount == 1
             if is_ours and self._monotonic() >= self._count_at:
                 self._count_at = self._monotonic() + _COUNT
                 count_row = self._db.execute(
@@ -178,11 +178,11 @@ class PostgresStore(GroupStore):
                 with db.transaction():
                     schema.migrate(db, self.name)
                     db.execute("SELECT 1 FROM podwright.server FOR UPDATE")
-                    lease_row = db.execute(_TURN).fetchone()
+                    lease_row = db.execute(_LEASE_SQL).fetchone()
                     assert lease_row is not None
                     epoch, last_time, lease_owner, seconds_left, database_time = lease_row
                     if self.ttl and seconds_left > 0 and lease_owner != self._owner:
-                        raise _taken_by(self.name, lease_owner, seconds_left)
+                        raise _taken_error(self.name, lease_owner, seconds_left)
                     opened_at = self._monotonic()
 
                     def wall() -> float:
@@ -194,7 +194,7 @@ class PostgresStore(GroupStore):
                         " deadline = extract(epoch FROM clock_timestamp())::float8 + %s",
                         (epoch + 1, clock.now(), self._owner, self.ttl),
                     )
-                    records = _records(db)
+                    records = _read_records(db)
         except BaseException:
             db.close()
             raise
@@ -249,7 +249,7 @@ class PostgresStore(GroupStore):
     def _read(self) -> Snapshot:
         assert self._db is not None
         with schema.translated(self.name):
-            return _snapshot(self._db)
+            return _read_snapshot(self._db)
 
     def history(self) -> PostgresHistory:
         """Return the store's history: a table of the same database."""
@@ -273,7 +273,7 @@ class PostgresStore(GroupStore):
                 if not schema.exists(db):
                     raise NotFound(f"there is no store in {self.name}")
                 schema.check_version(db, self.name)
-                return _snapshot(db)
+                return _read_snapshot(db)
         finally:
             db.close()
 
@@ -297,21 +297,21 @@ class PostgresStore(GroupStore):
             db.close()
 
 
-def _snapshot(db: psycopg.Connection[Any]) -> Snapshot:
+def _read_snapshot(db: psycopg.Connection[Any]) -> Snapshot:
     with db.transaction():
         db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         server_row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
         assert server_row is not None
-        return Snapshot(server_row[0], server_row[1], _records(db))
+        return Snapshot(server_row[0], server_row[1], _read_records(db))
 
 
-def _records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:
+def _read_records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:
     with db.cursor(binary=True) as cursor:
         rows = cursor.execute("SELECT kind, key, body FROM podwright.records")
         return {(kind, key): body for kind, key, body in rows}
 
 
-def _taken_by(store_name: str, owner: str, seconds_left: float) -> AlreadyExists:
+def _taken_error(store_name: str, owner: str, seconds_left: float) -> AlreadyExists:
     return AlreadyExists(
         f"another server{f' ({owner})' if owner else ''} is active on the store {store_name}",
         would_work="wait until it ends, or until its lease runs out",

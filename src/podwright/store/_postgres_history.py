@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import psycopg
 
 #: Made at the first write, so that an older Podwright still accepts the database.
-_TABLE: Final = (
+_CREATE_TABLE_SQL: Final = (
     "CREATE TABLE IF NOT EXISTS podwright.history (start bigint PRIMARY KEY, last bigint NOT NULL,"
     " sums bytea NOT NULL, body bytea NOT NULL)"
 )
@@ -30,7 +30,7 @@ _MOVE_LAST_SQL: Final = """
 UPDATE podwright.history SET last = %(last)s
 WHERE start = %(start)s AND EXISTS (SELECT 1 FROM podwright.server WHERE epoch = %(epoch)s)
 """
-_OLDEST: Final = """
+_DELETE_OLDEST_SQL: Final = """
 DELETE FROM podwright.history WHERE last < %s OR start <= (
     SELECT max(start) FROM (
         SELECT start, sum(length(sums) + length(body)) OVER (ORDER BY start DESC) AS size
@@ -55,25 +55,25 @@ class PostgresHistory:
 
     async def at(self, minute: int) -> Row | None:
         """Return the row of a minute; see History."""
-        return await asyncio.to_thread(self._at, minute)
+        return await asyncio.to_thread(self._read_row_at, minute)
 
     def _write(self, row: Row, oldest_minute: int, max_bytes: int, epoch: int) -> None:
-        with self._opened() as db:
+        with self._open_database() as db:
             if not self._table_made:
-                db.execute(_TABLE)
+                db.execute(_CREATE_TABLE_SQL)
             # Each statement is a transaction, so nothing stays open that a newer server would wait
             # for.
             put_result = db.execute(
                 _PUT_ROW_SQL if row.body else _MOVE_LAST_SQL, {**row._asdict(), "epoch": epoch}
             )
-            if not put_result.rowcount and not _ours(db, epoch):
+            if not put_result.rowcount and not _is_epoch_current(db, epoch):
                 raise Fenced(f"a newer server has opened the store since epoch {epoch}")
-            db.execute(_OLDEST, (oldest_minute, max_bytes))
+            db.execute(_DELETE_OLDEST_SQL, (oldest_minute, max_bytes))
         self._table_made = True
 
     def _sums(self, first_minute: int, last_minute: int) -> list[Row]:
-        with self._opened() as db:
-            if not _exists(db):
+        with self._open_database() as db:
+            if not _table_exists(db):
                 return []
             rows = db.execute(
                 "SELECT start, last, sums, ''::bytea FROM podwright.history"
@@ -82,9 +82,9 @@ class PostgresHistory:
             )
             return [Row(*row) for row in rows]
 
-    def _at(self, minute: int) -> Row | None:
-        with self._opened() as db:
-            if not _exists(db):
+    def _read_row_at(self, minute: int) -> Row | None:
+        with self._open_database() as db:
+            if not _table_exists(db):
                 return None
             row = db.execute(
                 "SELECT start, last, sums, body FROM podwright.history WHERE start <= %s"
@@ -94,7 +94,7 @@ class PostgresHistory:
         return None if row is None or row[1] < minute else Row(*row)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[psycopg.Connection[Any]]:
+    def _open_database(self) -> Iterator[psycopg.Connection[Any]]:
         db = schema.connect(self._url)
         try:
             with schema.translated(schema.shown(self._url)):
@@ -109,11 +109,11 @@ class PostgresHistory:
             db.close()
 
 
-def _exists(db: psycopg.Connection[Any]) -> bool:
+def _table_exists(db: psycopg.Connection[Any]) -> bool:
     exists_row = db.execute("SELECT to_regclass('podwright.history') IS NOT NULL").fetchone()
     return exists_row is not None and exists_row[0] is True
 
 
-def _ours(db: psycopg.Connection[Any], epoch: int) -> bool:
+def _is_epoch_current(db: psycopg.Connection[Any], epoch: int) -> bool:
     epoch_row = db.execute("SELECT epoch FROM podwright.server").fetchone()
     return epoch_row is not None and epoch_row[0] == epoch

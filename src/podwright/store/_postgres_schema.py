@@ -36,7 +36,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 #: The first version with the columns `format` and `oldest_reader`.
-_NUMBERED = 2
+_FIRST_NUMBERED_VERSION = 2
 
 #: The number of an advisory lock ("Podw"): two servers that start at once must not both make the
 #: schema.
@@ -101,15 +101,17 @@ def connect(url: str) -> psycopg.Connection[Any]:
         url_options = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
         raise InvalidRequest(
-            f"the store's URL {shown_url} cannot be read ({_words(error)})",
+            f"the store's URL {shown_url} cannot be read ({_error_text(error)})",
             would_work="postgresql://user@host/database",
         ) from None
     try:
         # Only libpq gets the password. Errors after this line are reported without the URL.
-        db = psycopg.connect(url, autocommit=True, **{**_LIBPQ_DEFAULTS, **_known(url_options)})
+        db = psycopg.connect(
+            url, autocommit=True, **{**_LIBPQ_DEFAULTS, **_defaults_in_url(url_options)}
+        )
     except psycopg.Error as error:
         raise Unavailable(
-            f"the store {shown_url} cannot be opened: {_words(error)}",
+            f"the store {shown_url} cannot be opened: {_error_text(error)}",
             would_work="start the database, or see what it says in its log",
         ) from None
     try:
@@ -123,7 +125,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
     return db
 
 
-def _known(url_options: dict[str, Any]) -> dict[str, Any]:
+def _defaults_in_url(url_options: dict[str, Any]) -> dict[str, Any]:
     """Return those of the default options that the URL sets itself."""
     return {
         option_name: option_value
@@ -195,7 +197,7 @@ def check_version(db: psycopg.Connection[Any], store_name: str) -> int:
             f"this one knows {len(MIGRATIONS)})",
             would_work="run the newer Podwright, or name another database",
         )
-    if version >= _NUMBERED:
+    if version >= _FIRST_NUMBERED_VERSION:
         check(stored_format(db), f"the store {store_name}")
     return version
 
@@ -208,10 +210,10 @@ def translated(store_name: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _refusal(store_name, error) from error
+        raise _refusal_for(store_name, error) from error
 
 
-def _refusal(store_name: str, error: psycopg.Error) -> PodwrightError:
+def _refusal_for(store_name: str, error: psycopg.Error) -> PodwrightError:
     sqlstate = error.sqlstate or ""
     if sqlstate == "53100":
         return Unavailable(
@@ -221,15 +223,15 @@ def _refusal(store_name: str, error: psycopg.Error) -> PodwrightError:
         )
     if sqlstate == "42501":
         return Unavailable(
-            f"the store {store_name} refuses this user ({_words(error)})",
+            f"the store {store_name} refuses this user ({_error_text(error)})",
             would_work="let the user own the database, or grant it CREATE there",
         )
     if not sqlstate or sqlstate.startswith(_LOST_SQLSTATES):
         return Unavailable(
-            f"the connection to the store {store_name} was lost ({_words(error)})",
+            f"the connection to the store {store_name} was lost ({_error_text(error)})",
             would_work="start the server again when the database answers",
         )
-    return Unavailable(f"the store {store_name} failed: {_words(error)}")
+    return Unavailable(f"the store {store_name} failed: {_error_text(error)}")
 
 
 def nothing_written(error: BaseException, db: psycopg.Connection[Any] | None) -> bool:
@@ -258,5 +260,5 @@ def _single_row(db: psycopg.Connection[Any], statement: str) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".")

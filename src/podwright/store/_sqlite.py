@@ -34,7 +34,7 @@ _ROWS_PER_STATEMENT = 100
 #: Rows to be written are inserted into a view. Its triggers act on each row: a row without a kind
 #: is the fence (epoch, time), and one without a body deletes its record. They live as long as the
 #: connection.
-_TRIGGERS = (
+_FENCE_TRIGGERS_SQL = (
     "CREATE TEMP VIEW change (kind, key, body) AS SELECT NULL, NULL, NULL",
     "CREATE TEMP TRIGGER fence INSTEAD OF INSERT ON change WHEN NEW.kind IS NULL BEGIN"
     " UPDATE server SET time = NEW.body WHERE epoch = NEW.key;"
@@ -96,7 +96,7 @@ class SQLiteStore(GroupStore):
         db = _sqlite_schema.connect(self.path, self._connect, alone=alone)
         try:
             with _sqlite_schema.translated(self.path):
-                return _snapshot(db)
+                return _read_snapshot(db)
         finally:
             db.close()
 
@@ -110,9 +110,9 @@ class SQLiteStore(GroupStore):
                 clock = Clock(self._wall, self._monotonic, last_time)
                 db.execute("UPDATE server SET epoch = epoch + 1, time = ?", (clock.now(),))
                 (epoch,) = db.execute("SELECT epoch FROM server").fetchone()
-                records = _records(db)
+                records = _read_records(db)
                 db.execute("COMMIT")
-                for statement in _TRIGGERS:
+                for statement in _FENCE_TRIGGERS_SQL:
                     db.execute(statement)
         except BaseException:
             db.close()
@@ -125,15 +125,15 @@ class SQLiteStore(GroupStore):
             (None, self._epoch, now),
             *((*record_key, body) for record_key, body in final_bodies.items()),
         ]
-        return self._transaction(_inserts(change_rows))
+        return self._run_transaction(_insert_statements(change_rows))
 
     def _replace(self, records: Mapping[tuple[str, str], bytes], epoch: int) -> bool:
         fence_row = (None, self._epoch, self.now())
-        return self._transaction(
+        return self._run_transaction(
             [
-                *_inserts([fence_row]),
+                *_insert_statements([fence_row]),
                 ("DELETE FROM records", ()),
-                *_inserts([(*record_key, body) for record_key, body in records.items()]),
+                *_insert_statements([(*record_key, body) for record_key, body in records.items()]),
                 ("UPDATE server SET epoch = max(epoch, ?)", (epoch,)),
             ]
         )
@@ -141,9 +141,9 @@ class SQLiteStore(GroupStore):
     def _read(self) -> Snapshot:
         assert self._db is not None
         with _sqlite_schema.translated(self.path):
-            return _snapshot(self._db)
+            return _read_snapshot(self._db)
 
-    def _transaction(self, statements: Sequence[_SqlStatement]) -> bool:
+    def _run_transaction(self, statements: Sequence[_SqlStatement]) -> bool:
         import sqlite3
 
         db = self._db
@@ -177,21 +177,21 @@ class SQLiteStore(GroupStore):
         self._db = None
 
 
-def _snapshot(db: sqlite3.Connection) -> Snapshot:
+def _read_snapshot(db: sqlite3.Connection) -> Snapshot:
     db.execute("BEGIN")
     try:
         epoch, server_time = db.execute("SELECT epoch, time FROM server").fetchone()
-        return Snapshot(epoch, server_time, _records(db))
+        return Snapshot(epoch, server_time, _read_records(db))
     finally:
         db.execute("COMMIT")
 
 
-def _records(db: sqlite3.Connection) -> dict[tuple[str, str], bytes]:
+def _read_records(db: sqlite3.Connection) -> dict[tuple[str, str], bytes]:
     rows = db.execute("SELECT kind, key, body FROM records")
     return {(kind, key): body for kind, key, body in rows}
 
 
-def _inserts(change_rows: Sequence[tuple[Any, ...]]) -> list[_SqlStatement]:
+def _insert_statements(change_rows: Sequence[tuple[Any, ...]]) -> list[_SqlStatement]:
     """Return the statements that insert these rows into the view `change`."""
     row_chunks = [
         change_rows[chunk_start : chunk_start + _ROWS_PER_STATEMENT]

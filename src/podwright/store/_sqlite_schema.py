@@ -38,7 +38,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 #: The first version with the columns `format` and `oldest_reader`.
-_NUMBERED = 2
+_FIRST_NUMBERED_VERSION = 2
 
 #: SQLite's codes for a file beside the store that could not be created (CANTOPEN, IOERR). On a full
 #: disk, that is the cause.
@@ -59,7 +59,7 @@ def connect(
     import sqlite3
 
     try:
-        _make_private(path)
+        _make_private_file(path)
     except OSError as error:
         raise Unavailable(
             f"the store {path} cannot be opened: {error.strerror}",
@@ -72,7 +72,7 @@ def connect(
         try:
             if alone:
                 db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            _check_ours(db, path)  # before anything changes the file
+            _check_own_database(db, path)  # before anything changes the file
             # With FULL a commit survives a power failure. In WAL mode, NORMAL would lose the
             # latest commits.
             db.execute("PRAGMA synchronous = FULL")
@@ -86,14 +86,14 @@ def connect(
             db.execute("PRAGMA journal_size_limit = 4194304")
             (check_result,) = db.execute("PRAGMA quick_check(1)").fetchone()
             if check_result != "ok":
-                raise _damaged(path, check_result)
+                raise _damaged_error(path, check_result)
         except BaseException:
             db.close()
             raise
     return db
 
 
-def _make_private(path: Path) -> None:
+def _make_private_file(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True)
     _check_folder(path)
@@ -131,7 +131,7 @@ def _untrusted_error(path: Path, writable_path: Path, file_status: os.stat_resul
     )
 
 
-def _check_ours(db: sqlite3.Connection, path: Path) -> None:
+def _check_own_database(db: sqlite3.Connection, path: Path) -> None:
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (table_count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -146,7 +146,7 @@ def _check_ours(db: sqlite3.Connection, path: Path) -> None:
             f"this one knows {len(MIGRATIONS)})",
             would_work="run the newer Podwright, or name another file",
         )
-    if version >= _NUMBERED:
+    if version >= _FIRST_NUMBERED_VERSION:
         check(stored_format(db), f"the store {path}")
 
 
@@ -161,7 +161,7 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 
     Raises wire.Unavailable for another program's file and for a newer Podwright's.
     """
-    _check_ours(db, path)  # checked again, now that no other process can change it
+    _check_own_database(db, path)  # checked again, now that no other process can change it
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version < len(MIGRATIONS):
         for migration in MIGRATIONS[version:]:
@@ -180,10 +180,10 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _refusal(path, error) from error
+        raise _refusal_for(path, error) from error
 
 
-def _refusal(path: Path, error: sqlite3.Error) -> PodwrightError:
+def _refusal_for(path: Path, error: sqlite3.Error) -> PodwrightError:
     import sqlite3
 
     error_code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -200,7 +200,7 @@ def _refusal(path: Path, error: sqlite3.Error) -> PodwrightError:
             f"the store {path} is in use by another process", would_work="end that process"
         )
     if error_code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return _damaged(path, str(error))
+        return _damaged_error(path, str(error))
     return Unavailable(f"the store {path} failed: {error}")
 
 
@@ -212,7 +212,7 @@ def _is_full(folder: Path) -> bool:
         return False
 
 
-def _damaged(path: Path, reason: str) -> PodwrightError:
+def _damaged_error(path: Path, reason: str) -> PodwrightError:
     return Unavailable(
         f"the store {path} is damaged ({reason})",
         would_work=f"move {path} away and restore a backup: vipu-server --storage {path} --restore "

@@ -15,7 +15,7 @@ from podwright.store._postgres_schema import has_password, shown
 from podwright.store._sqlite import SQLiteStore
 from podwright.store._store_interface import Store
 
-_POSTGRES = ("postgresql", "postgres")
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
 
 
 def open_store(place: str | Path, *, owner: str = "", ttl: float = 0.0) -> Store:
@@ -28,7 +28,7 @@ def open_store(place: str | Path, *, owner: str = "", ttl: float = 0.0) -> Store
     if database_file is not None:
         return SQLiteStore(database_file)
     scheme = str(place).partition("://")[0]
-    if scheme not in _POSTGRES:
+    if scheme not in _POSTGRES_SCHEMES:
         plugin_store: Store = plugins.load_function(plugins.STORES, scheme)(str(place))
         return plugin_store
     return PostgresStore(str(place), owner=owner, ttl=ttl)
@@ -44,7 +44,7 @@ def storage_file(place: str | Path) -> Path | None:
     scheme, separator, path_text = place.partition("://")
     if not separator:
         return Path(place)
-    if scheme in _POSTGRES or scheme in plugins.names(plugins.STORES):
+    if scheme in _POSTGRES_SCHEMES or scheme in plugins.names(plugins.STORES):
         return None
     if scheme == "sqlite" and path_text.startswith("/") and len(path_text) > 1:
         return Path("/" + unquote(urlsplit(place).path).lstrip("/"))

@@ -9,7 +9,7 @@ from typing import TextIO
 
 _BOLD, _GREEN, _YELLOW, _RED, _DIM = "1", "32", "33", "31", "2"
 #: The states in tables, and the colour by which each shows trouble.
-_STATES = {
+_COLOUR_BY_STATE = {
     **dict.fromkeys(("ACTIVE", "UP", "OK", "ok", "HELD", "COMPLETED", "pass"), _GREEN),
     **dict.fromkeys(
         ("PENDING", "CREATING", "RESETTING", "REMOVING", "FENCING", "DRAINED", "DRAINING"), _YELLOW
@@ -38,5 +38,5 @@ def heading(heading_text: str) -> str:
 
 def state(cell: str) -> str:
     """Return a padded cell, in colour if it is a state."""
-    colour_code = _STATES.get(cell.strip())
+    colour_code = _COLOUR_BY_STATE.get(cell.strip())
     return f"\x1b[{colour_code}m{cell}\x1b[0m" if colour_code else cell

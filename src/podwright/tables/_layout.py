@@ -37,14 +37,14 @@ class Table(NamedTuple):
     def names(self) -> list[str]:
         """Return the cell of each row that names it."""
         name_column = self.header.index(self.name)
-        return [_cell(row[name_column]) for row in self.rows]
+        return [_cell_text(row[name_column]) for row in self.rows]
 
     def order(self, heading: str) -> list[int]:
         """Return the rows' positions sorted by a column, where numbers in names count as
         numbers.
         """
         column_index = self.header.index(heading)
-        sort_keys = [natural(_cell(row[column_index])) for row in self.rows]
+        sort_keys = [natural(_cell_text(row[column_index])) for row in self.rows]
         return sorted(range(len(self.rows)), key=lambda row_index: sort_keys[row_index])
 
     def fitted(self, max_width: int) -> Table:
@@ -53,17 +53,17 @@ class Table(NamedTuple):
         Optional columns are left out first; then the widest column is cut short.
         """
         columns = [
-            [str(title), *(_cell(row[column_index]) for row in self.rows)]
+            [str(title), *(_cell_text(row[column_index]) for row in self.rows)]
             for column_index, title in enumerate(self.header)
         ]
         for title in self.optional:
-            if _total(columns) <= max_width:
+            if _table_width(columns) <= max_width:
                 break
             columns = [column for column in columns if column[0] != title]
-        excess_width = _total(columns) - max_width
+        excess_width = _table_width(columns) - max_width
         if excess_width > 0:
-            widest_column = max(columns, key=_width)
-            column_width = max(_width(widest_column) - excess_width, _MIN_COLUMN_WIDTH)
+            widest_column = max(columns, key=_column_width)
+            column_width = max(_column_width(widest_column) - excess_width, _MIN_COLUMN_WIDTH)
             columns[columns.index(widest_column)] = [
                 cell_text
                 if len(cell_text) <= column_width
@@ -89,12 +89,12 @@ def table_of(
     return Table(tuple(columns), rows, name_heading, optional_headings, ruled)
 
 
-def _width(column: Sequence[str]) -> int:
+def _column_width(column: Sequence[str]) -> int:
     return max(map(len, column))
 
 
-def _total(columns: Sequence[Sequence[str]]) -> int:
-    return sum(map(_width, columns)) + 3 * (len(columns) - 1)
+def _table_width(columns: Sequence[Sequence[str]]) -> int:
+    return sum(map(_column_width, columns)) + 3 * (len(columns) - 1)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -109,7 +109,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: boo
     """Return rows in columns under a header and a rule. ruled: one more rule above and below it
     all.
     """
-    cells = [list(header), *([_cell(cell_value) for cell_value in row] for row in rows)]
+    cells = [list(header), *([_cell_text(cell_value) for cell_value in row] for row in rows)]
     widths = [max(len(row[column_index]) for row in cells) for column_index in range(len(header))]
     padded_rows = [
         [cell_text.ljust(width) for cell_text, width in zip(row, widths, strict=True)]
@@ -132,12 +132,12 @@ def card(settings: Iterable[tuple[str, object]]) -> str:
     setting_pairs = list(settings)
     width = max(len(setting_name) for setting_name, _ in setting_pairs) + 1
     return "\n".join(
-        f"{setting_name + ':':<{width}} {_cell(setting_value)}"
+        f"{setting_name + ':':<{width}} {_cell_text(setting_value)}"
         for setting_name, setting_value in setting_pairs
     )
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return printable(str(value)) or EMPTY

@@ -31,7 +31,7 @@ from typing import Any
 from podwright.hosts.gpus._vendor_library import AMDSMI_STANDIN_VARIABLE
 
 #: The environment variable that names such a file.
-VARIABLE = AMDSMI_STANDIN_VARIABLE
+STANDIN_VARIABLE = AMDSMI_STANDIN_VARIABLE
 
 
 class AmdStandInError(Exception):
@@ -51,7 +51,7 @@ class AmdStandIn:
         self._known: dict[str, Any] = {}
 
     @property
-    def _all(self) -> dict[str, Any]:
+    def _description(self) -> dict[str, Any]:
         modified_at = os.stat(self._path).st_mtime_ns
         if modified_at != self._read_at:
             with open(self._path, "rb") as file:
@@ -59,8 +59,8 @@ class AmdStandIn:
             self._read_at = modified_at
         return self._known
 
-    def _gpu(self, gpu_index: int) -> dict[str, Any]:
-        description = self._all
+    def _describe_gpu(self, gpu_index: int) -> dict[str, Any]:
+        description = self._description
         gpu_description = {
             **description,
             **next(
@@ -77,45 +77,45 @@ class AmdStandIn:
         return gpu_description
 
     def amdsmi_init(self) -> None:
-        self._all  # noqa: B018  # reads it
+        self._description  # noqa: B018  # reads it
 
     def amdsmi_shut_down(self) -> None:
         return None
 
     def amdsmi_get_processor_handles(self) -> list[int]:
-        return list(range(int(self._all.get("gpus", 0))))
+        return list(range(int(self._description.get("gpus", 0))))
 
     def amdsmi_get_gpu_device_bdf(self, handle: int) -> str:
         return f"0000:{5 + 32 * handle:02x}:00.0"
 
     def amdsmi_get_gpu_driver_info(self, handle: int) -> dict[str, str]:
-        driver_version = str(self._all.get("driver", "6.12.12"))
+        driver_version = str(self._description.get("driver", "6.12.12"))
         return {"driver_name": "amdgpu", "driver_version": driver_version, "driver_date": "N/A"}
 
     def amdsmi_get_gpu_asic_info(self, handle: int) -> dict[str, Any]:
-        market_name = str(self._gpu(handle).get("name", "AMD Instinct MI300X"))
+        market_name = str(self._describe_gpu(handle).get("name", "AMD Instinct MI300X"))
         asic_serial = f"0x{0x4A10C0DE00000000 + handle:016X}"
         return {"market_name": market_name, "asic_serial": asic_serial, "vendor_id": "0x1002"}
 
     def amdsmi_get_gpu_vram_info(self, handle: int) -> dict[str, Any]:
-        return {"vram_size": int(self._gpu(handle).get("memory", 196592))}
+        return {"vram_size": int(self._describe_gpu(handle).get("memory", 196592))}
 
     def amdsmi_get_gpu_vbios_info(self, handle: int) -> dict[str, str]:
-        vbios_version = str(self._gpu(handle).get("firmware", "022.040.003.043"))
+        vbios_version = str(self._describe_gpu(handle).get("firmware", "022.040.003.043"))
         return {"name": "N/A", "build_date": "N/A", "part_number": "N/A", "version": vbios_version}
 
     def amdsmi_get_gpu_enumeration_info(self, handle: int) -> dict[str, Any]:
         return {"drm_render": 128 + handle, "drm_card": handle, "hip_id": handle}
 
     def amdsmi_topo_get_numa_node_number(self, handle: int) -> int:
-        node_count = int(self._all.get("numa_nodes", 1))
-        return handle * node_count // max(int(self._all.get("gpus", 1)), 1)
+        node_count = int(self._description.get("numa_nodes", 1))
+        return handle * node_count // max(int(self._description.get("gpus", 1)), 1)
 
     def amdsmi_topo_get_link_type(self, handle: int, other_handle: int) -> dict[str, int]:
-        return {"hops": 1, "type": 2} if self._all.get("xgmi") else {"hops": 2, "type": 1}
+        return {"hops": 1, "type": 2} if self._description.get("xgmi") else {"hops": 2, "type": 1}
 
     def amdsmi_get_gpu_total_ecc_count(self, handle: int) -> dict[str, int]:
-        gpu = self._gpu(handle)
+        gpu = self._describe_gpu(handle)
         return {
             "correctable_count": int(gpu.get("ecc_corrected", 0)),
             "uncorrectable_count": int(gpu.get("ecc_uncorrected", 0)),
@@ -123,7 +123,9 @@ class AmdStandIn:
         }
 
     def amdsmi_get_gpu_bad_page_info(self, handle: int) -> list[dict[str, Any]]:
-        page_status = {"reserved": 0, "pending": 1}.get(str(self._gpu(handle).get("bad_pages")))
+        page_status = {"reserved": 0, "pending": 1}.get(
+            str(self._describe_gpu(handle).get("bad_pages"))
+        )
         if page_status is None:
             return []
         return [{"value": 0, "page_address": 1 << 20, "page_size": 4096, "status": page_status}]
@@ -135,29 +137,29 @@ class AmdStandIn:
                 "pid": int(process["pid"]),
                 "memory_usage": {"vram_mem": int(process.get("memory", 0)) << 20},
             }
-            for process in self._gpu(handle).get("processes", ())
+            for process in self._describe_gpu(handle).get("processes", ())
         ]
 
     def amdsmi_get_gpu_activity(self, handle: int) -> dict[str, Any]:
-        load = self._gpu(handle).get("load", "N/A")
+        load = self._describe_gpu(handle).get("load", "N/A")
         return {"gfx_activity": load, "umc_activity": "N/A", "mm_activity": "N/A"}
 
     def amdsmi_get_power_info(self, handle: int) -> dict[str, Any]:
-        return {"current_socket_power": self._gpu(handle).get("watts", "N/A")}
+        return {"current_socket_power": self._describe_gpu(handle).get("watts", "N/A")}
 
     def amdsmi_get_temp_metric(self, handle: int, sensor: int, metric: int) -> int:
-        gpu = self._gpu(handle)
+        gpu = self._describe_gpu(handle)
         if sensor != self.AmdSmiTemperatureType.HOTSPOT or "celsius" not in gpu:
             raise AmdStandInError("Error code: 2 | AMDSMI_STATUS_NOT_SUPPORTED")
         return int(gpu["celsius"])
 
     def amdsmi_get_gpu_xgmi_link_status(self, handle: int) -> dict[str, Any]:
-        link_states = list(self._gpu(handle).get("xgmi_links", ""))
+        link_states = list(self._describe_gpu(handle).get("xgmi_links", ""))
         return {"total_links": len(link_states), "status": link_states}
 
     def amdsmi_get_violation_status(self, handle: int) -> dict[str, Any]:
-        gpu = self._gpu(handle)
-        time.sleep(float(self._all.get("violation_takes", 0)))
+        gpu = self._describe_gpu(handle)
+        time.sleep(float(self._description.get("violation_takes", 0)))
         violation_names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
         return {
             f"active_{violation}": violation in gpu["slowed"] if "slowed" in gpu else "N/A"

@@ -24,7 +24,7 @@ from podwright.testing._fabric_rig import (
 )
 
 #: The number of calls in a run, and how often a call may fail after the faults have ended.
-_STEPS, _TRIES = 14, 4
+_STEPS_PER_RUN, _TRIES_PER_CALL = 14, 4
 #: The seconds for which a call is watched that should wait for its turn. A driver that breaks the
 #: contract ends the call sooner; a driver that keeps it takes this long and goes on.
 _GLANCE_SECONDS = 0.02
@@ -95,37 +95,37 @@ class _ControllerLife:
     async def play(self) -> None:
         """Make all calls of a run."""
         actions = (
-            self._join,
-            self._join,
-            self._leave,
-            self._steal,
-            self._stale,
-            self._abandon_call,
+            self._join_devices,
+            self._join_devices,
+            self._leave_partition,
+            self._check_theft_refused,
+            self._check_stale_epoch,
+            self._check_abandoned_call,
         )
-        for _ in range(_STEPS):
+        for _ in range(_STEPS_PER_RUN):
             await self._random.choice(actions)()
             self._rig.heal()
-            self._compare("once the faults have ended")
+            self._compare_with_truth("once the faults have ended")
         all_devices = frozenset().union(*self._wanted.values()) if self._wanted else frozenset()
         if all_devices:
-            await self._until_done("", all_devices, with_faults=False)
-        self._compare("at the end")
+            await self._call_until_done("", all_devices, with_faults=False)
+        self._compare_with_truth("at the end")
         if partitions := dict(await self._driver.read()):
             raise ContractBroken(f"read() shows {partitions}, and nothing is joined")
 
     # -- what a controller does ----------------------------------------------------------------
 
-    async def _join(self) -> None:
+    async def _join_devices(self) -> None:
         partition = self._random.choice(["a", "b", "c"])
-        if chosen_devices := self._sample(self._free()):
-            await self._until_done(partition, chosen_devices, with_faults=True)
+        if chosen_devices := self._sample_devices(self._free_devices()):
+            await self._call_until_done(partition, chosen_devices, with_faults=True)
 
-    async def _leave(self) -> None:
+    async def _leave_partition(self) -> None:
         if self._wanted:
             members = self._wanted[self._random.choice(sorted(self._wanted))]
-            await self._until_done("", self._sample(sorted(members)), with_faults=True)
+            await self._call_until_done("", self._sample_devices(sorted(members)), with_faults=True)
 
-    async def _steal(self) -> None:
+    async def _check_theft_refused(self) -> None:
         """Check that a join is refused for a device of another partition, Podwright's or
         foreign.
         """
@@ -141,7 +141,7 @@ class _ControllerLife:
         try:
             await self._call("thief", self._epoch, frozenset([stolen_device]))
         except PodwrightError:
-            self._watch()
+            self._check_no_violation()
         else:
             raise ContractBroken(
                 f"joining {stolen_device}, which another partition has, ended well"
@@ -151,7 +151,7 @@ class _ControllerLife:
                 f"joining {stolen_device}, which another partition has, changed something"
             )
 
-    async def _stale(self) -> None:
+    async def _check_stale_epoch(self) -> None:
         """Check that a call under an old epoch changes nothing."""
         if not self._wanted:
             return
@@ -159,14 +159,14 @@ class _ControllerLife:
         partition = self._random.choice(["", "stale"])
         self._rig.heal()
         try:
-            await self._call(partition, 1, self._sample(sorted(members)))
+            await self._call(partition, 1, self._sample_devices(sorted(members)))
         except Fenced:
             return
         except WrongState:
             return
         raise ContractBroken("a call under an old epoch ended well, and would change something")
 
-    async def _abandon_call(self) -> None:
+    async def _check_abandoned_call(self) -> None:
         """Check that a call waits for the end of an earlier call whose caller gave up."""
         partition_names = [
             partition for partition, members in self._wanted.items() if len(members) > 1
@@ -193,23 +193,23 @@ class _ControllerLife:
         # The request that was on its way may take effect after the caller gave up.
         await self._driver.read()
         self._forget({first_device, second_device})
-        self._compare("after a caller gave up on an earlier call")
+        self._compare_with_truth("after a caller gave up on an earlier call")
 
     # -- calls -----------------------------------------------------------------------------------
 
-    async def _until_done(
+    async def _call_until_done(
         self, partition: str, devices: frozenset[FabricDevice], *, with_faults: bool
     ) -> None:
         """Repeat a call, or undo it, until it succeeds. No faults are injected from the third
         attempt on.
         """
-        for attempt in range(2 + _TRIES):
+        for attempt in range(2 + _TRIES_PER_CALL):
             if with_faults and attempt < 2:
                 self._maybe_inject(tuple(FabricFault))
             else:
                 self._rig.heal()
             available_devices = (
-                devices & frozenset(self._free()) if partition and attempt == 0 else devices
+                devices & frozenset(self._free_devices()) if partition and attempt == 0 else devices
             )
             if not available_devices:
                 return
@@ -224,10 +224,10 @@ class _ControllerLife:
                 self.run.failures += 1
                 problem = error.message
             else:
-                self._done(partition, available_devices)
-                self._compare("after a call that ended well")
+                self._note_call_done(partition, available_devices)
+                self._compare_with_truth("after a call that ended well")
                 return
-            self._watch()
+            self._check_no_violation()
             devices = available_devices
             if partition and (self._random.random() < 0.5 or self._taken_by_others(devices)):
                 partition = ""  # the controller does so when it gives a partition up
@@ -250,7 +250,7 @@ class _ControllerLife:
                 f"a call raises {error!r}, which is not a PodwrightError"
             ) from error
 
-    def _done(self, partition: str, devices: frozenset[FabricDevice]) -> None:
+    def _note_call_done(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         self._forget(devices)
         if partition:
             self._wanted[partition] = self._wanted.get(partition, frozenset()) | devices
@@ -265,8 +265,8 @@ class _ControllerLife:
 
     # -- what must hold --------------------------------------------------------------------------
 
-    def _compare(self, moment: str) -> None:
-        self._watch()
+    def _compare_with_truth(self, moment: str) -> None:
+        self._check_no_violation()
         actual_members = {
             partition: members for partition, members in self._rig.truth().ours.items() if members
         }
@@ -275,9 +275,9 @@ class _ControllerLife:
                 f"{moment} there is {actual_members}, and there should be {self._wanted}"
             )
         if isinstance(self._rig, DataPlane):
-            self._probe(moment, self._rig)
+            self._probe_reachability(moment, self._rig)
 
-    def _probe(self, moment: str, data_plane: DataPlane) -> None:
+    def _probe_reachability(self, moment: str, data_plane: DataPlane) -> None:
         """Check that peers in a partition reach each other, and no device outside it."""
         for members in self._wanted.values():
             for device in members:
@@ -289,7 +289,7 @@ class _ControllerLife:
                         verb = "reaches" if is_reached else "does not reach"
                         raise ContractBroken(f"{moment} {device} {verb} {other_device}")
 
-    def _watch(self) -> None:
+    def _check_no_violation(self) -> None:
         truth = self._rig.truth()
         partition_of: dict[FabricDevice, str] = {}
         for partition, members in [*truth.ours.items(), *truth.foreign.items()]:
@@ -316,14 +316,14 @@ class _ControllerLife:
             return
         self.run.injected[fault] = self.run.injected.get(fault, 0) + 1
 
-    def _free(self) -> list[FabricDevice]:
+    def _free_devices(self) -> list[FabricDevice]:
         occupied = frozenset().union(*self._wanted.values(), *self._rig.foreign().values())
         return [device for device in self._devices if device not in occupied]
 
     def _taken_by_others(self, devices: frozenset[FabricDevice]) -> bool:
         return any(devices & members for members in self._rig.foreign().values())
 
-    def _sample(self, devices: list[FabricDevice]) -> frozenset[FabricDevice]:
+    def _sample_devices(self, devices: list[FabricDevice]) -> frozenset[FabricDevice]:
         count = self._random.randint(1, min(4, len(devices))) if devices else 0
         return frozenset(self._random.sample(devices, count))
 

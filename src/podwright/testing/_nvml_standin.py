@@ -49,17 +49,22 @@ from typing import Any
 from podwright.hosts.gpus._vendor_library import NVML_STANDIN_VARIABLE
 
 #: The environment variable that names such a file.
-VARIABLE = NVML_STANDIN_VARIABLE
+STANDIN_VARIABLE = NVML_STANDIN_VARIABLE
 
 SUCCESS, INVALID, NOT_SUPPORTED, NOT_FOUND = 0, 2, 3, 6
-INSUFFICIENT_SIZE, TIMEOUT, LOST = 7, 10, 15
-_NODE, _SYSTEM, _MULTIPLE_LEVEL = 40, 50, 20
-_SLOWED = {"hardware": 0x8, "software thermal": 0x20, "thermal": 0x40, "power brake": 0x80}
-_LINK_SPEED_FIELD, _RECOVERY = (
+INSUFFICIENT_SIZE, TIMEOUT, GPU_IS_LOST = 7, 10, 15
+_TOPOLOGY_NODE, _TOPOLOGY_SYSTEM, _TOPOLOGY_MULTIPLE = 40, 50, 20
+_THROTTLE_REASON_BITS = {
+    "hardware": 0x8,
+    "software thermal": 0x20,
+    "thermal": 0x40,
+    "power brake": 0x80,
+}
+_LINK_SPEED_FIELD, _RECOVERY_FIELD = (
     90,
     230,
 )  # NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, …_GPU_RECOVERY_ACTION
-_ACTIONS = ("none", "reset", "reboot", "drain")
+_RECOVERY_ACTIONS = ("none", "reset", "reboot", "drain")
 _CALLS_WITHOUT_HANDLE = ("DeviceGetCount", "DeviceGetHandleByIndex")
 _SLICE_STRIDE = 1000  # handles: 1 + index of the GPU, plus this times (1 + number of the slice)
 
@@ -88,15 +93,15 @@ class StandIn:
         def call(*arguments: Any) -> Any:
             if not base_name.startswith("Device") or base_name in _CALLS_WITHOUT_HANDLE:
                 return implementation(self, *arguments)
-            handle = _handle(arguments[0])
+            handle = _pointer_value(arguments[0])
             if not handle:
                 return INVALID
             gpu_index = handle % _SLICE_STRIDE - 1
-            if self._gpu(gpu_index).get("lost") and base_name not in (
+            if self._describe_gpu(gpu_index).get("lost") and base_name not in (
                 "DeviceGetUUID",
                 "DeviceGetPciInfo",
             ):
-                return LOST
+                return GPU_IS_LOST
             return implementation(self, handle, *arguments[1:])
 
         return call
@@ -104,7 +109,7 @@ class StandIn:
     # -- what is described -------------------------------------------------------------------
 
     @property
-    def _all(self) -> dict[str, Any]:
+    def _description(self) -> dict[str, Any]:
         modified_at = os.stat(self._path).st_mtime_ns
         if modified_at != self._read_at:
             with open(self._path, "rb") as file:
@@ -113,11 +118,11 @@ class StandIn:
         return self._known
 
     @property
-    def _count(self) -> int:
-        return int(self._all.get("gpus", 0))
+    def _gpu_count(self) -> int:
+        return int(self._description.get("gpus", 0))
 
-    def _gpu(self, gpu_index: int) -> dict[str, Any]:
-        description = self._all
+    def _describe_gpu(self, gpu_index: int) -> dict[str, Any]:
+        description = self._description
         return {
             **description,
             **next(
@@ -130,64 +135,66 @@ class StandIn:
             ),
         }
 
-    def _node(self, gpu_index: int) -> int:
-        node_count = int(self._all.get("numa_nodes", 1))
-        return gpu_index * node_count // max(self._count, 1)
+    def _numa_node(self, gpu_index: int) -> int:
+        node_count = int(self._description.get("numa_nodes", 1))
+        return gpu_index * node_count // max(self._gpu_count, 1)
 
-    def _bus(self, gpu_index: int) -> str:
-        return str(self._gpu(gpu_index).get("bus", f"00000000:{16 + 16 * gpu_index:02X}:00.0"))
+    def _pci_bus_id(self, gpu_index: int) -> str:
+        return str(
+            self._describe_gpu(gpu_index).get("bus", f"00000000:{16 + 16 * gpu_index:02X}:00.0")
+        )
 
-    def _uuid(self, handle: int) -> str:
-        uuid_name = f"{self._all.get('serial', '')}{handle}"
+    def _handle_uuid(self, handle: int) -> str:
+        uuid_name = f"{self._description.get('serial', '')}{handle}"
         uuid_prefix = "GPU" if handle < _SLICE_STRIDE else "MIG"
         return f"{uuid_prefix}-{uuid.uuid5(uuid.NAMESPACE_OID, uuid_name)}"
 
     # -- the library -------------------------------------------------------------------------
 
     def _do_InitWithFlags(self, flags: int) -> int:
-        while self._all.get("hangs"):
+        while self._description.get("hangs"):
             signal.pause()
-        return SUCCESS if self._all else NOT_FOUND
+        return SUCCESS if self._description else NOT_FOUND
 
     def _do_Shutdown(self) -> int:
         return SUCCESS
 
     def _do_SystemGetDriverVersion(self, buffer: Any, buffer_size: Any) -> int:
-        return _text(buffer, str(self._all.get("driver", "570.124.06")))
+        return _set_buffer_text(buffer, str(self._description.get("driver", "570.124.06")))
 
     def _do_DeviceGetCount(self, count: Any) -> int:
-        return _put(count, self._count)
+        return _set_out_value(count, self._gpu_count)
 
     def _do_DeviceGetHandleByIndex(self, index: Any, device: Any) -> int:
-        if not 0 <= index.value < self._count:
+        if not 0 <= index.value < self._gpu_count:
             return INVALID
-        return _point(device, 1 + index.value)
+        return _set_pointer_target(device, 1 + index.value)
 
     def _do_DeviceGetName(self, handle: int, buffer: Any, buffer_size: Any) -> int:
-        gpu = self._gpu(handle % _SLICE_STRIDE - 1)
+        gpu = self._describe_gpu(handle % _SLICE_STRIDE - 1)
         name = str(gpu.get("name", "NVIDIA H100 80GB HBM3"))
         if handle >= _SLICE_STRIDE:
             name += f" MIG {gpu['slices'][handle // _SLICE_STRIDE - 1]}"
-        return _text(buffer, name)
+        return _set_buffer_text(buffer, name)
 
     def _do_DeviceGetUUID(self, handle: int, buffer: Any, buffer_size: Any) -> int:
-        return _text(buffer, self._uuid(handle))
+        return _set_buffer_text(buffer, self._handle_uuid(handle))
 
     def _do_DeviceGetPciInfo(self, handle: int, info: Any) -> int:
-        info._obj.busId = self._bus(handle % _SLICE_STRIDE - 1).encode()
+        info._obj.busId = self._pci_bus_id(handle % _SLICE_STRIDE - 1).encode()
         return SUCCESS
 
     def _do_DeviceGetMinorNumber(self, handle: int, minor: Any) -> int:
-        return _put(minor, int(self._gpu(handle - 1).get("minor", handle - 1)))
+        return _set_out_value(minor, int(self._describe_gpu(handle - 1).get("minor", handle - 1)))
 
     def _do_DeviceGetModuleId(self, handle: int, module: Any) -> int:
-        return _put(module, handle)
+        return _set_out_value(module, handle)
 
     def _do_DeviceGetMemoryInfo(self, handle: int, memory: Any) -> int:
-        gpu = self._gpu(handle % _SLICE_STRIDE - 1)
+        gpu = self._describe_gpu(handle % _SLICE_STRIDE - 1)
         total_bytes = int(gpu.get("memory", 81559)) << 20
         if handle >= _SLICE_STRIDE:
-            total_bytes = _gigabytes(gpu["slices"][handle // _SLICE_STRIDE - 1]) << 30
+            total_bytes = _profile_gigabytes(gpu["slices"][handle // _SLICE_STRIDE - 1]) << 30
         used_bytes = (
             sum(int(process.get("memory", 0)) for process in gpu.get("processes", ())) << 20
         )
@@ -199,11 +206,14 @@ class StandIn:
         return SUCCESS
 
     def _do_DeviceGetCpuAffinity(self, handle: int, mask_words: int, cpu_mask: Any) -> int:
-        cpu_count, node_count = int(self._all.get("cpus", 0)), int(self._all.get("numa_nodes", 1))
+        cpu_count, node_count = (
+            int(self._description.get("cpus", 0)),
+            int(self._description.get("numa_nodes", 1)),
+        )
         if not cpu_count:
             return NOT_SUPPORTED
-        numa_node = self._node(handle - 1)
-        return _bits(
+        numa_node = self._numa_node(handle - 1)
+        return _set_mask_bits(
             cpu_mask,
             range(cpu_count * numa_node // node_count, cpu_count * (numa_node + 1) // node_count),
             mask_words,
@@ -212,58 +222,60 @@ class StandIn:
     def _do_DeviceGetMemoryAffinity(
         self, handle: int, mask_words: int, node_mask: Any, scope: Any
     ) -> int:
-        return _bits(node_mask, [self._node(handle - 1)], mask_words)
+        return _set_mask_bits(node_mask, [self._numa_node(handle - 1)], mask_words)
 
     def _do_DeviceGetTopologyCommonAncestor(
         self, handle: int, other_handle: Any, level: Any
     ) -> int:
-        gpu_index, other_index = handle - 1, (_handle(other_handle) or 0) - 1
-        if self._node(gpu_index) != self._node(other_index):
-            return _put(level, _SYSTEM)
-        return _put(
+        gpu_index, other_index = handle - 1, (_pointer_value(other_handle) or 0) - 1
+        if self._numa_node(gpu_index) != self._numa_node(other_index):
+            return _set_out_value(level, _TOPOLOGY_SYSTEM)
+        return _set_out_value(
             level,
             0
             if gpu_index == other_index
-            else _MULTIPLE_LEVEL
+            else _TOPOLOGY_MULTIPLE
             if gpu_index // 2 == other_index // 2
-            else _NODE,
+            else _TOPOLOGY_NODE,
         )
 
     def _do_DeviceGetNvLinkState(self, handle: int, link: int, active: Any) -> int:
-        gpu = self._gpu(handle - 1)
+        gpu = self._describe_gpu(handle - 1)
         if link >= int(gpu.get("nvlinks", 0)):
             return NOT_SUPPORTED if not gpu.get("nvlinks", 0) else INVALID
-        return _put(active, int(link not in gpu.get("links_down", ())))
+        return _set_out_value(active, int(link not in gpu.get("links_down", ())))
 
     def _do_DeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int, device_type: Any) -> int:
-        return _put(device_type, 0 if self._peers(handle - 1) else 2)
+        return _set_out_value(device_type, 0 if self._bridged_peers(handle - 1) else 2)
 
     def _do_DeviceGetNvLinkRemotePciInfo(self, handle: int, link: int, info: Any) -> int:
-        peers = self._peers(handle - 1)
-        bus_id = self._bus(peers[link % len(peers)]) if peers else "00000000:F0:00.0"
+        peers = self._bridged_peers(handle - 1)
+        bus_id = self._pci_bus_id(peers[link % len(peers)]) if peers else "00000000:F0:00.0"
         info._obj.busId = bus_id.encode()
         return SUCCESS
 
-    def _peers(self, gpu_index: int) -> list[int]:
+    def _bridged_peers(self, gpu_index: int) -> list[int]:
         """Return the GPUs to which links lead without a switch: with `bridged = true`, all
         others.
         """
-        if not self._all.get("bridged"):
+        if not self._description.get("bridged"):
             return []
-        return [other_index for other_index in range(self._count) if other_index != gpu_index]
+        return [other_index for other_index in range(self._gpu_count) if other_index != gpu_index]
 
     def _do_DeviceGetGpuFabricInfoV(self, handle: int, info: Any) -> int:
-        cluster_uuid, _, clique_id = str(self._gpu(handle - 1).get("fabric", "")).partition(":")
+        cluster_uuid, _, clique_id = str(
+            self._describe_gpu(handle - 1).get("fabric", "")
+        ).partition(":")
         if not cluster_uuid:
             return NOT_SUPPORTED
         fabric_info = info._obj
         fabric_info.clusterUuid[:] = list(uuid.UUID(cluster_uuid).bytes)
         fabric_info.cliqueId, fabric_info.state = int(clique_id or 0), 3
-        fabric_info.status = int(self._gpu(handle - 1).get("fabric_status", 0))
+        fabric_info.status = int(self._describe_gpu(handle - 1).get("fabric_status", 0))
         return SUCCESS
 
     def _do_DeviceGetPlatformInfo(self, handle: int, info: Any) -> int:
-        gpu, platform_info = self._gpu(handle - 1), info._obj
+        gpu, platform_info = self._describe_gpu(handle - 1), info._obj
         if not (guid := gpu.get("guid")):
             return NOT_SUPPORTED
         guid_bytes = int(guid, 16).to_bytes(8, "little")
@@ -278,49 +290,49 @@ class StandIn:
         return SUCCESS
 
     def _do_DeviceGetMigMode(self, handle: int, current: Any, pending: Any) -> int:
-        mig_mode = self._gpu(handle - 1).get("mig")
+        mig_mode = self._describe_gpu(handle - 1).get("mig")
         if mig_mode is None:
             return NOT_SUPPORTED
-        _put(pending, int(mig_mode == "on"))
-        return _put(current, int(mig_mode == "on"))
+        _set_out_value(pending, int(mig_mode == "on"))
+        return _set_out_value(current, int(mig_mode == "on"))
 
     def _do_DeviceGetMaxMigDeviceCount(self, handle: int, count: Any) -> int:
-        return _put(count, 7)
+        return _set_out_value(count, 7)
 
     def _do_DeviceGetMigDeviceHandleByIndex(self, handle: int, index: Any, device: Any) -> int:
-        if index.value >= len(self._gpu(handle - 1).get("slices", ())):
+        if index.value >= len(self._describe_gpu(handle - 1).get("slices", ())):
             return NOT_FOUND
-        return _point(device, handle + _SLICE_STRIDE * (1 + index.value))
+        return _set_pointer_target(device, handle + _SLICE_STRIDE * (1 + index.value))
 
     def _do_DeviceGetGpuInstanceId(self, handle: int, instance_id: Any) -> int:
-        return _put(instance_id, handle // _SLICE_STRIDE)
+        return _set_out_value(instance_id, handle // _SLICE_STRIDE)
 
     def _do_DeviceGetComputeInstanceId(self, handle: int, instance_id: Any) -> int:
-        return _put(instance_id, 0)
+        return _set_out_value(instance_id, 0)
 
     def _do_DeviceGetTotalEccErrors(
         self, handle: int, error_type: Any, counter_type: Any, count: Any
     ) -> int:
-        gpu = self._gpu(handle - 1)
+        gpu = self._describe_gpu(handle - 1)
         if gpu.get("ecc") is False:
             return NOT_SUPPORTED
-        return _put(
+        return _set_out_value(
             count, int(gpu.get("ecc_uncorrected" if error_type.value else "ecc_corrected", 0))
         )
 
     def _do_DeviceGetRemappedRows(
         self, handle: int, corrected_rows: Any, uncorrected_rows: Any, pending: Any, failed: Any
     ) -> int:
-        remap_state = self._gpu(handle - 1).get("row_remap", "none")
-        _put(pending, int(remap_state == "pending"))
-        return _put(failed, int(remap_state == "failed"))
+        remap_state = self._describe_gpu(handle - 1).get("row_remap", "none")
+        _set_out_value(pending, int(remap_state == "pending"))
+        return _set_out_value(failed, int(remap_state == "failed"))
 
     def _do_DeviceGetComputeRunningProcesses(
         self, handle: int, count: Any, process_entries: Any
     ) -> int:
-        processes = self._gpu(handle - 1).get("processes", ())
+        processes = self._describe_gpu(handle - 1).get("processes", ())
         capacity = count._obj.value
-        _put(count, len(processes))
+        _set_out_value(count, len(processes))
         if not processes:
             return SUCCESS
         if process_entries is None or capacity < len(processes):
@@ -334,40 +346,46 @@ class StandIn:
     def _do_DeviceGetGraphicsRunningProcesses(
         self, handle: int, count: Any, process_entries: Any
     ) -> int:
-        return _put(count, 0)
+        return _set_out_value(count, 0)
 
     def _do_DeviceGetUtilizationRates(self, handle: int, rates: Any) -> int:
-        rates._obj.gpu = int(self._gpu(handle - 1).get("load", 0))
+        rates._obj.gpu = int(self._describe_gpu(handle - 1).get("load", 0))
         return SUCCESS
 
     def _do_DeviceGetPowerUsage(self, handle: int, power: Any) -> int:
-        return _put(power, int(self._gpu(handle - 1).get("watts", 70)) * 1000)
+        return _set_out_value(power, int(self._describe_gpu(handle - 1).get("watts", 70)) * 1000)
 
     def _do_DeviceGetTemperature(self, handle: int, sensor: Any, degrees: Any) -> int:
-        return _put(degrees, int(self._gpu(handle - 1).get("celsius", 30)))
+        return _set_out_value(degrees, int(self._describe_gpu(handle - 1).get("celsius", 30)))
 
     def _do_DeviceGetClockInfo(self, handle: int, clock_type: Any, clock: Any) -> int:
-        return _put(clock, int(self._gpu(handle - 1).get("mhz", 1980)))
+        return _set_out_value(clock, int(self._describe_gpu(handle - 1).get("mhz", 1980)))
 
     def _do_DeviceGetVbiosVersion(self, handle: int, buffer: Any, buffer_size: Any) -> int:
-        return _text(buffer, str(self._gpu(handle - 1).get("firmware", "96.00.74.00.01")))
+        return _set_buffer_text(
+            buffer, str(self._describe_gpu(handle - 1).get("firmware", "96.00.74.00.01"))
+        )
 
     def _do_DeviceGetPersistenceMode(self, handle: int, mode: Any) -> int:
-        return _put(mode, int(self._gpu(handle - 1).get("persistence", True)))
+        return _set_out_value(mode, int(self._describe_gpu(handle - 1).get("persistence", True)))
 
     def _do_DeviceGetEccMode(self, handle: int, current: Any, pending: Any) -> int:
-        ecc_mode = int(self._gpu(handle - 1).get("ecc", True))
-        _put(pending, ecc_mode)
-        return _put(current, ecc_mode)
+        ecc_mode = int(self._describe_gpu(handle - 1).get("ecc", True))
+        _set_out_value(pending, ecc_mode)
+        return _set_out_value(current, ecc_mode)
 
     def _do_DeviceGetCurrentClocksThrottleReasons(self, handle: int, reasons: Any) -> int:
-        return _put(
-            reasons, sum(_SLOWED[reason] for reason in self._gpu(handle - 1).get("slowed", ()))
+        return _set_out_value(
+            reasons,
+            sum(
+                _THROTTLE_REASON_BITS[reason]
+                for reason in self._describe_gpu(handle - 1).get("slowed", ())
+            ),
         )
 
     def _do_DeviceGetFieldValues(self, handle: int, count: Any, values: Any) -> int:
-        gpu = self._gpu(handle - 1)
-        known_values = {_RECOVERY: _ACTIONS.index(gpu.get("recovery", "none"))}
+        gpu = self._describe_gpu(handle - 1)
+        known_values = {_RECOVERY_FIELD: _RECOVERY_ACTIONS.index(gpu.get("recovery", "none"))}
         if gpu.get("nvlinks"):
             known_values[_LINK_SPEED_FIELD] = int(gpu.get("nvlink_mbps", 26562))
         for field_value in values._obj:
@@ -378,7 +396,7 @@ class StandIn:
         return SUCCESS
 
     def _do_EventSetCreate(self, events: Any) -> int:
-        return _point(events, 1)
+        return _set_pointer_target(events, 1)
 
     def _do_DeviceRegisterEvents(self, handle: int, kinds: Any, events: Any) -> int:
         return SUCCESS
@@ -387,30 +405,34 @@ class StandIn:
         return SUCCESS
 
     def _do_EventSetWait(self, events: Any, event_data: Any, timeout_ms: Any) -> int:
-        for gpu_index in range(self._count):
-            xid = int(self._gpu(gpu_index).get("xid", 0))
+        for gpu_index in range(self._gpu_count):
+            xid = int(self._describe_gpu(gpu_index).get("xid", 0))
             if xid and (gpu_index, xid) not in self._reported:
                 self._reported.add((gpu_index, xid))
-                _point(ctypes.byref(event_data._obj, 0), 1 + gpu_index)
+                _set_pointer_target(ctypes.byref(event_data._obj, 0), 1 + gpu_index)
                 event_data._obj.eventType, event_data._obj.eventData = 8, xid
                 return SUCCESS
         return TIMEOUT
 
     def _do_ErrorString(self, return_code: int) -> bytes:
-        messages = {LOST: b"GPU is lost", NOT_SUPPORTED: b"Not Supported", TIMEOUT: b"Timeout"}
+        messages = {
+            GPU_IS_LOST: b"GPU is lost",
+            NOT_SUPPORTED: b"Not Supported",
+            TIMEOUT: b"Timeout",
+        }
         return messages.get(return_code, b"Error %d" % return_code)
 
 
-def _handle(pointer: Any) -> int | None:
+def _pointer_value(pointer: Any) -> int | None:
     return ctypes.cast(pointer, ctypes.c_void_p).value if pointer is not None else None
 
 
-def _put(out_reference: Any, value: int) -> int:
+def _set_out_value(out_reference: Any, value: int) -> int:
     out_reference._obj.value = value
     return SUCCESS
 
 
-def _point(out_pointer: Any, pointer_value: int) -> int:
+def _set_pointer_target(out_pointer: Any, pointer_value: int) -> int:
     """Set the target of a pointer that was passed by reference."""
     ctypes.memmove(
         out_pointer, ctypes.byref(ctypes.c_void_p(pointer_value)), ctypes.sizeof(ctypes.c_void_p)
@@ -418,17 +440,17 @@ def _point(out_pointer: Any, pointer_value: int) -> int:
     return SUCCESS
 
 
-def _text(buffer: Any, text: str) -> int:
+def _set_buffer_text(buffer: Any, text: str) -> int:
     buffer.value = text.encode()
     return SUCCESS
 
 
-def _bits(mask: Any, bit_numbers: Any, word_count: int) -> int:
+def _set_mask_bits(mask: Any, bit_numbers: Any, word_count: int) -> int:
     for bit_number in bit_numbers:
         if bit_number // 64 < word_count:
             mask._obj[bit_number // 64] |= 1 << bit_number % 64
     return SUCCESS
 
 
-def _gigabytes(mig_profile: str) -> int:
+def _profile_gigabytes(mig_profile: str) -> int:
     return int(mig_profile.partition(".")[2].partition("gb")[0])  # 1g.10gb+me

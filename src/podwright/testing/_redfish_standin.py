@@ -16,14 +16,14 @@ from typing import Any
 from podwright.agents.fabric import FabricInventory, HttpAnswer, MachineIdentity
 
 FABRIC_PATH = "/redfish/v1/Fabrics/PCIe"
-_ZONES, _ENDPOINTS = f"{FABRIC_PATH}/Zones", f"{FABRIC_PATH}/Endpoints"
-_TASKS = "/redfish/v1/TaskService/Tasks"
-_SERVICE = {"@odata.id": "/redfish/v1/", "Fabrics": {"@odata.id": "/redfish/v1/Fabrics"}}
+_ZONES_PATH, _ENDPOINTS_PATH = f"{FABRIC_PATH}/Zones", f"{FABRIC_PATH}/Endpoints"
+_TASKS_PATH = "/redfish/v1/TaskService/Tasks"
+_SERVICE_ROOT = {"@odata.id": "/redfish/v1/", "Fabrics": {"@odata.id": "/redfish/v1/Fabrics"}}
 
 
 def endpoint_path(machine: str, index: int | None = None) -> str:
     """Return the endpoint of a device; without an index, that of the machine's host."""
-    return f"{_ENDPOINTS}/{machine}-{'Host' if index is None else f'Gpu{index}'}"
+    return f"{_ENDPOINTS_PATH}/{machine}-{'Host' if index is None else f'Gpu{index}'}"
 
 
 def standin_inventory(machines: Mapping[str, int], hosts: Sequence[str] = ()) -> FabricInventory:
@@ -80,7 +80,7 @@ class RedfishStandIn:
     def finish(self) -> None:
         """End all tasks now."""
         for path in list(self.tasks):
-            self._advance(path, ends_now=True)
+            self._advance_task(path, ends_now=True)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -91,31 +91,31 @@ class RedfishStandIn:
         if method == "GET":
             return self._get(path)
         self.calls.append(method)
-        if path == _ZONES and method == "POST":
-            return self._do(path, lambda: self._make_zone(body))
+        if path == _ZONES_PATH and method == "POST":
+            return self._change_now_or_as_task(path, lambda: self._make_zone(body))
         zone = self.zones.get(path)
         if zone is None:
-            return _error(404, f"there is no {path}")
+            return _error_answer(404, f"there is no {path}")
         etag = (headers or {}).get("If-Match", "")
         if etag and etag != zone["@odata.etag"]:
-            return _error(412, "the zone has another ETag")
+            return _error_answer(412, "the zone has another ETag")
         if method == "DELETE":
-            return self._do(path, lambda: self.zones.pop(path, None))
+            return self._change_now_or_as_task(path, lambda: self.zones.pop(path, None))
         if method == "PATCH":
-            return self._do(path, lambda: self._patch(path, body))
-        return _error(405, f"{method} is not allowed here")
+            return self._change_now_or_as_task(path, lambda: self._patch_zone(path, body))
+        return _error_answer(405, f"{method} is not allowed here")
 
-    def _do(self, path: str, apply_change: Callable[[], object]) -> HttpAnswer:
+    def _change_now_or_as_task(self, path: str, apply_change: Callable[[], object]) -> HttpAnswer:
         """Make a change now, or as a task."""
         if not self.polls_per_task:
             apply_change()
-            return HttpAnswer(201 if path == _ZONES else 200, {}, b"{}")
+            return HttpAnswer(201 if path == _ZONES_PATH else 200, {}, b"{}")
         self._count += 1
-        monitor_path = f"{_TASKS}/{self._count}"
+        monitor_path = f"{_TASKS_PATH}/{self._count}"
         self.tasks[monitor_path] = self.polls_per_task, path, apply_change
         return HttpAnswer(202, {"location": monitor_path, "retry-after": "1"}, b"{}")
 
-    def _advance(self, task_path: str, *, ends_now: bool = False) -> None:
+    def _advance_task(self, task_path: str, *, ends_now: bool = False) -> None:
         polls_left, target_path, apply_change = self.tasks[task_path]
         polls_left = 0 if ends_now else polls_left - 1
         if polls_left <= 0 and apply_change is not None:
@@ -124,24 +124,24 @@ class RedfishStandIn:
         self.tasks[task_path] = polls_left, target_path, apply_change
 
     def _get(self, path: str) -> HttpAnswer:
-        if path == _ZONES:
-            return _collection(path, list(self.zones))
-        if path == _ENDPOINTS:
-            return _collection(path, list(self.endpoints))
-        if path == _TASKS:
-            return _collection(path, list(self.tasks))
+        if path == _ZONES_PATH:
+            return _collection_answer(path, list(self.zones))
+        if path == _ENDPOINTS_PATH:
+            return _collection_answer(path, list(self.endpoints))
+        if path == _TASKS_PATH:
+            return _collection_answer(path, list(self.tasks))
         if path in self.zones:
-            return _document(self.zones[path])
+            return _json_answer(self.zones[path])
         if path in self.tasks:
-            self._advance(path)
+            self._advance_task(path)
             _, target_path, pending_change = self.tasks[path]
             task_state = "Running" if pending_change is not None else "Completed"
-            return _document(
+            return _json_answer(
                 {"@odata.id": path, "TaskState": task_state, "Payload": {"TargetUri": target_path}}
             )
         if path in self.endpoints:
             connected_entity = {"EntityType": self.endpoints[path]}
-            return _document(
+            return _json_answer(
                 {
                     "@odata.id": path,
                     "@odata.type": "#Endpoint.v1_8_1.Endpoint",
@@ -152,12 +152,12 @@ class RedfishStandIn:
                 }
             )
         if path.rstrip("/") == "/redfish/v1":
-            return _document(_SERVICE)
-        return _error(404, f"there is no {path}")
+            return _json_answer(_SERVICE_ROOT)
+        return _error_answer(404, f"there is no {path}")
 
     def _make_zone(self, body: Mapping[str, Any]) -> str:
         self._count += 1
-        path = f"{_ZONES}/{self._count}"
+        path = f"{_ZONES_PATH}/{self._count}"
         self.zones[path] = {
             **body,
             "@odata.id": path,
@@ -167,19 +167,19 @@ class RedfishStandIn:
         }
         return path
 
-    def _patch(self, path: str, body: Mapping[str, Any]) -> None:
+    def _patch_zone(self, path: str, body: Mapping[str, Any]) -> None:
         if path in self.zones:
             self._count += 1
             self.zones[path].update(body, **{"@odata.etag": f'W/"{self._count}"'})
 
 
-def _document(document: Mapping[str, Any]) -> HttpAnswer:
+def _json_answer(document: Mapping[str, Any]) -> HttpAnswer:
     return HttpAnswer(200, {}, json.dumps(document).encode())
 
 
-def _collection(collection_path: str, member_paths: list[str]) -> HttpAnswer:
+def _collection_answer(collection_path: str, member_paths: list[str]) -> HttpAnswer:
     references = [{"@odata.id": member} for member in member_paths]
-    return _document(
+    return _json_answer(
         {
             "@odata.id": collection_path,
             "Members": references,
@@ -188,7 +188,7 @@ def _collection(collection_path: str, member_paths: list[str]) -> HttpAnswer:
     )
 
 
-def _error(http_status: int, message: str) -> HttpAnswer:
+def _error_answer(http_status: int, message: str) -> HttpAnswer:
     error_body = {"error": {"code": "Base.1.0.GeneralError", "message": message}}
     return HttpAnswer(http_status, {}, json.dumps(error_body).encode())
 

@@ -23,11 +23,11 @@ from podwright.timeline._instance_records import (
 )
 
 #: The limits of unfinished collectives, of which some instances are missing, and of templates.
-_OPEN, _TEMPLATES = 4096, 8192
-_Key = tuple[int, int, str, int]
+_MOST_OPEN_COLLECTIVES, _MOST_TEMPLATES = 4096, 8192
+_TemplateKey = tuple[int, int, str, int]
 #: A kind of records: its number, the bytes before the flow or the time, the flow without its count,
 #: and the kind itself.
-_Made = tuple[int, bytes, int, RecordKind]
+_KindTemplate = tuple[int, bytes, int, RecordKind]
 
 
 class InstancePackets:
@@ -35,7 +35,7 @@ class InstancePackets:
 
     def __init__(self, collectives_track: int) -> None:
         self._track = collectives_track
-        self._templates: dict[_Key, bytes] = {}
+        self._templates: dict[_TemplateKey, bytes] = {}
         self._ends: dict[int, bytes] = {}
         self._slowest_end = 0
         #: By flow: how many instances have entered, when the first and the last did, and which was
@@ -78,7 +78,7 @@ class InstancePackets:
         lost_records = 0
         for record_piece in record_pieces:
             kind_templates = [
-                self._shares(kind, track_uuid, attempt) for kind in record_piece.kinds
+                self._kind_template(kind, track_uuid, attempt) for kind in record_piece.kinds
             ]
             for kind_index, group_sequence, begin_ns, end_ns in record_piece.records():
                 begin_ns += clock_offset
@@ -97,7 +97,7 @@ class InstancePackets:
                     collective = open_collectives.get(flow_id)
                     if collective is None:
                         open_collectives[flow_id] = [1, begin_ns, begin_ns, rank]
-                        if len(open_collectives) > _OPEN:
+                        if len(open_collectives) > _MOST_OPEN_COLLECTIVES:
                             open_collectives.popitem(last=False)
                     else:
                         collective[0] += 1
@@ -107,7 +107,9 @@ class InstancePackets:
                             collective[2], collective[3] = begin_ns, rank
                         if collective[0] >= shared_kind.members:
                             del open_collectives[flow_id]
-                            packet_prefixes += self._slowest(collective, shared_kind, packet_times)
+                            packet_prefixes += self._slowest_packets(
+                                collective, shared_kind, packet_times
+                            )
                 elif kind == MARK:
                     packet_prefixes.append(kind_template)
                     packet_times.append(begin_ns)
@@ -123,18 +125,20 @@ class InstancePackets:
         packet_parts[::2], packet_parts[1::2] = packet_prefixes, packets.times(packet_times)
         return b"".join(packet_parts), earliest, lost_records
 
-    def _shares(self, record_kind: RecordKind, track_uuid: int, attempt: int) -> _Made:
+    def _kind_template(
+        self, record_kind: RecordKind, track_uuid: int, attempt: int
+    ) -> _KindTemplate:
         """Return what the packets of a kind have in common."""
         flow_id = (attempt & 0xFFF) << 52 | (record_kind.group & 0xFFFFF) << 32
         template_key = record_kind.kind, track_uuid, record_kind.name, record_kind.size
         template_bytes = (
             b""
             if record_kind.kind == LEFT_OUT
-            else self._templates.get(template_key) or self._template(template_key)
+            else self._templates.get(template_key) or self._begin_template(template_key)
         )
         return record_kind.kind, template_bytes, flow_id, record_kind
 
-    def _slowest(
+    def _slowest_packets(
         self, collective: list[int], record_kind: RecordKind, packet_times: list[int]
     ) -> tuple[bytes, bytes]:
         """Return the packets that show from the first to the last arrival whom the others waited
@@ -147,7 +151,7 @@ class InstancePackets:
         last_arrival = self._slowest_end = max(last_arrival, first_arrival)
         packet_times += (first_arrival, last_arrival)
         template_key = (-1 - last_rank, self._track, record_kind.name, record_kind.size)
-        template = self._templates.get(template_key) or self._template(template_key)
+        template = self._templates.get(template_key) or self._begin_template(template_key)
         return template, self._ends.get(self._track) or self._end(self._track)
 
     def _end(self, track_uuid: int) -> bytes:
@@ -155,7 +159,7 @@ class InstancePackets:
         template_bytes = self._ends[track_uuid] = packets.before_time(event_fields)
         return template_bytes
 
-    def _template(self, template_key: _Key) -> bytes:
+    def _begin_template(self, template_key: _TemplateKey) -> bytes:
         kind_number, track_uuid, kind_name, byte_count = template_key
         if kind_number == COLLECTIVE:
             event_fields = packets.flow_event(
@@ -177,6 +181,6 @@ class InstancePackets:
                     packets.BEGIN, track_uuid, event_text, "slowest", annotations
                 )
             template_bytes = packets.before_time(event_fields)
-        if len(self._templates) < _TEMPLATES:
+        if len(self._templates) < _MOST_TEMPLATES:
             self._templates[template_key] = template_bytes
         return template_bytes

@@ -20,7 +20,7 @@ BEGIN = perfetto.TrackEvent.TYPE_SLICE_BEGIN
 END = perfetto.TrackEvent.TYPE_SLICE_END
 INSTANT = perfetto.TrackEvent.TYPE_INSTANT
 
-NONE: Told = {}
+NO_ANNOTATIONS: Told = {}
 _PACKET_KEY = b"\x0a"  # Trace.packet, length-delimited
 TIMESTAMP_KEY = 0x40  # TracePacket.timestamp, a varint
 #: Encodes a flow (TrackEvent.flow_ids, fixed64), and the key of the time after it.
@@ -29,23 +29,23 @@ _SEQUENCE_ID = 1
 _BOOTTIME, _REALTIME = 6, 1  # perfetto's builtin clocks
 #: Times in packets of which there are many are below this: two years after the start of a host.
 LATEST = (1 << 56) - 1
-_TIME = 8  # bytes of such a time
-_ONE_TIME = struct.Struct(f"{_TIME}s")
-_AT_ONCE = 512  # such times
+_TIME_BYTES = 8  # bytes of such a time
+_TIME_FORMAT = struct.Struct(f"{_TIME_BYTES}s")
+_TIMES_AT_ONCE = 512  # such times
 
 
-def _each(bit_mask: int) -> int:
-    return int.from_bytes(bit_mask.to_bytes(_TIME, "little") * _AT_ONCE, "little")
+def _mask_for_each_time(bit_mask: int) -> int:
+    return int.from_bytes(bit_mask.to_bytes(_TIME_BYTES, "little") * _TIMES_AT_ONCE, "little")
 
 
 #: The steps that divide 56 bits into eight groups of seven: (bits that stay, bits that move up, by
 #: how far).
 _SPREAD_STEPS = [
-    (_each(0x000000000FFFFFFF), _each(0x00FFFFFFF0000000), 4),
-    (_each(0x00003FFF00003FFF), _each(0x0FFFC0000FFFC000), 2),
-    (_each(0x007F007F007F007F), _each(0x3F803F803F803F80), 1),
+    (_mask_for_each_time(0x000000000FFFFFFF), _mask_for_each_time(0x00FFFFFFF0000000), 4),
+    (_mask_for_each_time(0x00003FFF00003FFF), _mask_for_each_time(0x0FFFC0000FFFC000), 2),
+    (_mask_for_each_time(0x007F007F007F007F), _mask_for_each_time(0x3F803F803F803F80), 1),
 ]
-_CONTINUATION_BITS = b"\x80" * (_TIME - 1) + b"\0"
+_CONTINUATION_BITS = b"\x80" * (_TIME_BYTES - 1) + b"\0"
 
 
 def varint(number: int) -> bytes:
@@ -69,8 +69,8 @@ def times(nanosecond_times: Sequence[int]) -> list[bytes]:
     Many are encoded at once: together they form one long number, on which each step works.
     """
     encoded_times: list[bytes] = []
-    for chunk_start in range(0, len(nanosecond_times), _AT_ONCE):
-        time_chunk = nanosecond_times[chunk_start : chunk_start + _AT_ONCE]
+    for chunk_start in range(0, len(nanosecond_times), _TIMES_AT_ONCE):
+        time_chunk = nanosecond_times[chunk_start : chunk_start + _TIMES_AT_ONCE]
         chunk_length = len(time_chunk)
         long_number = int.from_bytes(struct.pack(f"<{chunk_length}Q", *time_chunk), "little")
         for kept_mask, moved_mask, shift_bits in _SPREAD_STEPS:
@@ -78,8 +78,8 @@ def times(nanosecond_times: Sequence[int]) -> list[bytes]:
         long_number |= int.from_bytes(_CONTINUATION_BITS * chunk_length, "little")
         encoded_times += [
             encoded_time
-            for (encoded_time,) in _ONE_TIME.iter_unpack(
-                long_number.to_bytes(_TIME * chunk_length, "little")
+            for (encoded_time,) in _TIME_FORMAT.iter_unpack(
+                long_number.to_bytes(_TIME_BYTES * chunk_length, "little")
             )
         ]
     return encoded_times
@@ -87,12 +87,12 @@ def times(nanosecond_times: Sequence[int]) -> list[bytes]:
 
 def before_time(fields: bytes) -> bytes:
     """Return a packet up to its time."""
-    return _PACKET_KEY + varint(len(fields) + 1 + _TIME) + fields + bytes((TIMESTAMP_KEY,))
+    return _PACKET_KEY + varint(len(fields) + 1 + _TIME_BYTES) + fields + bytes((TIMESTAMP_KEY,))
 
 
 def before_flow(fields: bytes) -> bytes:
     """Return a packet with a flow, up to FLOW_AND_TIME."""
-    return _PACKET_KEY + varint(len(fields) + 8 + 1 + _TIME) + fields
+    return _PACKET_KEY + varint(len(fields) + 8 + 1 + _TIME_BYTES) + fields
 
 
 def packet(fields: bytes) -> bytes:
@@ -134,10 +134,10 @@ def event(
     track_uuid: int,
     event_name: str = "",
     category: str = "",
-    annotations: Told = NONE,
+    annotations: Told = NO_ANNOTATIONS,
 ) -> bytes:
     """Return the fields of an event, without its time. event_type: BEGIN, END or INSTANT."""
-    fields: bytes = _event(
+    fields: bytes = _event_packet(
         event_type, track_uuid, event_name, category, annotations
     ).SerializeToString()
     return fields
@@ -147,14 +147,14 @@ def flow_event(
     event_type: Any, track_uuid: int, event_name: str, category: str, annotations: Told
 ) -> bytes:
     """Return the fields of an event with a flow, up to the flow's id, which comes last."""
-    event_packet = _event(event_type, track_uuid, event_name, category, annotations)
+    event_packet = _event_packet(event_type, track_uuid, event_name, category, annotations)
     event_packet.track_event.flow_ids.append(0)
     fields: bytes = event_packet.SerializeToString()
     assert fields.endswith(bytes(8))
     return fields[:-8]
 
 
-def _event(
+def _event_packet(
     event_type: Any, track_uuid: int, event_name: str, category: str, annotations: Told
 ) -> Any:
     event_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE_ID)

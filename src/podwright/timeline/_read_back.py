@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from podwright.errors import InvalidRequest, NotFound
 
 #: The size in bytes beyond which a file is not one of ours.
-LARGEST = 1 << 30
+LARGEST_TRACE_BYTES = 1 << 30
 
 
 class TrackSlice(NamedTuple):
@@ -68,16 +68,16 @@ def read_timeline(path: str) -> Timeline:
         raise NotFound(f"{path}: {error.strerror}") from None
     with open(descriptor, "rb") as trace_file:
         file_status = os.fstat(descriptor)
-        if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > LARGEST:
-            raise _strange(path)
+        if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > LARGEST_TRACE_BYTES:
+            raise _not_a_trace_error(path)
         trace_bytes = trace_file.read()
     try:
         return parse_timeline(trace_bytes)
     except ValueError:
-        raise _strange(path) from None
+        raise _not_a_trace_error(path) from None
 
 
-def _strange(path: str) -> InvalidRequest:
+def _not_a_trace_error(path: str) -> InvalidRequest:
     return InvalidRequest(
         f"{path} is not a trace of a launch", would_work="poprun --trace FILE … writes one"
     )
@@ -117,7 +117,8 @@ def parse_timeline(trace_bytes: bytes) -> Timeline:
             last_time = max(last_time, timestamp_ns)
             open_stack = open_slices.setdefault(track_event.track_uuid, [])
             annotations = {
-                annotation.name: _value(annotation) for annotation in track_event.debug_annotations
+                annotation.name: _annotation_value(annotation)
+                for annotation in track_event.debug_annotations
             }
             category = track_event.categories[0] if track_event.categories else ""
             if track_event.type == slice_begin:
@@ -183,6 +184,6 @@ def _frames(trace_bytes: bytes) -> Iterator[tuple[bytes, int]]:
         yield trace_bytes[body_start:byte_position], byte_position
 
 
-def _value(annotation: Any) -> Any:
+def _annotation_value(annotation: Any) -> Any:
     value_field = annotation.WhichOneof("value")
     return getattr(annotation, value_field) if value_field else None

@@ -22,7 +22,7 @@ from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
 
 #: The limit of kinds of collectives that are listed.
-_MOST = 20
+_MOST_KINDS = 20
 
 
 class CollectiveKind(NamedTuple):
@@ -119,7 +119,7 @@ def account(timeline: Timeline) -> Account:
         sum(track_slice.end - track_slice.begin for track_slice in waiting_phases) / 1e9
     )
     arrivals_by_flow = arrivals(timeline)
-    instance_spans = _spans(timeline, arrivals_by_flow)
+    instance_spans = _instance_span_list(timeline, arrivals_by_flow)
     spans_by_attempt: dict[int, list[_InstanceSpan]] = defaultdict(list)
     by_rank: dict[int, InstanceTimes] = {}
     for span in instance_spans:
@@ -177,15 +177,17 @@ def account(timeline: Timeline) -> Account:
         starts=len(spans_by_attempt),
         moves=sum(track_slice.name == "move" for track_slice in timeline.of("launch")),
         by_rank=dict(sorted(by_rank.items())),
-        kinds=_kinds(timeline, arrivals_by_flow),
-        slowest=_slowest(timeline, arrivals_by_flow),
+        kinds=_costliest_kinds(timeline, arrivals_by_flow),
+        slowest=_slowest_instance(timeline, arrivals_by_flow),
         marks=dict(mark_counts),
         clock_error=max(clock_errors, default=0) / 1e9,
         left_out=sum(lost_records),
     )
 
 
-def _spans(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> list[_InstanceSpan]:
+def _instance_span_list(
+    timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]
+) -> list[_InstanceSpan]:
     slices_by_track: dict[int, list[TrackSlice]] = defaultdict(list)
     for track_slice in timeline.slices:
         if track_slice.depth == 1:
@@ -234,7 +236,9 @@ def _mean(values: Iterable[float]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _kinds(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> list[CollectiveKind]:
+def _costliest_kinds(
+    timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]
+) -> list[CollectiveKind]:
     """Return the kinds on which most time was spent, the most expensive first."""
     calls_by_kind: dict[tuple[str, int], list[TrackSlice]] = defaultdict(list)
     for call_slice in timeline.of("collective"):
@@ -254,10 +258,10 @@ def _kinds(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> list[Co
                 / 1e9,
             )
         )
-    return sorted(collective_kinds, key=lambda kind: -kind.waiting - kind.transfer)[:_MOST]
+    return sorted(collective_kinds, key=lambda kind: -kind.waiting - kind.transfer)[:_MOST_KINDS]
 
 
-def _slowest(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> Slowest | None:
+def _slowest_instance(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> Slowest | None:
     """Return the instance that came last, and how long the others waited, over all collectives."""
     rank_of_track = {
         instance_slice.track: instance_slice.annotations.get("rank", 0)

@@ -11,24 +11,26 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-_FILE = "traces.jsonl"
+_NOTES_FILE = "traces.jsonl"
 #: The limit of all notes in bytes; beyond it, the older half is removed.
-_MOST = 256 << 10
+_MOST_NOTES_BYTES = 256 << 10
 
 
-def _path(environ: Mapping[str, str]) -> str:
+def _notes_file_path(environ: Mapping[str, str]) -> str:
     state_home, home_folder = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
     state_folder = (
         state_home if os.path.isabs(state_home) else os.path.join(home_folder, ".local", "state")
     )
-    return os.path.join(state_folder, "podwright", _FILE) if os.path.isabs(state_folder) else ""
+    return (
+        os.path.join(state_folder, "podwright", _NOTES_FILE) if os.path.isabs(state_folder) else ""
+    )
 
 
 def note(environ: Mapping[str, str], trace_path: str, **launch_names: str) -> None:
     """Note that a launch with these names has its timeline in that file."""
     import json
 
-    notes_path = _path(environ)
+    notes_path = _notes_file_path(environ)
     if not notes_path:
         return
     given_names = {
@@ -41,8 +43,8 @@ def note(environ: Mapping[str, str], trace_path: str, **launch_names: str) -> No
         with open(os.open(notes_path, open_flags, 0o600), "rb+") as notes_file:
             notes_file.write(note_line)
             notes_file.flush()
-            if notes_file.tell() > _MOST:
-                notes_file.seek(_MOST // 2)
+            if notes_file.tell() > _MOST_NOTES_BYTES:
+                notes_file.seek(_MOST_NOTES_BYTES // 2)
                 newer_lines = notes_file.read().partition(b"\n")[2]
                 fresh_path = f"{notes_path}.{os.getpid()}"
                 with open(os.open(fresh_path, open_flags | os.O_EXCL, 0o600), "wb") as fresh_file:
@@ -55,8 +57,8 @@ def find_trace(environ: Mapping[str, str], launch_name: str) -> str:
     import json
 
     latest_path = ""
-    with contextlib.suppress(OSError), open(_path(environ), "rb") as notes_file:
-        for note_line in notes_file.read(2 * _MOST).splitlines():
+    with contextlib.suppress(OSError), open(_notes_file_path(environ), "rb") as notes_file:
+        for note_line in notes_file.read(2 * _MOST_NOTES_BYTES).splitlines():
             with contextlib.suppress(ValueError):
                 note_entry: Any = json.loads(note_line)
                 if isinstance(note_entry, dict) and launch_name in (

@@ -14,14 +14,14 @@ from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
 from podwright.timeline._time_account import Account, account, in_sentences, seconds_text, size_text
 
-_WIDTH, _LEFT, _LANE_HEIGHT = 1200.0, 150.0, 18.0
+_WIDTH, _LABEL_WIDTH_PX, _LANE_HEIGHT = 1200.0, 150.0, 18.0
 #: The limit of drawn instances. A browser slows down with more, and nobody reads them.
 _MOST_LANES = 256
 #: The distance in pixels below which neighbours of one kind are merged.
-_CLOSE = 0.4
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+_MERGE_GAP_PX = 0.4
+_TICK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 
-_STYLE = """
+_PAGE_CSS = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --faint: #d8dee4; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e8ea; --paper: #16191d; --faint: #3a4048; } }
@@ -47,7 +47,7 @@ class _Colour(NamedTuple):
 
 
 #: In the order of drawing: a later kind covers an earlier one.
-_COLOURS = (
+_KIND_COLOURS = (
     _Colour("launch", "var(--faint)", "phases of the launch"),
     _Colour("start", "#8c6d1f", "starting all instances"),
     _Colour("instance", "#3f7fbf", "computing"),
@@ -57,9 +57,9 @@ _COLOURS = (
     _Colour("collective", "#d9772b", "transfer of a collective"),
     _Colour("slowest", "#b3261e", "waiting of all instances for the last one"),
 )
-_STYLE += "".join(f".{colour.kind} {{ fill: {colour.fill}; }}\n" for colour in _COLOURS)
-_MEANING_OF_KIND = {colour.kind: colour.meaning for colour in _COLOURS}
-_ORDER = {colour.kind: number for number, colour in enumerate(_COLOURS)}
+_PAGE_CSS += "".join(f".{colour.kind} {{ fill: {colour.fill}; }}\n" for colour in _KIND_COLOURS)
+_MEANING_OF_KIND = {colour.kind: colour.meaning for colour in _KIND_COLOURS}
+_DRAWING_ORDER_BY_KIND = {colour.kind: number for number, colour in enumerate(_KIND_COLOURS)}
 #: The kinds of which there may be a million boxes.
 _MERGED_KINDS = ("waiting", "collective", "slowest")
 
@@ -90,9 +90,10 @@ def trace_page(timeline: Timeline) -> str:
         "content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
         "form-action 'none'\">"
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><main>"
+        f"<title>{title}</title><style>{_PAGE_CSS}</style></head><body><main>"
         f"<h1>{title}</h1>{sentences}{cut_notice}"
-        f"{_legend()}{_drawing(timeline)}{_tables(timeline, launch_account)}</main></body></html>\n"
+        f"{_legend()}{_svg_drawing(timeline)}{_account_tables(timeline, launch_account)}"
+        "</main></body></html>\n"
     )
 
 
@@ -100,7 +101,7 @@ def _legend() -> str:
     """Return the legend: each colour, and the lines of marks."""
     legend_boxes = [
         (f'<rect class="{colour.kind}" width="14" height="14"/>', colour.meaning)
-        for colour in _COLOURS
+        for colour in _KIND_COLOURS
     ]
     mark_shape = '<line class="mark" x1="7" x2="7" y1="0" y2="14"/>'
     legend_entries = [*legend_boxes, (mark_shape, "a mark: something that happened at one time")]
@@ -112,15 +113,15 @@ def _legend() -> str:
     return f'<ul class="legend">{list_items}</ul>'
 
 
-def _drawing(timeline: Timeline) -> str:
+def _svg_drawing(timeline: Timeline) -> str:
     begin_ns = min((track_slice.begin for track_slice in timeline.slices), default=0)
     end_ns = max([track_slice.end for track_slice in timeline.slices] + [begin_ns + 1])
-    pixels_per_ns = (_WIDTH - _LEFT - 10) / (end_ns - begin_ns)
+    pixels_per_ns = (_WIDTH - _LABEL_WIDTH_PX - 10) / (end_ns - begin_ns)
     row_labels: list[str] = []
     svg_parts: list[str] = []
 
     def at(time_ns: int) -> float:
-        return _LEFT + (time_ns - begin_ns) * pixels_per_ns
+        return _LABEL_WIDTH_PX + (time_ns - begin_ns) * pixels_per_ns
 
     arrivals_by_flow = arrivals(timeline)
     lanes = _lanes(timeline)
@@ -132,7 +133,7 @@ def _drawing(timeline: Timeline) -> str:
         )
         row_labels += [lane_label, *[""] * deepest_level]
         boxes: list[_Box] = []
-        for drawn_slice in _drawn(lane_slices, arrivals_by_flow):
+        for drawn_slice in _slices_as_drawn(lane_slices, arrivals_by_flow):
             depth_offset = drawn_slice.depth if drawn_slice.category == "launch" else 0
             duration_seconds = (drawn_slice.end - drawn_slice.begin) / 1e9
             label_text = f"{drawn_slice.name}, {seconds_text(duration_seconds)}"
@@ -146,7 +147,7 @@ def _drawing(timeline: Timeline) -> str:
                 duration_seconds,
             )
             boxes.append(box)
-        svg_parts += [_box_element(box) for box in _merged(boxes)]
+        svg_parts += [_box_element(box) for box in _merge_close_boxes(boxes)]
         last_x = -1.0
         for time_ns, label_text in lane_marks:
             mark_x = at(time_ns)
@@ -170,7 +171,7 @@ def _drawing(timeline: Timeline) -> str:
         f'<line class="grid" x1="{at(time_ns):.1f}" x2="{at(time_ns):.1f}" '
         f'y1="18" y2="{svg_height}"/>'
         f'<text x="{at(time_ns) + 2:.1f}" y="14">{html.escape(label_text)}</text>'
-        for time_ns, label_text in _ticks(begin_ns, end_ns)
+        for time_ns, label_text in _axis_ticks(begin_ns, end_ns)
     )
     return (
         f'<svg viewBox="0 0 {_WIDTH:g} {svg_height:g}" role="img" '
@@ -218,7 +219,7 @@ def _lanes(timeline: Timeline) -> list[_Lane]:
     return lanes
 
 
-def _drawn(
+def _slices_as_drawn(
     lane_slices: Sequence[TrackSlice], arrivals_by_flow: dict[int, Arrivals]
 ) -> Iterator[TrackSlice]:
     """Yield the slices in the shape in which they are drawn.
@@ -245,7 +246,7 @@ def _drawn(
         yield drawn_slice
 
 
-def _merged(boxes: Sequence[_Box]) -> Iterator[_Box]:
+def _merge_close_boxes(boxes: Sequence[_Box]) -> Iterator[_Box]:
     """Merge neighbours of one kind that a screen could not show apart."""
     last_boxes: dict[tuple[str, int], _Box] = {}
     finished_boxes: list[_Box] = []
@@ -254,7 +255,7 @@ def _merged(boxes: Sequence[_Box]) -> Iterator[_Box]:
         previous_box = last_boxes.get(kind_and_row)
         if previous_box is None:
             last_boxes[kind_and_row] = box
-        elif box.kind in _MERGED_KINDS and box.left - previous_box.right < _CLOSE:
+        elif box.kind in _MERGED_KINDS and box.left - previous_box.right < _MERGE_GAP_PX:
             last_boxes[kind_and_row] = previous_box._replace(
                 right=max(previous_box.right, box.right),
                 number=previous_box.number + 1,
@@ -264,7 +265,10 @@ def _merged(boxes: Sequence[_Box]) -> Iterator[_Box]:
             finished_boxes.append(previous_box)
             last_boxes[kind_and_row] = box
     finished_boxes += last_boxes.values()
-    yield from sorted(finished_boxes, key=lambda box: _ORDER.get(box.kind, len(_ORDER)))
+    yield from sorted(
+        finished_boxes,
+        key=lambda box: _DRAWING_ORDER_BY_KIND.get(box.kind, len(_DRAWING_ORDER_BY_KIND)),
+    )
 
 
 def _box_element(box: _Box) -> str:
@@ -275,7 +279,7 @@ def _box_element(box: _Box) -> str:
         tooltip = (
             f"{box.number} times {_MEANING_OF_KIND[box.kind]}, {seconds_text(box.seconds)} in all"
         )
-    css_class = box.kind if box.kind in _ORDER else "launch"
+    css_class = box.kind if box.kind in _DRAWING_ORDER_BY_KIND else "launch"
     text_element = ""
     if css_class == "launch" and box_width > 7 * len(box.words):
         text_element = (
@@ -287,10 +291,10 @@ def _box_element(box: _Box) -> str:
     )
 
 
-def _ticks(begin_ns: int, end_ns: int) -> Iterator[tuple[int, str]]:
+def _axis_ticks(begin_ns: int, end_ns: int) -> Iterator[tuple[int, str]]:
     span_seconds = (end_ns - begin_ns) / 1e9
     step_seconds = next(
-        (candidate for candidate in _STEPS if span_seconds / candidate <= 10), 86400.0
+        (candidate for candidate in _TICK_STEPS_S if span_seconds / candidate <= 10), 86400.0
     )
     if span_seconds < 5:
         step_seconds = next(
@@ -306,7 +310,7 @@ def _ticks(begin_ns: int, end_ns: int) -> Iterator[tuple[int, str]]:
         yield begin_ns + int(tick_index * step_seconds * 1e9), f"{tick_index * step_seconds:g} s"
 
 
-def _tables(timeline: Timeline, launch_account: Account) -> str:
+def _account_tables(timeline: Timeline, launch_account: Account) -> str:
     rank_rows = (
         (f"instance {rank}", *map(seconds_text, instance_times))
         for rank, instance_times in list(launch_account.by_rank.items())[:1024]
@@ -358,16 +362,18 @@ def _tables(timeline: Timeline, launch_account: Account) -> str:
     )
     return "".join(
         (
-            _table("Instances", ("", "starting", "computing", "waiting", "transfer"), rank_rows),
-            _table("Collectives", ("name", "size", "times", "waiting", "transfer"), kind_rows),
-            _table("Marks", ("name", "times"), launch_account.marks.items()),
-            _table("Reports for PopVision", ("folder", "files"), report_rows),
-            _table("What happened", ("at", "what", ""), event_rows),
+            _table_html(
+                "Instances", ("", "starting", "computing", "waiting", "transfer"), rank_rows
+            ),
+            _table_html("Collectives", ("name", "size", "times", "waiting", "transfer"), kind_rows),
+            _table_html("Marks", ("name", "times"), launch_account.marks.items()),
+            _table_html("Reports for PopVision", ("folder", "files"), report_rows),
+            _table_html("What happened", ("at", "what", ""), event_rows),
         )
     )
 
 
-def _table(
+def _table_html(
     caption: str, column_titles: Sequence[str], table_rows: Iterable[Sequence[object]]
 ) -> str:
     rows_html = "".join(

@@ -50,7 +50,7 @@ def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> 
         for annotations in (
             instant.annotations for instant in timeline.instants if instant.category == "report"
         )
-        for file_name, file_bytes in _files(annotations) or [("nothing", 0)]
+        for file_name, file_bytes in _profile_file_sizes(annotations) or [("nothing", 0)]
     ]
     if report_rows:
         text_parts.append(table(("Report", "File", "Size"), report_rows))
@@ -93,7 +93,7 @@ def _outcome_words(timeline: Timeline, launch_annotations: dict[str, Any]) -> st
     return "not in this file" if timeline.whole else "the file is cut off"
 
 
-def _files(annotations: dict[str, Any]) -> list[tuple[str, int]]:
+def _profile_file_sizes(annotations: dict[str, Any]) -> list[tuple[str, int]]:
     return [
         (annotation_name.removeprefix("file "), byte_count)
         for annotation_name, byte_count in annotations.items()
@@ -149,7 +149,7 @@ def trace_values(trace_path: str, timeline: Timeline, launch_account: Account) -
         "reports": [
             {
                 "folder": instant.annotations.get("folder", ""),
-                "files": dict(_files(instant.annotations)),
+                "files": dict(_profile_file_sizes(instant.annotations)),
             }
             for instant in timeline.instants
             if instant.category == "report"

@@ -31,7 +31,7 @@ LIMIT = 128 << 20
 #: The limit of files that are named for a report's folder.
 LISTED = 50
 LAUNCH, START, COLLECTIVES = 1, 2, 3
-_HOSTS, _FIRST_INSTANCE_TRACK = 1000, 1_000_000
+_FIRST_HOST_TRACK, _FIRST_INSTANCE_TRACK = 1000, 1_000_000
 
 Told = str | int | float | bool
 
@@ -120,13 +120,13 @@ class TraceWriter:
     def begin(self, phase_name: str, **annotations: Told) -> None:
         """Begin a phase, within the phases that have not ended."""
         self._open.append(phase_name)
-        self._event("BEGIN", LAUNCH, phase_name, "launch", annotations)
+        self._put_event("BEGIN", LAUNCH, phase_name, "launch", annotations)
 
     def end(self, end_time: int | None = None, **annotations: Told) -> None:
         """End the phase that began last. end_time: its end, if that was earlier."""
         if self._open:
             self._open.pop()
-            self._event("END", LAUNCH, "", "", annotations, end_time)
+            self._put_event("END", LAUNCH, "", "", annotations, end_time)
 
     def end_to(self, depth: int) -> None:
         """End all phases but the first `depth`."""
@@ -135,8 +135,8 @@ class TraceWriter:
 
     def past(self, phase_name: str, begin_ns: int, end_ns: int, **annotations: Told) -> None:
         """Write a phase that is known only afterwards. begin, end_ns: nanoseconds."""
-        self._event("BEGIN", LAUNCH, phase_name, "launch", annotations, begin_ns)
-        self._event("END", LAUNCH, "", "", {}, max(begin_ns, end_ns))
+        self._put_event("BEGIN", LAUNCH, phase_name, "launch", annotations, begin_ns)
+        self._put_event("END", LAUNCH, "", "", {}, max(begin_ns, end_ns))
 
     def happened(self, event_name: str, event_time: int | None = None, **annotations: Told) -> None:
         """Write an event of the launch. event_time: its time, if that was earlier.
@@ -144,7 +144,7 @@ class TraceWriter:
         Everything that is done to a running launch is such an event: a restart, a move to other
         devices.
         """
-        self._event("INSTANT", LAUNCH, event_name, "launch", annotations, event_time)
+        self._put_event("INSTANT", LAUNCH, event_name, "launch", annotations, event_time)
 
     def attempt(self, number: int) -> None:
         """Begin a start of all instances. number: which start this is, from 1."""
@@ -160,13 +160,13 @@ class TraceWriter:
         """Begin the start of the instances. start_method: what starts them."""
         self.started()
         self._start_is_open = True
-        self._event("BEGIN", START, start_method, "start", {"attempt": self._attempt})
+        self._put_event("BEGIN", START, start_method, "start", {"attempt": self._attempt})
 
     def started(self) -> None:
         """End the start: all instances have begun, or never will."""
         if self._start_is_open:
             self._start_is_open = False
-            self._event("END", START, "", "", {})
+            self._put_event("END", START, "", "", {})
 
     # Events of instances
 
@@ -174,19 +174,21 @@ class TraceWriter:
         """Note that the script in front of an instance began."""
         self._current[rank] = (self._track(rank, host), host)
         annotations: dict[str, Told] = {"rank": rank, "host": host, "attempt": self._attempt}
-        self._event("BEGIN", self._current[rank][0], f"instance {rank}", "instance", annotations)
+        self._put_event(
+            "BEGIN", self._current[rank][0], f"instance {rank}", "instance", annotations
+        )
 
     def instance_wrote(self, rank: int) -> None:
         """Note that an instance wrote something; only its first line is written to the trace."""
         if rank not in self._ranks_with_output and rank in self._current:
             self._ranks_with_output.add(rank)
-            self._event("INSTANT", self._current[rank][0], "first line", "line", {})
+            self._put_event("INSTANT", self._current[rank][0], "first line", "line", {})
 
     def instance_ended(self, rank: int, code: int) -> None:
         """Note that an instance ended."""
         if rank in self._current:
             track_uuid, _ = self._current.pop(rank)
-            self._event("END", track_uuid, "", "", {"code": code})
+            self._put_event("END", track_uuid, "", "", {"code": code})
 
     def report(
         self, rank: int, folder: str, report_files: Sequence[tuple[str, int]], further_files: int
@@ -200,7 +202,7 @@ class TraceWriter:
         annotations |= {
             f"file {file_name}": file_bytes for file_name, file_bytes in report_files[:LISTED]
         }
-        self._event("INSTANT", track_uuid, "report", "report", annotations)
+        self._put_event("INSTANT", track_uuid, "report", "report", annotations)
 
     def clock_answered(self, host: str, asked_at: int, remote_time: int, heard_at: int) -> None:
         """Note that another host answered with its time (see HostClock)."""
@@ -232,7 +234,7 @@ class TraceWriter:
         if lost_records:
             self._left_out[rank] = self._left_out.get(rank, 0) + lost_records
         self._used[rank] = self._used.get(rank, 0) + len(packet_bytes)
-        self._write(packet_bytes)
+        self._write_bytes(packet_bytes)
 
     # Tracks
 
@@ -244,17 +246,17 @@ class TraceWriter:
 
     def _track(self, rank: int, host: str) -> int:
         if host not in self._hosts:
-            self._hosts[host] = _HOSTS + len(self._hosts)
-            self._put("track", self._hosts[host], f"host {host}", 0, self._hosts[host])
+            self._hosts[host] = _FIRST_HOST_TRACK + len(self._hosts)
+            self._put_packet("track", self._hosts[host], f"host {host}", 0, self._hosts[host])
         track_uuid = self._tracks.get((rank, host))
         if track_uuid is None:
             track_uuid = self._tracks[rank, host] = _FIRST_INSTANCE_TRACK + len(self._tracks)
-            self._put("track", track_uuid, f"instance {rank}", self._hosts[host], rank)
+            self._put_packet("track", track_uuid, f"instance {rank}", self._hosts[host], rank)
         return track_uuid
 
     # Writing
 
-    def _event(
+    def _put_event(
         self,
         event_type: str,
         track_uuid: int,
@@ -268,23 +270,23 @@ class TraceWriter:
         )
         if event_type != "INSTANT":
             self._last[track_uuid] = event_time
-        self._put(
+        self._put_packet(
             "event", event_type, track_uuid, event_name, category, dict(annotations), event_time
         )
 
-    def _put(self, packet_kind: str, *packet_values: Any) -> None:
+    def _put_packet(self, packet_kind: str, *packet_values: Any) -> None:
         if self.problem:
             return
         if self._packets is None:
             self._queue.append((packet_kind, *packet_values))
         elif packet_kind == "track":
-            self._write(self._packets.track(*packet_values))
+            self._write_bytes(self._packets.track(*packet_values))
         else:
             event_type, track_uuid, event_name, category, annotations, event_time = packet_values
             event_fields = self._packets.event(
                 getattr(self._packets, event_type), track_uuid, event_name, category, annotations
             )
-            self._write(self._packets.packet(event_fields + self._packets.stamp(event_time)))
+            self._write_bytes(self._packets.packet(event_fields + self._packets.stamp(event_time)))
 
     def open(self) -> None:
         """Load the module that writes packets, and write all events so far."""
@@ -297,18 +299,18 @@ class TraceWriter:
             self.problem = f"{error.name} is not installed; pip install 'podwright[pods]'"
             return
         self._packets, self._said = packets, InstancePackets(COLLECTIVES)
-        self._write(packets.opening(self._now(), time.time_ns()))
+        self._write_bytes(packets.opening(self._now(), time.time_ns()))
         for track_uuid, track_name in (
             (LAUNCH, "launch"),
             (START, "start"),
             (COLLECTIVES, "collectives"),
         ):
-            self._write(packets.track(track_uuid, track_name, 0, track_uuid))
+            self._write_bytes(packets.track(track_uuid, track_name, 0, track_uuid))
         queued_events, self._queue = self._queue, []
         for packet_kind, *packet_values in queued_events:
-            self._put(packet_kind, *packet_values)
+            self._put_packet(packet_kind, *packet_values)
 
-    def _write(self, packet_bytes: bytes) -> None:
+    def _write_bytes(self, packet_bytes: bytes) -> None:
         try:
             while packet_bytes:
                 packet_bytes = packet_bytes[os.write(self.handle, packet_bytes) :]
@@ -328,7 +330,7 @@ class TraceWriter:
         self.started()
         for rank in list(self._current):
             track_uuid, _ = self._current.pop(rank)
-            self._event("END", track_uuid, "", "", {})
+            self._put_event("END", track_uuid, "", "", {})
         self.end_to(1)
         self.end(None, **annotations)
         os.close(self.handle)

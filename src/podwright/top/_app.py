@@ -18,10 +18,10 @@ from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 from podwright.errors import PodwrightError
 from podwright.page import Snapshot
 from podwright.top._pod_picture import Cell, draw, kept_marks, legend, letters
-from podwright.top._rows import TABS, facts, held_by, queue_name, rows
+from podwright.top._rows import TABS, facts, partitions_on_machine, queue_name, rows
 
 #: A refresh that took t seconds is followed by a pause of at least this many times t.
-_SHARE = 10.0
+_PAUSE_PER_CALL_SECOND = 10.0
 
 
 P = ParamSpec("P")
@@ -137,17 +137,22 @@ class TopApp(App[None]):
         self.query_one("#pod").can_focus = False
         self.query_one(Tabs).can_focus = False
         self.query_one(DataTable).focus()
-        self._refresh()
+        self._fetch_snapshot()
 
     @work(thread=True, exclusive=True, group="look")
-    def _refresh(self) -> None:
+    def _fetch_snapshot(self) -> None:
         started_at = time.monotonic()
         try:
             new_snapshot, problem = self._feed.snapshot(), ""
         except PodwrightError as error:
             new_snapshot, problem = {}, error.problem
         duration = time.monotonic() - started_at
-        self._while_open(self._show, new_snapshot, problem, max(self._interval, _SHARE * duration))
+        self._while_open(
+            self._show,
+            new_snapshot,
+            problem,
+            max(self._interval, _PAUSE_PER_CALL_SECOND * duration),
+        )
 
     def _while_open(self, show: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call `show` in the app's thread, unless the user has quit since the call began.
@@ -174,7 +179,7 @@ class TopApp(App[None]):
         self.refresh_rows()
         if self._next:
             self._next.stop()  # a refresh that the user requested in between
-        self._next = self.set_timer(pause_s, self._refresh)
+        self._next = self.set_timer(pause_s, self._fetch_snapshot)
 
     def on_resize(self) -> None:
         """Draw anew, since the width determines how the pod is folded."""
@@ -182,7 +187,7 @@ class TopApp(App[None]):
 
     def refresh_rows(self) -> None:
         """Draw the snapshot. Unchanged parts are not sent again, since connections may be slow."""
-        self._fill()
+        self._fill_table()
         picture_width = max(self.size.width - 16, 16)
         if (picture_width, self.snapshot) == self._drawn:
             return
@@ -197,19 +202,19 @@ class TopApp(App[None]):
         self.query_one("#devices", Static).update(picture)
         self.query_one("#legend", Static).update(legend(self.snapshot))
 
-    def _fill(self) -> None:
+    def _fill_table(self) -> None:
         table: DataTable[Any] = self.query_one(DataTable)
         tab, (sort_column, descending) = TABS[self.tab], self.order[self.tab]
         table_rows = rows(
             tab, self.snapshot, self._now(), words=self._filter, sort=sort_column, down=descending
         )
-        row_marks = self._marks(tab.name, [key for key, _ in table_rows])
+        row_marks = self._picture_marks(tab.name, [key for key, _ in table_rows])
         table_state = (self.tab, sort_column, descending, table_rows, row_marks)
         if table_state == self._listed:
             return
         same_tab = bool(self._listed) and self._listed[0] == self.tab
         self._listed = table_state
-        key, scroll_offset = self._selected() if same_tab else "", table.scroll_y
+        key, scroll_offset = self._selected_row_key() if same_tab else "", table.scroll_y
         table.clear(columns=True)
         cell_texts = [[Text(str(value)) for value in values] for _, values in table_rows]
         for column_index, (heading, _) in enumerate(tab.columns):
@@ -227,12 +232,12 @@ class TopApp(App[None]):
             table.move_cursor(row=row_keys.index(key), animate=False, scroll=False)
             table.scroll_y = scroll_offset
 
-    def _marks(self, tab_name: str, row_keys: list[str]) -> dict[str, Cell]:
+    def _picture_marks(self, tab_name: str, row_keys: list[str]) -> dict[str, Cell]:
         """Return how the rows of a table are drawn in the picture, by their keys."""
         if tab_name == "Queue":
             request_marks = kept_marks(self.snapshot)
             names_by_key = {
-                row_key: queue_name(row_key, self._item(row_key)) for row_key in row_keys
+                row_key: queue_name(row_key, self._item_of_row(row_key)) for row_key in row_keys
             }
             return {
                 row_key: request_marks[request_name]
@@ -241,13 +246,13 @@ class TopApp(App[None]):
             }
         return letters(self.snapshot) if tab_name == "Partitions" else {}
 
-    def _selected(self) -> str:
+    def _selected_row_key(self) -> str:
         table: DataTable[Any] = self.query_one(DataTable)
         if not table.row_count:
             return ""
         return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value or "")
 
-    def _item(self, row_key: str) -> Mapping[str, Any]:
+    def _item_of_row(self, row_key: str) -> Mapping[str, Any]:
         for topic in TABS[self.tab].topics:
             item = self.snapshot.get(topic, {}).get(row_key)
             if isinstance(item, Mapping):
@@ -257,22 +262,22 @@ class TopApp(App[None]):
     def action_tab(self, tab_index: int) -> None:
         """Show another table."""
         self.query_one(Tabs).active = f"t{tab_index}"
-        self._open(tab_index)
+        self._open_tab(tab_index)
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         """Show the table that a key or the mouse chose."""
-        self._open(int(str(event.tab.id)[1:]))
+        self._open_tab(int(str(event.tab.id)[1:]))
 
-    def _open(self, tab_index: int) -> None:
+    def _open_tab(self, tab_index: int) -> None:
         if tab_index != self.tab:
             self.tab = tab_index
-            self._fill()
+            self._fill_table()
 
     def action_sort(self) -> None:
         """Sort by the next column."""
         sort_column, _ = self.order[self.tab]
         self.order[self.tab] = ((sort_column + 1) % len(TABS[self.tab].columns), False)
-        self._fill()
+        self._fill_table()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort by the column that was clicked, and on a second click in the other direction."""
@@ -282,7 +287,7 @@ class TopApp(App[None]):
             clicked_column,
             not descending if clicked_column == sort_column else False,
         )
-        self._fill()
+        self._fill_table()
 
     def action_filter(self) -> None:
         """Open the field for filter words."""
@@ -299,7 +304,7 @@ class TopApp(App[None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter the rows after each letter."""
         self._filter = event.value
-        self._fill()
+        self._fill_table()
 
     def on_input_submitted(self) -> None:
         """Go back to the rows. The filter stays."""
@@ -311,12 +316,12 @@ class TopApp(App[None]):
 
     def action_explain(self) -> None:
         """Explain the state of the row's partition or waiter; for other rows, show all facts."""
-        row_key = self._selected()
+        row_key = self._selected_row_key()
         if row_key:
-            self._explain(row_key, facts(row_key, self._item(row_key)))
+            self._explain_row(row_key, facts(row_key, self._item_of_row(row_key)))
 
     @work(thread=True, group="act")
-    def _explain(self, row_key: str, fact_lines: list[str]) -> None:
+    def _explain_row(self, row_key: str, fact_lines: list[str]) -> None:
         explanation_lines: list[str] = []
         if TABS[self.tab].name in ("Partitions", "Queue") and "/" not in row_key:
             try:
@@ -327,8 +332,8 @@ class TopApp(App[None]):
 
     def action_drain(self) -> None:
         """Ask for confirmation, and let the row's machine take nothing new."""
-        if machine_name := self._machine():
-            partitions = held_by(self.snapshot, machine_name)
+        if machine_name := self._selected_machine():
+            partitions = partitions_on_machine(self.snapshot, machine_name)
             stay_text = (
                 f"On it: {', '.join(partitions)}: they go on."
                 if partitions
@@ -337,34 +342,34 @@ class TopApp(App[None]):
             question_lines = [f"Drain {machine_name}? It takes nothing new.", stay_text]
             self.push_screen(
                 _Words(question_lines, asks_question=True),
-                lambda confirmed: self._act_if_confirmed("drain", machine_name, confirmed),
+                lambda confirmed: self._drain_or_resume_if("drain", machine_name, confirmed),
             )
 
     def action_resume(self) -> None:
         """Ask for confirmation, and let the row's machine take partitions again."""
-        if machine_name := self._machine():
+        if machine_name := self._selected_machine():
             question_lines = [f"Let {machine_name} serve again?"]
             self.push_screen(
                 _Words(question_lines, asks_question=True),
-                lambda confirmed: self._act_if_confirmed("resume", machine_name, confirmed),
+                lambda confirmed: self._drain_or_resume_if("resume", machine_name, confirmed),
             )
 
-    def _machine(self) -> str:
+    def _selected_machine(self) -> str:
         if TABS[self.tab].name != "Machines":
             self.notify("Machines are drained and resumed: key 3 shows them.")
             return ""
-        return self._selected()
+        return self._selected_row_key()
 
-    def _act_if_confirmed(self, action: str, machine_name: str, confirmed: bool | None) -> None:
+    def _drain_or_resume_if(self, action: str, machine_name: str, confirmed: bool | None) -> None:
         if confirmed:
-            self._act(action, machine_name)
+            self._drain_or_resume(action, machine_name)
 
     @work(thread=True, group="act")
-    def _act(self, action: str, machine_name: str) -> None:
+    def _drain_or_resume(self, action: str, machine_name: str) -> None:
         try:
             (self._feed.drain if action == "drain" else self._feed.resume)(machine_name)
         except PodwrightError as error:
             self._while_open(self.notify, str(error), severity="error")
         else:
             self._while_open(self.notify, f"{machine_name}: {action} is done.")
-            self._while_open(self._refresh)
+            self._while_open(self._fetch_snapshot)

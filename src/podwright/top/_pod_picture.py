@@ -14,9 +14,17 @@ from typing import NamedTuple
 from podwright.page import Snapshot
 
 #: The states of devices without a partition, and how they are drawn.
-_STATES = {"FREE": ("·", ""), "DRAINED": ("d", "yellow"), "DOWN": ("!", "red bold")}
-_LETTERS = string.ascii_uppercase + string.ascii_lowercase.replace("d", "")
-_COLOURS = ("cyan", "green", "magenta", "blue", "bright_yellow", "bright_cyan", "bright_magenta")
+_LETTER_BY_STATE = {"FREE": ("·", ""), "DRAINED": ("d", "yellow"), "DOWN": ("!", "red bold")}
+_PARTITION_LETTERS = string.ascii_uppercase + string.ascii_lowercase.replace("d", "")
+_PARTITION_COLOURS = (
+    "cyan",
+    "green",
+    "magenta",
+    "blue",
+    "bright_yellow",
+    "bright_cyan",
+    "bright_magenta",
+)
 
 
 class Cell(NamedTuple):
@@ -42,11 +50,12 @@ def letters(snapshot: Snapshot) -> dict[str, Cell]:
     """
     partitions = sorted(
         snapshot.get("partitions", {}).items(),
-        key=lambda named_partition: _since(named_partition[1], named_partition[0]),
+        key=lambda named_partition: _creation_sort_key(named_partition[1], named_partition[0]),
     )
     return {
         partition_name: Cell(
-            _LETTERS[partition_index % len(_LETTERS)], _COLOURS[partition_index % len(_COLOURS)]
+            _PARTITION_LETTERS[partition_index % len(_PARTITION_LETTERS)],
+            _PARTITION_COLOURS[partition_index % len(_PARTITION_COLOURS)],
         )
         for partition_index, (partition_name, _) in enumerate(partitions)
     }
@@ -75,7 +84,7 @@ def kept_marks(snapshot: Snapshot) -> dict[str, Cell]:
     }
 
 
-def _since(partition: object, partition_name: str) -> tuple[float, str]:
+def _creation_sort_key(partition: object, partition_name: str) -> tuple[float, str]:
     created_at = partition.get("created", 0) if isinstance(partition, Mapping) else 0
     return float(created_at), partition_name
 
@@ -92,7 +101,9 @@ def draw(snapshot: Snapshot, width: int) -> list[Domain]:
         if state == "RESERVED" and kept_for:
             cell = marks_by_request.get(str(kept_for[0]))
         if cell is None or state == "DOWN":
-            cell = Cell(*_STATES.get(str(state), ("?" if state != "RESERVED" else "r", "dim")))
+            cell = Cell(
+                *_LETTER_BY_STATE.get(str(state), ("?" if state != "RESERVED" else "r", "dim"))
+            )
         cells_by_domain.setdefault((cluster, int(domain)), []).append((int(offset), cell))
     domains = []
     several_clusters = len({cluster for cluster, _ in cells_by_domain}) > 1
@@ -104,12 +115,12 @@ def draw(snapshot: Snapshot, width: int) -> list[Domain]:
         free_count = sum(cell.letter == "·" for cell in cells)
         domain_name = f"{cluster}/{domain_number}" if several_clusters else str(domain_number)
         domains.append(
-            Domain(domain_name, tuple(_folded(cells, max(width, 1))), free_count, len(cells))
+            Domain(domain_name, tuple(_fold_cells(cells, max(width, 1))), free_count, len(cells))
         )
     return domains
 
 
-def _folded(cells: list[Cell], width: int) -> list[Cell]:
+def _fold_cells(cells: list[Cell], width: int) -> list[Cell]:
     """Return one cell for each group of devices: its most frequent, or a failure if there is
     one.
     """

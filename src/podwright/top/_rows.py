@@ -27,28 +27,28 @@ class Tab(NamedTuple):
     down: bool = False
 
 
-def _get(field: str) -> Callable[[str, Item, float], Any]:
+def _field_cell(field: str) -> Callable[[str, Item, float], Any]:
     return lambda _, item, now: item.get(field) or ""
 
 
-def _key(key: str, _: Item, __: float) -> str:
+def _key_cell(key: str, _: Item, __: float) -> str:
     return key
 
 
-def _until(_: str, item: Item, now: float) -> str:
+def _time_left_cell(_: str, item: Item, now: float) -> str:
     end_time = item.get("until") or 0
     return span(end_time - now) if end_time else ""
 
 
-def _since(_: str, item: Item, now: float) -> str:
+def _age_cell(_: str, item: Item, now: float) -> str:
     return span(now - (item.get("since") or now))
 
 
-def _starts(_: str, item: Item, now: float) -> str:
+def _start_time_cell(_: str, item: Item, now: float) -> str:
     return time.strftime("%H:%M", time.localtime(item["starts"])) if item.get("starts") else ""
 
 
-def _at(_: str, item: Item, __: float) -> str:
+def _event_time_cell(_: str, item: Item, __: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(item["at"]))
 
 
@@ -56,11 +56,11 @@ def _guest(_: str, item: Item, __: float) -> str:
     return str(item.get("scheduler") or "people")
 
 
-def _job_or_key(key: str, item: Item, _: float) -> str:
+def _job_cell(key: str, item: Item, _: float) -> str:
     return str(item.get("job") or key)
 
 
-def _who(_: str, item: Item, __: float) -> str:
+def _owner_cell(_: str, item: Item, __: float) -> str:
     return str(item.get("owner") or item.get("scheduler") or "")
 
 
@@ -70,12 +70,12 @@ TABS = (
         ("partitions",),
         (
             ("", lambda key, item, now: ""),
-            ("Partition", _key),
-            ("Size", _get("size")),
-            ("State", _get("state")),
-            ("Owner", _who),
-            ("Job", _get("job")),
-            ("Ends in", _until),
+            ("Partition", _key_cell),
+            ("Size", _field_cell("size")),
+            ("State", _field_cell("state")),
+            ("Owner", _owner_cell),
+            ("Job", _field_cell("job")),
+            ("Ends in", _time_left_cell),
         ),
         sort=1,
     ),
@@ -85,14 +85,14 @@ TABS = (
         (
             ("", lambda key, item, now: ""),
             ("Guest", _guest),
-            ("Place", _get("place")),
-            ("Id", _job_or_key),
-            ("Owner", _get("owner")),
-            ("For", _get("asked")),
-            ("Kept", _get("reserved")),
-            ("Waits", _since),
-            ("Starts", _starts),
-            ("Needs", _get("needs")),
+            ("Place", _field_cell("place")),
+            ("Id", _job_cell),
+            ("Owner", _field_cell("owner")),
+            ("For", _field_cell("asked")),
+            ("Kept", _field_cell("reserved")),
+            ("Waits", _age_cell),
+            ("Starts", _start_time_cell),
+            ("Needs", _field_cell("needs")),
         ),
         sort=2,
     ),
@@ -100,23 +100,23 @@ TABS = (
         "Machines",
         ("machines",),
         (
-            ("Machine", _key),
-            ("Cluster", _get("cluster")),
-            ("State", _get("state")),
-            ("Why", _get("reason")),
-            ("Host", _get("host")),
+            ("Machine", _key_cell),
+            ("Cluster", _field_cell("cluster")),
+            ("State", _field_cell("state")),
+            ("Why", _field_cell("reason")),
+            ("Host", _field_cell("host")),
         ),
     ),
     Tab(
         "Events",
         ("events",),
         (
-            ("Time", _at),
+            ("Time", _event_time_cell),
             ("No.", lambda key, item, now: int(key)),
-            ("Who", _get("who")),
-            ("What", _get("what")),
-            ("About", _get("about")),
-            ("Outcome", _get("outcome")),
+            ("Who", _field_cell("who")),
+            ("What", _field_cell("what")),
+            ("About", _field_cell("about")),
+            ("Outcome", _field_cell("outcome")),
         ),
         sort=1,
         down=True,
@@ -137,15 +137,16 @@ def rows(
         for item_key, item in snapshot.get(topic, {}).items():
             assert isinstance(item, Mapping)
             row_values = tuple(column_value(item_key, item, now) for _, column_value in tab.columns)
-            if _matches(row_values, words):
+            if _row_matches(row_values, words):
                 matching_rows.append((item_key, row_values))
     matching_rows.sort(
-        key=lambda matching_row: (_order(matching_row[1][sort]), matching_row[0]), reverse=down
+        key=lambda matching_row: (_mixed_sort_key(matching_row[1][sort]), matching_row[0]),
+        reverse=down,
     )
     return matching_rows
 
 
-def _matches(row_values: tuple[Any, ...], filter_words: str) -> bool:
+def _row_matches(row_values: tuple[Any, ...], filter_words: str) -> bool:
     row_text = " ".join(map(str, row_values)).lower()
     return all(
         filter_word[1:] not in row_text
@@ -155,7 +156,7 @@ def _matches(row_values: tuple[Any, ...], filter_words: str) -> bool:
     )
 
 
-def _order(cell_value: Any) -> tuple[int, float, str]:
+def _mixed_sort_key(cell_value: Any) -> tuple[int, float, str]:
     """Return a sort key that puts numbers before words."""
     if isinstance(cell_value, int | float):
         return 0, float(cell_value), ""
@@ -174,7 +175,7 @@ def span(seconds: float) -> str:
     return f"{whole_seconds // 86400}d"
 
 
-_TIMES = ("since", "created", "until", "starts", "at")
+_TIME_FIELDS = ("since", "created", "until", "starts", "at")
 
 
 def facts(item_key: str, item: Item) -> list[str]:
@@ -185,13 +186,13 @@ def facts(item_key: str, item: Item) -> list[str]:
     return [
         item_key,
         *(
-            f"{field}: {_moment(value) if field in _TIMES else value}"
+            f"{field}: {_utc_time_text(value) if field in _TIME_FIELDS else value}"
             for field, value in known_values
         ),
     ]
 
 
-def _moment(timestamp: Any) -> str:
+def _utc_time_text(timestamp: Any) -> str:
     return datetime.fromtimestamp(float(timestamp), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -202,7 +203,7 @@ def queue_name(item_key: str, item: Item) -> str:
     return item_key
 
 
-def held_by(snapshot: Snapshot, machine: str) -> list[str]:
+def partitions_on_machine(snapshot: Snapshot, machine: str) -> list[str]:
     """Return the partitions on a machine."""
     partition_names: dict[str, None] = {}
     for device_row in snapshot.get("devices", {}).values():

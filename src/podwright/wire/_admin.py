@@ -212,34 +212,45 @@ class UserList(Value):
     next_page_token: str = ""
 
 
-_AGENT, _NEW_AGENT = About(ObjectKind.AGENT), About(ObjectKind.AGENT, new=True)
-_CLUSTER, _NEW_CLUSTER = About(ObjectKind.CLUSTER), About(ObjectKind.CLUSTER, new=True)
-_ALLOCATION, _NEW_ALLOCATION = About(ObjectKind.ALLOCATION), About(ObjectKind.ALLOCATION, new=True)
-_USER, _NEW_USER = About(ObjectKind.USER), About(ObjectKind.USER, new=True)
+_ABOUT_AGENT, _ABOUT_NEW_AGENT = About(ObjectKind.AGENT), About(ObjectKind.AGENT, new=True)
+_ABOUT_CLUSTER, _ABOUT_NEW_CLUSTER = About(ObjectKind.CLUSTER), About(ObjectKind.CLUSTER, new=True)
+_ABOUT_ALLOCATION, _ABOUT_NEW_ALLOCATION = (
+    About(ObjectKind.ALLOCATION),
+    About(ObjectKind.ALLOCATION, new=True),
+)
+_ABOUT_USER, _ABOUT_NEW_USER = About(ObjectKind.USER), About(ObjectKind.USER, new=True)
 
 CALLS = (
-    Method("CreateAgent", AgentRequest, AgentInfo, repeat=Repeat.REQUEST_ID, about=_NEW_AGENT),
+    Method(
+        "CreateAgent", AgentRequest, AgentInfo, repeat=Repeat.REQUEST_ID, about=_ABOUT_NEW_AGENT
+    ),
     Method("ListAgents", ListRequest, AgentList, EVERYBODY, Repeat.CHANGES_NOTHING),
-    Method("RemoveAgent", Named, Empty, repeat=Repeat.REQUEST_ID, about=_AGENT),
+    Method("RemoveAgent", Named, Empty, repeat=Repeat.REQUEST_ID, about=_ABOUT_AGENT),
     # A hint. It changes nothing that is served.
-    Method("AnnounceAgent", Announcement, Empty, EVERYBODY, Repeat.CHANGES_NOTHING, _AGENT),
+    Method("AnnounceAgent", Announcement, Empty, EVERYBODY, Repeat.CHANGES_NOTHING, _ABOUT_AGENT),
     Method("DiscoverAgents", DiscoverRequest, DiscoveredList, repeat=Repeat.CHANGES_NOTHING),
     Method(
-        "CreateCluster", ClusterRequest, ClusterInfo, repeat=Repeat.REQUEST_ID, about=_NEW_CLUSTER
+        "CreateCluster",
+        ClusterRequest,
+        ClusterInfo,
+        repeat=Repeat.REQUEST_ID,
+        about=_ABOUT_NEW_CLUSTER,
     ),
-    Method("ChangeCluster", ClusterChange, ClusterInfo, repeat=Repeat.REQUEST_ID, about=_CLUSTER),
-    Method("RemoveCluster", Named, Empty, repeat=Repeat.REQUEST_ID, about=_CLUSTER),
-    Method("TestCluster", Named, ClusterTest, repeat=Repeat.CHANGES_NOTHING, about=_CLUSTER),
+    Method(
+        "ChangeCluster", ClusterChange, ClusterInfo, repeat=Repeat.REQUEST_ID, about=_ABOUT_CLUSTER
+    ),
+    Method("RemoveCluster", Named, Empty, repeat=Repeat.REQUEST_ID, about=_ABOUT_CLUSTER),
+    Method("TestCluster", Named, ClusterTest, repeat=Repeat.CHANGES_NOTHING, about=_ABOUT_CLUSTER),
     Method(
         "CreateAllocation",
         AllocationRequest,
         AllocationInfo,
         repeat=Repeat.REQUEST_ID,
-        about=_NEW_ALLOCATION,
+        about=_ABOUT_NEW_ALLOCATION,
     ),
-    Method("RemoveAllocation", Named, Empty, repeat=Repeat.REQUEST_ID, about=_ALLOCATION),
-    Method("CreateUser", UserRequest, NewUser, repeat=Repeat.REQUEST_ID, about=_NEW_USER),
+    Method("RemoveAllocation", Named, Empty, repeat=Repeat.REQUEST_ID, about=_ABOUT_ALLOCATION),
+    Method("CreateUser", UserRequest, NewUser, repeat=Repeat.REQUEST_ID, about=_ABOUT_NEW_USER),
     Method("ListUsers", ListRequest, UserList, repeat=Repeat.CHANGES_NOTHING),
-    Method("RemoveUser", Named, Empty, repeat=Repeat.REQUEST_ID, about=_USER),
-    Method("RevokeCertificate", RevokeRequest, UserInfo, repeat=Repeat.SAME, about=_USER),
+    Method("RemoveUser", Named, Empty, repeat=Repeat.REQUEST_ID, about=_ABOUT_USER),
+    Method("RevokeCertificate", RevokeRequest, UserInfo, repeat=Repeat.SAME, about=_ABOUT_USER),
 )

@@ -13,7 +13,7 @@ from podwright.errors import InvalidRequest
 
 #: The URI of a server's certificate, and of any other that may give orders to agents.
 SERVER_URI: Final = "podwright:server"
-_USER, _OURS = "podwright:user:", "podwright:"
+_USER_URI_PREFIX, _OWN_URI_PREFIX = "podwright:user:", "podwright:"
 
 
 def user_uri(user_name: str, user_created_at: float, certificate_id: str = "") -> str:
@@ -23,15 +23,17 @@ def user_uri(user_name: str, user_created_at: float, certificate_id: str = "") -
     user who is made later under the same name. certificate_id: of this certificate, by which it can
     be revoked.
     """
-    return f"{_USER}{user_name}:{user_created_at:.6f}" + (
+    return f"{_USER_URI_PREFIX}{user_name}:{user_created_at:.6f}" + (
         f":{certificate_id}" if certificate_id else ""
     )
 
 
 def certificate_number(certificate_uri: str) -> str:
     """Return the number in a certificate's URI, or empty."""
-    uri_parts = certificate_uri.removeprefix(_USER).split(":")
-    return uri_parts[2] if certificate_uri.startswith(_USER) and len(uri_parts) == 3 else ""
+    uri_parts = certificate_uri.removeprefix(_USER_URI_PREFIX).split(":")
+    return (
+        uri_parts[2] if certificate_uri.startswith(_USER_URI_PREFIX) and len(uri_parts) == 3 else ""
+    )
 
 
 def agent_name(machine_name: str, certificate_id: str) -> str:
@@ -51,10 +53,10 @@ def user_of(certificate_uris: list[str], common_name: str) -> tuple[str, str]:
     none.
     """
     for certificate_uri in certificate_uris:
-        if certificate_uri.startswith(_USER):
-            return certificate_uri.removeprefix(_USER).partition(":")[0], certificate_uri
+        if certificate_uri.startswith(_USER_URI_PREFIX):
+            return certificate_uri.removeprefix(_USER_URI_PREFIX).partition(":")[0], certificate_uri
     if (
-        any(certificate_uri.startswith(_OURS) for certificate_uri in certificate_uris)
+        any(certificate_uri.startswith(_OWN_URI_PREFIX) for certificate_uri in certificate_uris)
         or " " in common_name
     ):
         return "", ""

@@ -148,13 +148,13 @@ class JobList(Value):
     next_page_token: str = ""
 
 
-_SCHEDULERS = Rights(May.ANY, May.NO, May.NO, May.OWN, May.NO)
+_SCHEDULER_RIGHTS = Rights(May.ANY, May.NO, May.NO, May.OWN, May.NO)
 CALLS = (
     Method(
         "ReportJobs",
         JobReport,
         Empty,
-        _SCHEDULERS,
+        _SCHEDULER_RIGHTS,
         Repeat.SAME,
         None,
         AuditEntry.NOTHING,
@@ -164,7 +164,7 @@ CALLS = (
         "Enqueue",
         EnqueueRequest,
         EnqueueReply,
-        _SCHEDULERS,
+        _SCHEDULER_RIGHTS,
         Repeat.SAME,
         None,
         AuditEntry.NOTHING,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 #: The most characters of the program's name. The server accepts 200 in all.
 _PROGRAM = 80
 #: Compiled on use, since most commands never show a holder.
-_WORDS = r"(?P<program>.*) \(process (?P<pid>\d{1,10}) on (?P<host>[\w.:%-]+)\)"
+_HOLDER_PATTERN = r"(?P<program>.*) \(process (?P<pid>\d{1,10}) on (?P<host>[\w.:%-]+)\)"
 
 
 class Holder(NamedTuple):
@@ -36,7 +36,7 @@ def holder_words(program_name: str, pid: int, host: str) -> str:
 
 def read_holder(holder_text: str) -> Holder:
     """Return the parts of a holder's words."""
-    holder_match = re.fullmatch(_WORDS, holder_text)
+    holder_match = re.fullmatch(_HOLDER_PATTERN, holder_text)
     if holder_match is None:
         return Holder(holder_text)
     return Holder(holder_match["program"], int(holder_match["pid"]), holder_match["host"])

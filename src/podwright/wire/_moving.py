@@ -107,9 +107,9 @@ class CallOffMoveRequest(Value):
 
 
 #: A scheduler may move what it made for its own jobs.
-_SCHEDULERS = Rights(May.ANY, May.NO, May.NO, May.JOBS, May.NO)
-_LEASE = About(ObjectKind.LEASE, ("id",))
-_PARTITION_OF_JOB = About(ObjectKind.PARTITION, ("partition",))
+_SCHEDULER_RIGHTS = Rights(May.ANY, May.NO, May.NO, May.JOBS, May.NO)
+_ABOUT_LEASE = About(ObjectKind.LEASE, ("id",))
+_ABOUT_JOB_PARTITION = About(ObjectKind.PARTITION, ("partition",))
 
 #: What the answer reveals of other tenants, even where all is private (docs/security.md).
 _MOVE_REVEALS = "which devices are free"
@@ -121,27 +121,27 @@ CALLS = (
         PartitionInfo,
         CREATORS,
         Repeat.SAME,
-        _LEASE,
+        _ABOUT_LEASE,
         reveals=_MOVE_REVEALS,
     ),
     Method("ShowMoves", MovesRequest, MoveTable, repeat=Repeat.CHANGES_NOTHING),
-    Method("ListJobMoves", JobMovesRequest, JobMoves, _SCHEDULERS, Repeat.CHANGES_NOTHING),
+    Method("ListJobMoves", JobMovesRequest, JobMoves, _SCHEDULER_RIGHTS, Repeat.CHANGES_NOTHING),
     Method(
         "AskToMove",
         AskToMoveRequest,
         MoveRow,
-        _SCHEDULERS,
+        _SCHEDULER_RIGHTS,
         Repeat.SAME,
-        _PARTITION_OF_JOB,
+        _ABOUT_JOB_PARTITION,
         AuditEntry.NOTHING,
     ),
     Method(
         "CallOffMove",
         CallOffMoveRequest,
         Empty,
-        _SCHEDULERS,
+        _SCHEDULER_RIGHTS,
         Repeat.SAME,
-        _PARTITION_OF_JOB,
+        _ABOUT_JOB_PARTITION,
         AuditEntry.NOTHING,
     ),
     Method("AllowMoves", MovesAllowed, MoveTable, repeat=Repeat.SAME),

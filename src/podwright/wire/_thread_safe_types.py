@@ -13,8 +13,8 @@ from typing import TypeVar
 import msgspec
 
 _T = TypeVar("_T")
-_ready: set[object] = set()
-_lock = allocate_lock()
+_prepared_types: set[object] = set()
+_prepare_lock = allocate_lock()
 
 
 def prepared(decoded_type: type[_T]) -> type[_T]:
@@ -22,8 +22,8 @@ def prepared(decoded_type: type[_T]) -> type[_T]:
 
     Code that may run in several threads calls it first.
     """
-    if decoded_type not in _ready:
-        with _lock:
+    if decoded_type not in _prepared_types:
+        with _prepare_lock:
             msgspec.json.Decoder(decoded_type)
-            _ready.add(decoded_type)
+            _prepared_types.add(decoded_type)
     return decoded_type

@@ -484,10 +484,10 @@ class ErrorBody(Value):
     data: dict[str, Any] = {}
 
 
-_PARTITION = About(ObjectKind.PARTITION)
-_NEW_PARTITION = About(ObjectKind.PARTITION, ("spec.name",), new=True)
-_PARTITION_OF_SPEC = About(ObjectKind.PARTITION, ("spec.name",))
-_LEASE = About(ObjectKind.LEASE, ("id",))
+_ABOUT_PARTITION = About(ObjectKind.PARTITION)
+_ABOUT_NEW_PARTITION = About(ObjectKind.PARTITION, ("spec.name",), new=True)
+_ABOUT_SPEC_PARTITION = About(ObjectKind.PARTITION, ("spec.name",))
+_ABOUT_LEASE = About(ObjectKind.LEASE, ("id",))
 
 #: What answers and refusals reveal of other tenants, even where all is private (docs/security.md).
 _REVEALS_CAPACITY = "which devices are free, taken, down or drained"
@@ -496,7 +496,7 @@ _REVEALS_NAME_AND_CAPACITY = (
     "block, how many partitions of others stand in the way and for how many waiters devices are "
     "kept; by the numbers of epochs and leases, how many there were"
 )
-_NEEDED = "that others need the devices, where the launch is asked to move"
+_REVEALS_NEED_TO_MOVE = "that others need the devices, where the launch is asked to move"
 _REVEALS_COUNTERS = "how many calls, commits and moves there were"
 
 CALLS = (
@@ -544,7 +544,12 @@ CALLS = (
     Method("ListPartitions", ListRequest, PartitionList, EVERYBODY, Repeat.CHANGES_NOTHING),
     Method("ListLeases", ListRequest, LeaseList, EVERYBODY, Repeat.CHANGES_NOTHING),
     Method(
-        "GetPartition", PartitionName, PartitionInfo, EVERYBODY, Repeat.CHANGES_NOTHING, _PARTITION
+        "GetPartition",
+        PartitionName,
+        PartitionInfo,
+        EVERYBODY,
+        Repeat.CHANGES_NOTHING,
+        _ABOUT_PARTITION,
     ),
     Method(
         "CreatePartition",
@@ -552,18 +557,20 @@ CALLS = (
         PartitionInfo,
         CREATORS,
         Repeat.REQUEST_ID,
-        _NEW_PARTITION,
+        _ABOUT_NEW_PARTITION,
         reveals=_REVEALS_NAME_AND_CAPACITY,
     ),
-    Method("ResetPartition", ResetRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID, _PARTITION),
-    Method("RemovePartition", RemoveRequest, Empty, CREATORS, Repeat.REQUEST_ID, _PARTITION),
+    Method(
+        "ResetPartition", ResetRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID, _ABOUT_PARTITION
+    ),
+    Method("RemovePartition", RemoveRequest, Empty, CREATORS, Repeat.REQUEST_ID, _ABOUT_PARTITION),
     Method(
         "Acquire",
         AcquireRequest,
         AcquireReply,
         CREATORS,
         Repeat.REQUEST_ID,
-        _PARTITION_OF_SPEC,
+        _ABOUT_SPEC_PARTITION,
         AuditEntry.LEASE,
         reveals=_REVEALS_NAME_AND_CAPACITY,
     ),
@@ -574,11 +581,11 @@ CALLS = (
         LeaseInfo,
         CREATORS,
         Repeat.SAME,
-        _LEASE,
+        _ABOUT_LEASE,
         AuditEntry.NOTHING,
         stored=False,
-        reveals=_NEEDED,
+        reveals=_REVEALS_NEED_TO_MOVE,
     ),
-    Method("Release", LeaseRequest, Empty, CREATORS, Repeat.SAME, _LEASE),
+    Method("Release", LeaseRequest, Empty, CREATORS, Repeat.SAME, _ABOUT_LEASE),
     Method("Backup", BackupRequest, BackupReply, repeat=Repeat.CHANGES_NOTHING),
 )

@@ -219,9 +219,9 @@ class MachineName(Value):
     name: str
 
 
-_WAITER = About(ObjectKind.WAITER, ("id",))
-_MACHINE = About(ObjectKind.MACHINE)
-_QUOTA = About(ObjectKind.QUOTA, ("user", "allocation"))
+_ABOUT_WAITER = About(ObjectKind.WAITER, ("id",))
+_ABOUT_MACHINE = About(ObjectKind.MACHINE)
+_ABOUT_QUOTA = About(ObjectKind.QUOTA, ("user", "allocation"))
 
 #: What answers and refusals reveal of other tenants, even where all is private (docs/security.md).
 _REVEALS_QUEUE = "that a name is taken; how many wait ahead, and when devices become free"
@@ -240,11 +240,11 @@ CALLS = (
         WaitReply,
         WAITERS,
         Repeat.WAITER,
-        _WAITER,
+        _ABOUT_WAITER,
         AuditEntry.NOTHING,
         reveals=_REVEALS_QUEUE,
     ),
-    Method("Leave", WaiterName, Empty, WAITERS, Repeat.REQUEST_ID, _WAITER),
+    Method("Leave", WaiterName, Empty, WAITERS, Repeat.REQUEST_ID, _ABOUT_WAITER),
     Method(
         "ListWaiters",
         ListRequest,
@@ -266,7 +266,7 @@ CALLS = (
         QuotaInfo,
         QuotaInfo,
         repeat=Repeat.SAME,
-        about=_QUOTA,
+        about=_ABOUT_QUOTA,
     ),
     Method(
         "ListQuotas",
@@ -284,6 +284,6 @@ CALLS = (
         Repeat.CHANGES_NOTHING,
     ),
     Method("VerifyAudit", AuditRequest, AuditReport, repeat=Repeat.CHANGES_NOTHING),
-    Method("DrainMachine", MachineName, Empty, repeat=Repeat.SAME, about=_MACHINE),
-    Method("ResumeMachine", MachineName, Empty, repeat=Repeat.SAME, about=_MACHINE),
+    Method("DrainMachine", MachineName, Empty, repeat=Repeat.SAME, about=_ABOUT_MACHINE),
+    Method("ResumeMachine", MachineName, Empty, repeat=Repeat.SAME, about=_ABOUT_MACHINE),
 )

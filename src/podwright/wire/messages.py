@@ -91,7 +91,9 @@ def to_message(wire_value: Value) -> Message:
     """Return a value as its message. Raises wire.InvalidRequest for a number out of range."""
     value_type = type(wire_value)
     try:
-        return cast(Message, message_type(value_type)(**_plan(value_type).plain(wire_value)))
+        return cast(
+            Message, message_type(value_type)(**_value_converter(value_type).plain(wire_value))
+        )
     except ValueError as error:
         raise InvalidRequest(
             f"{value_type.__name__} has a value that cannot travel: {error}"
@@ -103,7 +105,7 @@ def from_message(value_type: type[V], message: Message) -> V:
 
     Raises wire.InvalidRequest for a missing part and for an unknown enum number.
     """
-    return cast(V, _plan(value_type).value(message))
+    return cast(V, _value_converter(value_type).value(message))
 
 
 @functools.cache
@@ -144,7 +146,7 @@ class _ConvertedField(typing.NamedTuple):
     required: bool
 
 
-class _Plan:
+class _ValueConverter:
     """How one type of value is converted."""
 
     def __init__(self, value_type: type[Value]) -> None:
@@ -196,8 +198,8 @@ class _Plan:
 
 
 @functools.cache
-def _plan(value_type: type[Value]) -> _Plan:
-    return _Plan(value_type)
+def _value_converter(value_type: type[Value]) -> _ValueConverter:
+    return _ValueConverter(value_type)
 
 
 def _field_converters(
@@ -260,7 +262,7 @@ def _item_converters(
             ],
         )
     if isinstance(item_type, type) and issubclass(item_type, Value):
-        conversion_plan = _plan(item_type)
+        conversion_plan = _value_converter(item_type)
         return conversion_plan.plain, conversion_plan.value
     return None, None
 

@@ -122,7 +122,7 @@ VIRM_METHODS = {
 }
 
 
-def _asked(number_by_member: Mapping[E, int], asked_number: int, field_name: str) -> E:
+def _requested_member(number_by_member: Mapping[E, int], asked_number: int, field_name: str) -> E:
     """Return the member that a request names. Raises wire.InvalidRequest for an unknown number."""
     for enum_member, member_number in number_by_member.items():
         if member_number == asked_number:
@@ -136,7 +136,9 @@ def _asked(number_by_member: Mapping[E, int], asked_number: int, field_name: str
     )
 
 
-def _said(number_by_member: Mapping[E, int], answered_number: int, fallback_member: E) -> E:
+def _answered_member(
+    number_by_member: Mapping[E, int], answered_number: int, fallback_member: E
+) -> E:
     """Return the member that an answer names, or the one that promises least."""
     return next(
         (
@@ -170,11 +172,15 @@ def create_request(request_message: Any) -> CreateRequest:
             num_gcds=requirements.num_gcds,
             num_replicas=requirements.num_replicas,
             num_ilds=requirements.num_ipulink_segments,
-            routing=_asked(ROUTING, requirements.ipulink_routing_type, "ipulink_routing_type"),
-            gw_routing=_asked(GATEWAY_ROUTING, requirements.gw_routing_type, "gw_routing_type"),
-            sync_type=_asked(SYNC_TYPE, requirements.sync_type, "sync_type"),
+            routing=_requested_member(
+                ROUTING, requirements.ipulink_routing_type, "ipulink_routing_type"
+            ),
+            gw_routing=_requested_member(
+                GATEWAY_ROUTING, requirements.gw_routing_type, "gw_routing_type"
+            ),
+            sync_type=_requested_member(SYNC_TYPE, requirements.sync_type, "sync_type"),
             reconfigurable=requirements.reconfigurable,
-            devices=_chosen(requirements.ipus, action),
+            devices=_devices_in_routing_order(requirements.ipus, action),
             auto_reset=not request_message.disable_auto_reset,
             relocatable=request_message.relocatable,
         ),
@@ -182,7 +188,7 @@ def create_request(request_message: Any) -> CreateRequest:
     )
 
 
-def _chosen(requested_ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
+def _devices_in_routing_order(requested_ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
     """Return devices in routing order; without routing ids, in the order of the request."""
     routing_ids = [requested_ipu.routing_id for requested_ipu in requested_ipus]
     if any(routing_ids):
@@ -281,11 +287,13 @@ def partition_info(vendor_partition: Any) -> PartitionInfo:
         num_gcds=gcd_count,
         num_replicas=spec_message.num_replicas or gcd_count,
         num_ilds=spec_message.num_ipulink_segments or 1,
-        routing=_said(ROUTING, spec_message.ipulink_routing_type, Routing.DEFAULT),
-        gw_routing=_said(GATEWAY_ROUTING, spec_message.gw_routing_type, GatewayRouting.DEFAULT),
-        sync_type=_said(SYNC_TYPE, spec_message.sync_type, SyncType.DEFAULT),
+        routing=_answered_member(ROUTING, spec_message.ipulink_routing_type, Routing.DEFAULT),
+        gw_routing=_answered_member(
+            GATEWAY_ROUTING, spec_message.gw_routing_type, GatewayRouting.DEFAULT
+        ),
+        sync_type=_answered_member(SYNC_TYPE, spec_message.sync_type, SyncType.DEFAULT),
         reconfigurable=spec_message.reconfigurable,
-        ready_state=_said(READY_STATE, vendor_partition.ready_state, ReadyState.ERROR),
+        ready_state=_answered_member(READY_STATE, vendor_partition.ready_state, ReadyState.ERROR),
         gcds=[
             devices[first_device : first_device + devices_per_gcd]
             for first_device in range(0, len(devices), devices_per_gcd)
@@ -317,8 +325,10 @@ def with_status(served_partition: PartitionInfo, status_reply: Any) -> Partition
     last_auto_reset = status_reply.last_auto_reset_time
     return msgspec.structs.replace(
         served_partition,
-        ready_state=_said(READY_STATE, status_reply.ready_state, ReadyState.ERROR),
-        operation_state=_said(OPERATION_STATE, status_reply.operation_state, OperationState.FAILED),
+        ready_state=_answered_member(READY_STATE, status_reply.ready_state, ReadyState.ERROR),
+        operation_state=_answered_member(
+            OPERATION_STATE, status_reply.operation_state, OperationState.FAILED
+        ),
         errors=list(status_reply.errors),
         auto_reset_max=status_reply.max_auto_reset_retries,
         auto_reset_count=status_reply.auto_reset_retry_count,

@@ -7,7 +7,7 @@ Recorded by `tests/outer/gpu/test_accounted.py`: two tasks for 9 s, one at 80 pe
 from __future__ import annotations
 
 from podwright.gpu.efficiency import facts, line, read_jobs, report
-from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _ACCOUNT_COLUMNS
 from podwright.slurm.reader import CUT
 
 _BATCH = (
@@ -33,7 +33,7 @@ RECORDED = (
 
 def test_the_highest_use_of_any_task_is_what_slurm_knows() -> None:
     text = "\n".join(row.replace("|", CUT) for row in RECORDED)
-    assert all(row.count("|") == len(_COLUMNS) - 1 for row in RECORDED)
+    assert all(row.count("|") == len(_ACCOUNT_COLUMNS) - 1 for row in RECORDED)
     (job,) = read_jobs(text)
     assert (job.gpus, job.gpu_peak, job.gpu_memory, job.used_memory) == (
         2,

@@ -11,7 +11,7 @@ import pytest
 
 from podwright.errors import Unavailable
 from podwright.gpu.efficiency import AccountedJob, Destinations, append_as_user, work
-from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _ACCOUNT_COLUMNS
 from podwright.slurm.reader import CUT, accounting_format
 
 BOTH = Destinations(comment=True, output=True)
@@ -44,7 +44,9 @@ class Accounts:
             wanted = words[-1].partition("=")[2].split(",")
             rows = [self.jobs[number] for number in wanted if number in self.jobs]
             lines = [
-                CUT.join(row.get(field, "") for field in accounting_format(*_COLUMNS).split(","))
+                CUT.join(
+                    row.get(field, "") for field in accounting_format(*_ACCOUNT_COLUMNS).split(",")
+                )
                 for row in rows
             ]
             return "\n".join(lines) if self.up else None

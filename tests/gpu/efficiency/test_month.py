@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwright.cli.podwright import main
-from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _ACCOUNT_COLUMNS
 from podwright.slurm.reader import CUT, accounting_format
 from tests.gpu.efficiency.test_report import write
 
@@ -30,7 +30,9 @@ def row(number: int, user: str, partition: str, waited: int, ran: int, comment: 
         "TotalCPU": "01:00:00",
         "AdminComment": comment,
     }
-    return CUT.join(said.get(field, "") for field in accounting_format(*_COLUMNS).split(","))
+    return CUT.join(
+        said.get(field, "") for field in accounting_format(*_ACCOUNT_COLUMNS).split(",")
+    )
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from podwright.gpu.efficiency import (
     report,
     tree,
 )
-from podwright.gpu.efficiency._sacct_jobs import _COLUMNS
+from podwright.gpu.efficiency._sacct_jobs import _ACCOUNT_COLUMNS
 from podwright.slurm.reader import CUT, accounting_format
 
 START = 1_700_000_000
@@ -156,7 +156,7 @@ def test_json_holds_everything(tmp_path: Path) -> None:
 
 
 def sacct(**fields: str) -> str:
-    return CUT.join(fields.get(key, "") for key in accounting_format(*_COLUMNS).split(","))
+    return CUT.join(fields.get(key, "") for key in accounting_format(*_ACCOUNT_COLUMNS).split(","))
 
 
 def test_sacct_is_read() -> None:

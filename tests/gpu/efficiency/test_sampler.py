@@ -16,7 +16,7 @@ from pathlib import Path
 from podwright.gpu.efficiency import read_samples
 from podwright.gpu.efficiency._sampler import _step_ranks, gpus_of_job
 from podwright.hosts.gpus import Gpu
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 
 NODE = "gpus = 4\nmemory = 81559\n"
 
@@ -34,7 +34,7 @@ def test_it_samples_beside_a_command_and_ends_with_it(tmp_path: Path) -> None:
     folder = tmp_path / "samples"
     environ = {
         **os.environ,
-        VARIABLE: str(described),
+        STANDIN_VARIABLE: str(described),
         "PODWRIGHT_SAMPLES": str(folder),
         "SLURM_JOB_ID": f"{os.getpid()}",
         "SLURMD_NODENAME": "n1",

@@ -10,7 +10,7 @@ import msgspec
 
 from podwright.gpu.health import NodeReport, Settings, run
 from podwright.hosts.gpus import Inventory
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX, make_sys
 
 #: The clock is this machine's own, whatever files say.
@@ -24,7 +24,7 @@ class Node:
         self.root = make_sys(folder / "root")
         self.described = folder / "node.toml"
         self.described.write_text(HGX)
-        self.environ = {VARIABLE: str(self.described), "PATH": os.environ["PATH"]}
+        self.environ = {STANDIN_VARIABLE: str(self.described), "PATH": os.environ["PATH"]}
         self.file("dev/kmsg", "6,1,1000,-;Linux\n")
         self.file("proc/self/mounts", "/dev/sda / ext4 rw 0 0\n")
         for number in range(8):

@@ -14,7 +14,7 @@ from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
 from podwright.gpu.health import all_checks, read_settings
 from podwright.gpu.health._node_health_state import forget, forgotten
-from podwright.testing._nvml_standin import VARIABLE
+from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
 
 
@@ -22,7 +22,7 @@ from tests.machines.node import HGX
 def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "node.toml"
     path.write_text(HGX)
-    monkeypatch.setenv(VARIABLE, str(path))
+    monkeypatch.setenv(STANDIN_VARIABLE, str(path))
     return path
 
 

@@ -26,7 +26,7 @@ from podwright.gpu.nodebench._measures import (
     read_nccl_tests,
     within,
 )
-from podwright.gpu.nodebench._rank import MARK, PORT_DISTANCE, TOKEN
+from podwright.gpu.nodebench._rank import ANSWER_LINE_PREFIX, PORT_DISTANCE, TOKEN
 from podwright.gpu.nodebench._rank import main as rank
 from tests.ports import free_ports, free_row
 
@@ -227,7 +227,7 @@ def test_what_went_wrong_is_told() -> None:
 
 
 def test_a_steps_words_are_read_between_others() -> None:
-    text = f"module loaded\n0: {MARK}{json.dumps({'node': 'n1', 'rate': 5})}\nbye\n"
+    text = f"module loaded\n0: {ANSWER_LINE_PREFIX}{json.dumps({'node': 'n1', 'rate': 5})}\nbye\n"
     assert read_step(text) == {"n1": {"node": "n1", "rate": 5}}
 
 

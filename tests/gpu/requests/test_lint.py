@@ -17,7 +17,7 @@ from podwright.gpu.lint import (
     read_script,
     rules,
 )
-from podwright.gpu.lint._script_counts import facts_of
+from podwright.gpu.lint._script_counts import job_facts
 from podwright.slurm.site.releases import parse_version
 from tests.gpu.requests.wordings import BETTER, MISTAKES
 
@@ -103,7 +103,7 @@ def test_no_correction_asks_for_more_gpus() -> None:
 def _gpus(text: str) -> int | None:
     """GPUs of the whole job; None where the script leaves their number open."""
     script = read_script(text)
-    facts = facts_of(script)
+    facts = job_facts(script)
     if facts.gpus is not None:
         return facts.gpus
     nodes = facts.nodes

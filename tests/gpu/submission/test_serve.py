@@ -16,14 +16,14 @@ import os, sys, logging, time
 from pathlib import Path
 from podwright.gpu.lint import CachedSite
 from podwright.gpu.submission import _lint_service
-_lint_service._SECONDS = 60  # a slow machine is not an endless script
+_lint_service._QUESTION_TIMEOUT_S = 60  # a slow machine is not an endless script
 if sys.argv[2] == "endless":
     real = _lint_service.answer
     def answer(text, site):
         while "#endless" in text: time.sleep(0.01)
         assert "#fault" not in text
         return real(text, site)
-    _lint_service.answer, _lint_service._SECONDS = answer, 10
+    _lint_service.answer, _lint_service._QUESTION_TIMEOUT_S = answer, 10
     logging.basicConfig(stream=sys.stderr)
 who = frozenset() if sys.argv[2] == "nobody" else frozenset({os.geteuid()})
 up = lambda: print("up", flush=True)

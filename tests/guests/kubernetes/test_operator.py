@@ -163,7 +163,9 @@ async def test_its_pods_know_their_partition(world: World) -> None:
 async def test_another_pod_of_its_name_is_named(world: World) -> None:
     """Such a pod may be one that Graphcore's operator left."""
     meta = {"name": "job-worker-0", "namespace": "team", "uid": "other", "labels": {}}
-    world.kube._put(("Pod", "team", "job-worker-0"), {"metadata": meta, "status": {}}, "ADDED")
+    world.kube._put_object(
+        ("Pod", "team", "job-worker-0"), {"metadata": meta, "status": {}}, "ADDED"
+    )
     world.kube.create(job(), namespace="team")
     words = "another pod has the name job-worker-0: kubectl -n team delete pod job-worker-0"
     await world.until(lambda: world.status().get("lastMessage") == words, "what is in the way")

@@ -25,7 +25,7 @@ from podwright.guests.kubernetes.workers._pods_exec_client import ExecTarget, Tu
 from podwright.guests.kubernetes.workers._worker_call import WorkerNotReached, WorkerUnusable
 from podwright.guests.kubernetes.workers._worker_call import call as reach_and_run
 from podwright.hosts import EXEC_VARIABLE, KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE
-from tests.certificates import JOB_KEYS, OTHER_KEYS, SERVER_CALLER
+from tests.certificates import JOB_KEYS, OTHER_KEYS, SERVER
 from tests.guests.kubernetes.test_worker_door import new_name, wait_for
 
 #: No TCP connection leads to an address of many.
@@ -51,7 +51,7 @@ class ApiServer:
         self._runner = web.AppRunner(app, shutdown_timeout=0)
         await self._runner.setup()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(SERVER_CALLER / "cert.pem", SERVER_CALLER / "key.pem")
+        context.load_cert_chain(SERVER / "cert.pem", SERVER / "key.pem")
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
         self.port = self._runner.addresses[0][1]
@@ -106,7 +106,7 @@ async def _close(line: web.WebSocketResponse, outs: list[asyncio.Task[None]]) ->
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
     account = tmp_path / "account"
     account.mkdir()
-    shutil.copy(SERVER_CALLER / "ca.pem", account / "ca.crt")
+    shutil.copy(SERVER / "ca.pem", account / "ca.crt")
     (account / "token").write_text(f"{TOKEN}\n")
     monkeypatch.setattr("podwright.guests.kubernetes.workers._pods_exec_client.ACCOUNT", account)
     made = ApiServer()

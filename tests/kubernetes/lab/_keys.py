@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.outer.lab import LabError
 from tests.outer.lab._places import need
 
-_KEY_OPTIONS = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+_CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 _DAYS = ["-days", "30"]
 
 
@@ -27,7 +27,7 @@ class Keys:
         self.folder = folder
         folder.mkdir(mode=0o700)
         for name in ("ca", "front-ca"):
-            argv = ["req", "-x509", *_KEY_OPTIONS, *_DAYS, "-subj", f"/CN=podwright-lab-{name}"]
+            argv = ["req", "-x509", *_CURVE, *_DAYS, "-subj", f"/CN=podwright-lab-{name}"]
             argv += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
             self._openssl([*argv, "-keyout", f"{name}.key", "-out", f"{name}.crt"])
         self._openssl(["genrsa", "-out", "accounts.key", "2048"])
@@ -64,7 +64,7 @@ class Keys:
         return path
 
     def _sign(self, name: str, subject: str, extensions: Sequence[str], by: str) -> None:
-        argv = ["req", "-new", *_KEY_OPTIONS, "-subj", subject]
+        argv = ["req", "-new", *_CURVE, "-subj", subject]
         self._openssl([*argv, "-keyout", f"{name}.key", "-out", f"{name}.csr"])
         (self.folder / f"{name}.ext").write_text("\n".join(extensions) + "\n")
         argv = ["x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.crt", "-CAkey", f"{by}.key"]

@@ -36,7 +36,7 @@ class StandIns:
         self._due: list[tuple[float, int, str, Object]] = []
         self._asked: set[tuple[str, str]] = set()
         self._numbers = itertools.count()
-        self._new_event = threading.Condition()
+        self._news = threading.Condition()
         self._over = threading.Event()
         self._threads = [threading.Thread(target=work) for work in (self._look, self._work)]
 
@@ -54,8 +54,8 @@ class StandIns:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        with self._new_event:
-            self._new_event.notify()
+        with self._news:
+            self._news.notify()
         while self._threads[0].is_alive():
             self._http.end_watches()
             self._threads[0].join(0.1)
@@ -118,20 +118,20 @@ class StandIns:
             self._at(self._lasts, "Succeeded", pod)
 
     def _at(self, seconds: float, what: str, pod: Object) -> None:
-        with self._new_event:
+        with self._news:
             key = (what, pod["metadata"]["uid"])
             if key not in self._asked:
                 self._asked.add(key)
                 at = time.monotonic() + seconds
                 heapq.heappush(self._due, (at, next(self._numbers), what, pod))
-                self._new_event.notify()
+                self._news.notify()
 
     def _work(self) -> None:
         while not self._over.is_set():
-            with self._new_event:
+            with self._news:
                 now = time.monotonic()
                 if not self._due or self._due[0][0] > now:
-                    self._new_event.wait(self._due[0][0] - now if self._due else None)
+                    self._news.wait(self._due[0][0] - now if self._due else None)
                     continue
                 _, _, what, pod = heapq.heappop(self._due)
             try:

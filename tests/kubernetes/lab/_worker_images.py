@@ -24,7 +24,7 @@ DIGITS_IMAGE = "localhost/digits:lab"
 MPI_IMAGE = "localhost/mpi:lab"
 _MPI = "/opt/mpi"
 _MPI_PROGRAMS = ("mpirun", "ompirun_wrapper", "prte", "prted", "prterun")
-_KEY_EXAMPLES = Path(__file__).parents[3] / "examples" / "train_digits.py"
+_EXAMPLE = Path(__file__).parents[3] / "examples" / "train_digits.py"
 _PYTHON = "/opt/python"
 
 
@@ -94,7 +94,7 @@ def _add_digits(folder: Path) -> None:
     data.mkdir(parents=True)
     (library / "sklearn" / "__init__.py").touch()
     shutil.copy2(_package("sklearn") / "datasets" / "data" / "digits.csv.gz", data)
-    shutil.copy2(_KEY_EXAMPLES, folder / "train_digits.py")
+    shutil.copy2(_EXAMPLE, folder / "train_digits.py")
 
 
 def _package(name: str) -> Path:

@@ -23,7 +23,7 @@ class Heterogeneous:
         self.components: set[int] = set()  # those that hold devices without block licences
         self._reserving: tuple[int, dict[int, int]] | None = None  # set aside, not yet offered
 
-    def give_back_reserved(self, job: int, devices: int) -> bool:
+    def give_way(self, job: int, devices: int) -> bool:
         """A job that Slurm had already started comes first: what is only reserved goes back."""
         if self._reserving is None:
             return False
@@ -61,7 +61,7 @@ class Heterogeneous:
                 return False
         self.components |= set(parts)
         self._reserving = (leader, parts)
-        await self._server.wait_until_synced()
+        await self._server.synced()
         while self._reserving:
             known = pod.used(but=self.components)
             show = await self._server.slurm("scontrol", "-o", "show", "lic", "ipu_x1")
@@ -69,7 +69,7 @@ class Heterogeneous:
                 self._reserving = None
                 return True
             await asyncio.sleep(0.05)
-        await self._server.wait_until_synced()
+        await self._server.synced()
         return False
 
     async def _offer(self, leader: int, parts: dict[int, int]) -> None:
@@ -86,7 +86,7 @@ class Heterogeneous:
         if leader in await self._waiting():
             self._drop(parts)
             self._server.write("offer ended", leader)
-            await self._server.wait_until_synced()
+            await self._server.synced()
 
     def _drop(self, parts: dict[int, int]) -> None:
         for job in parts:

@@ -34,7 +34,7 @@ class StandIn:
     async def begins(self, job: int, devices: int) -> int:
         start = time.monotonic()
         waited = False
-        while not self.pod.take(job, devices) and not self.het.give_back_reserved(job, devices):
+        while not self.pod.take(job, devices) and not self.het.give_way(job, devices):
             if not waited:
                 self.write("no shape", job, devices=devices)
             waited = True
@@ -56,11 +56,11 @@ class StandIn:
                 self.changed.notify_all()
             self.het.components.discard(job)
             if self.sync:
-                await self.wait_until_synced()
+                await self.synced()
         self.write("ended", job)
         return 200
 
-    async def wait_until_synced(self) -> None:
+    async def synced(self) -> None:
         """Returns when Slurm has been told what is true now, or later."""
         self.wanted += 1
         mine = self.wanted

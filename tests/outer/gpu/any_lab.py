@@ -30,7 +30,7 @@ mv @OUT@.part @OUT@.job
 srun sh -c '{_PROBE}' > @OUT@.tasks 2>&1
 echo $? > @OUT@.rc
 """
-_REPLAN_NOW = re.compile(r"--partition=\w+,|--prefer")
+_AGAIN = re.compile(r"--partition=\w+,|--prefer")
 _ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "COMPLETED")
 _TASK = re.compile(r"@(\d+) (\d+) (\S+) \[(.*?)\] <(.*?)>@")
 _NODES = re.compile(r" NodeList=(\S+)")
@@ -121,7 +121,7 @@ class AnyLab(SlurmLab):
             return {"stage": "submit", "said": done.stderr.strip().splitlines()[-1:]}
         job = done.stdout.strip().partition(";")[0]
         try:
-            again = bool(_REPLAN_NOW.search(options))
+            again = bool(_AGAIN.search(options))
             return self._watch(job, out, time.monotonic() + patience, again=again)
         finally:
             if not self._dead():
@@ -198,13 +198,13 @@ class AnyLab(SlurmLab):
 def _tasks(said: str) -> list[tuple[str, str, list[int]]]:
     """Node, GPUs and CPUs of each task by rank, out of what they printed."""
     found = sorted(
-        (int(rank), node, gpus, _functions_by_method(masks, int(local)))
+        (int(rank), node, gpus, _bound(masks, int(local)))
         for rank, local, node, gpus, masks in _TASK.findall(said)
     )
     return [task[1:] for task in found]
 
 
-def _functions_by_method(masks: str, local: int) -> list[int]:
+def _bound(masks: str, local: int) -> list[int]:
     """The CPUs of a task, out of the masks of all tasks of its node."""
     if not masks:
         return []

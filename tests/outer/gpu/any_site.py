@@ -157,13 +157,13 @@ def any_site(seed: int) -> AnySite:
     bound = random.Random(f"tasks {seed}")
     if bound.random() < 0.5:
         settings["TaskPlugin"] = "task/affinity"
-        partitions = _functions_by_method(bound, settings, nodes, partitions)
+        partitions = _bound(bound, settings, nodes, partitions)
     found = tuple(line.split()[0].partition("=")[2] for line in partitions)
     drained = dice.sample(list(nodes), 1) if dice.random() < 0.25 else []
     return AnySite(nodes, settings, partitions, topology, found, tuple(drained))
 
 
-def _functions_by_method(
+def _bound(
     dice: random.Random,
     settings: dict[str, str],
     nodes: dict[str, Kind],

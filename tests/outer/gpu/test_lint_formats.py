@@ -50,7 +50,11 @@ def test_sarif_is_read_by_a_library(tools: Path, tmp_path: Path) -> None:
     (tmp_path / "right.sh").write_text(RIGHT)
     text = lint("--format=sarif", str(tmp_path / "wrong.sh"), str(tmp_path / "right.sh"))
     done = subprocess.run(
-        [tools / "python", "-c", _READ], input=text, capture_output=True, text=True, check=True
+        [tools / "python", "-c", _READ],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     version, ids, results = json.loads(done.stdout)
     assert version == "2.1.0"

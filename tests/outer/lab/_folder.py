@@ -18,7 +18,7 @@ from typing import TypeVar
 PARENT = Path("/var/tmp")
 PREFIX = "pwlab-"
 #: How much slower than its usual self a machine may be: no test here is about speed.
-MOST_BUSY = 6.0
+BUSY = 6.0
 #: Seconds between two looks at what takes long.
 SELDOM = 0.3
 
@@ -44,10 +44,8 @@ def poll(
         if answer:
             return answer
         waited = time.monotonic() - begun
-        if waited > MOST_BUSY * seconds:
-            raise LabError(
-                f"{what}: not within {MOST_BUSY * seconds:g} s (last answer: {answer!r})"
-            )
+        if waited > BUSY * seconds:
+            raise LabError(f"{what}: not within {BUSY * seconds:g} s (last answer: {answer!r})")
         time.sleep(max(every, min(waited / 20, SELDOM)))
 
 

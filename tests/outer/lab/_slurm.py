@@ -24,7 +24,15 @@ from ._hosts import HostsLab
 from ._places import Here, HostsRoot, Place, Root, as_user, need, run
 from ._release import Release
 
-_OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
+_OVER = {
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "PREEMPTED",
+}
 
 
 @dataclass(frozen=True)

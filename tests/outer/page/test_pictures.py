@@ -11,7 +11,7 @@ from tools.page_pictures import FOLDER, MANIFEST, PICTURES, alike, pictures
 
 pytestmark = pytest.mark.outer
 #: Fonts differ from machine to machine; a view that is another differs by more.
-PORT_DISTANCE = 0.04
+APART = 0.04
 
 
 def test_no_view_has_changed_without_its_picture(browser: Browser) -> None:
@@ -23,12 +23,12 @@ def test_no_view_has_changed_without_its_picture(browser: Browser) -> None:
         assert hashlib.sha256(committed).hexdigest() == known[name]["png"], f"{name} was replaced"
         if picture.structure != known[name]["structure"]:
             old.append(f"{name}: the view is another")
-        elif (apart := alike(picture.png, committed)) > PORT_DISTANCE:
+        elif (apart := alike(picture.png, committed)) > APART:
             old.append(f"{name}: it looks otherwise, by {apart:.3f}")
     assert old == [], "make them anew: make page-pictures"
 
 
 def test_another_view_is_not_alike() -> None:
     views = [(FOLDER / f"{name}.png").read_bytes() for name in ("page-pod", "page-time")]
-    assert alike(*views) > PORT_DISTANCE
+    assert alike(*views) > APART
     assert alike(views[0], views[0]) == 0

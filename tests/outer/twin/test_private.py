@@ -16,7 +16,7 @@ import pytest
 from tests.outer.lab import ALICE, BOB, poll
 from tests.outer.twin.test_ask import CHILD
 from tests.outer.twin.test_safety import (
-    GONE_AFTER_S,
+    GONE_AFTER,
     ROOT,
     alive,
     descendants,
@@ -155,9 +155,9 @@ def test_nothing_is_left_when_a_process_is_killed(folder: Path, victim: str) -> 
         os.kill(victims[victim], signal.SIGKILL)
         if victim in ("slurmctld", "munged"):
             process.kill()
-        poll("the end of the twin", lambda: not any(map(alive, pids)), seconds=GONE_AFTER_S)
+        poll("the end of the twin", lambda: not any(map(alive, pids)), seconds=GONE_AFTER)
         poll(
             "the end of its folder",
             lambda: not any((folder / "tmp").iterdir()) and not listens(port),
-            seconds=GONE_AFTER_S,
+            seconds=GONE_AFTER,
         )

@@ -18,7 +18,7 @@ from tests.slurm.twin.recorded import clusters
 pytestmark = pytest.mark.twin
 
 OWNER, OTHER = 1500, 1501
-GONE_AFTER_S = 15.0  # seconds
+GONE_AFTER = 15.0  # seconds
 ATTACK = Path(__file__).with_name("attack.py")
 ROOT = Path(__file__).parents[3]
 
@@ -121,7 +121,7 @@ def test_nothing_is_left_when_a_process_is_killed(owner: int, victim: str) -> No
         if victim == "slurmctld":
             process.kill()
         pids = (guardian, first, *rest)
-        poll("the end of the twin", lambda: not any(alive(p) for p in pids), seconds=GONE_AFTER_S)
+        poll("the end of the twin", lambda: not any(alive(p) for p in pids), seconds=GONE_AFTER)
     assert not Path("/run/twin").exists()
 
 
@@ -132,4 +132,4 @@ def test_a_stopped_twin_ends_with_its_owner() -> None:
         os.kill(first, signal.SIGSTOP)
         process.kill()
         pids = (guardian, first, *rest)
-        poll("the end of the twin", lambda: not any(alive(p) for p in pids), seconds=GONE_AFTER_S)
+        poll("the end of the twin", lambda: not any(alive(p) for p in pids), seconds=GONE_AFTER)

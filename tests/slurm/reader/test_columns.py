@@ -11,11 +11,11 @@ import podwright
 from podwright.errors import InvalidRequest
 from podwright.gpu.efficiency import AccountedJob
 from podwright.gpu.efficiency import read_jobs as read_accounted
-from podwright.gpu.efficiency._sacct_jobs import _COLUMNS as EFFICIENCY
+from podwright.gpu.efficiency._sacct_jobs import _ACCOUNT_COLUMNS as EFFICIENCY
 from podwright.gpu.health._drain_decisions import LIST_NODES_COMMAND, read_rows
 from podwright.gpu.rehearse import LIST_JOBS, from_sacct
 from podwright.replay import Skipped, TraceJob
-from podwright.replay.traces._sacct import _ASKED, read_sacct
+from podwright.replay.traces._sacct import _REQUESTED_COLUMNS, read_sacct
 from podwright.slurm.reader import (
     CUT,
     _sacct_sinfo_columns,
@@ -54,7 +54,7 @@ def accounted() -> list[AccountedJob]:
 
 
 def traced(header: str) -> list[TraceJob]:
-    row = "|".join(JOB.get(name, "") for name in _ASKED)
+    row = "|".join(JOB.get(name, "") for name in _REQUESTED_COLUMNS)
     return list(read_sacct([header, row], Skipped()))
 
 
@@ -62,18 +62,18 @@ def traced(header: str) -> list[TraceJob]:
 def test_a_column_that_sacct_renames_is_renamed_in_one_place(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, trace = accounted(), traced(accounting_format(*_ASKED).replace(",", "|"))
+    before, trace = accounted(), traced(accounting_format(*_REQUESTED_COLUMNS).replace(",", "|"))
     monkeypatch.setitem(_sacct_sinfo_columns._SACCT_COLUMNS, name, "Renamed")
     columns = accounting_command(*EFFICIENCY)[-1].partition("=")[2].split(",")
     assert ("Renamed" in columns) is (name in EFFICIENCY)
     assert accounted() == before
-    assert traced(accounting_format(*_ASKED).replace(",", "|")) == trace
+    assert traced(accounting_format(*_REQUESTED_COLUMNS).replace(",", "|")) == trace
 
 
 @pytest.mark.parametrize("name", ["state", "submitted"])
 def test_a_column_that_a_file_lacks_is_named(name: str) -> None:
     column = accounting_format(name)
-    words = accounting_format(*_ASKED).split(",")
+    words = accounting_format(*_REQUESTED_COLUMNS).split(",")
     header = "|".join("Renamed" if word == column else word for word in words)
     with pytest.raises(InvalidRequest, match=rf"has no field for .*: {column}\."):
         traced(header)

@@ -20,7 +20,7 @@ from podwright.guests.slurm.setup import (
     undo,
     window,
 )
-from podwright.slurm.site.edit import changed, settings, undone, with_line
+from podwright.slurm.site.edit import append_own_line, changed, settings, undone
 from podwright.slurm.site.file_changes import as_diff, carry_out
 from tests.slurm.site_files import everything, make_site
 
@@ -56,7 +56,7 @@ def test_any_file_comes_back(lines: list[str], cut: bool) -> None:
     assert settings(after)["prologslurmctld"] == "/ours"
     assert changed(after, wanted, "slurm.conf") == after
     assert undone(after) == text
-    assert undone(with_line(text, "optional x.so")) == text
+    assert undone(append_own_line(text, "optional x.so")) == text
 
 
 def test_a_setting_over_two_lines_is_refused() -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import podwright
-from podwright.slurm.site.releases import Release, ReleaseRange, Version, release_of
+from podwright.slurm.site.releases import Release, ReleaseRange, SlurmVersion, release_of
 
 _HOME = Path(podwright.__file__).parent
 #: The rooms that know releases of Slurm.
 _ROOMS = ("slurm", "gpu", "guests/slurm")
 #: What each release does that the one before it does not; -name: what it no longer does.
-TABLE: dict[Version, set[str]] = {
+TABLE: dict[SlurmVersion, set[str]] = {
     (22, 5): {"needs_task_none", "srun_ignores_cpus_per_task"},
     (23, 2): {"twin_keeps_reserved_cores", "-needs_task_none"},
     (23, 11): {"can_disable_cgroups", "-srun_ignores_cpus_per_task"},
@@ -29,13 +29,13 @@ TABLE: dict[Version, set[str]] = {
 NAMES = [name for name, one in vars(Release).items() if isinstance(one, ReleaseRange)]
 
 
-def does(version: Version) -> set[str]:
+def does(version: SlurmVersion) -> set[str]:
     release = release_of(version)
     return {name for name in NAMES if getattr(release, name)}
 
 
 @pytest.mark.parametrize("version", TABLE, ids=lambda v: f"{v[0]}.{v[1]:02}")
-def test_a_release_does_what_its_row_says(version: Version) -> None:
+def test_a_release_does_what_its_row_says(version: SlurmVersion) -> None:
     releases = list(TABLE)
     at = releases.index(version)
     now, before = does(version), does(releases[at - 1]) if at else set()

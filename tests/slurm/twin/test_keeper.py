@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.twin_service._state_keeper_process import _clean
+from podwright.slurm.twin_service._state_keeper_process import _remove_stale_socket
 
 
 def test_a_socket_that_its_ended_service_has_not_closed_yet_is_removed(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_a_socket_that_its_ended_service_has_not_closed_yet_is_removed(tmp_path:
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(path))
         door.listen()
-        _clean(path, service=os.getpid(), folder_is_ours=True)
+        _remove_stale_socket(path, service=os.getpid(), folder_is_ours=True)
     assert not path.parent.exists()
 
 
@@ -27,7 +27,7 @@ def test_a_socket_at_which_nobody_answers_is_removed(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(path))
         door.listen()
-    _clean(path, service=os.getpid(), folder_is_ours=True)
+    _remove_stale_socket(path, service=os.getpid(), folder_is_ours=True)
     assert not path.parent.exists()
 
 
@@ -37,5 +37,5 @@ def test_a_socket_of_another_service_stays(tmp_path: Path, folder_is_ours: bool)
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(path))
         door.listen()
-        _clean(path, service=os.getppid(), folder_is_ours=folder_is_ours)
+        _remove_stale_socket(path, service=os.getppid(), folder_is_ours=folder_is_ours)
         assert path.exists()

@@ -9,7 +9,7 @@ import pytest
 from podwright.errors import FieldNotKnown, InvalidRequest
 from podwright.slurm.site.command_result import CommandResult
 from podwright.slurm.twin import MOST_NODES_IN_USE, NodeUse, present_from
-from podwright.slurm.twin._placeholder_jobs import occupy
+from podwright.slurm.twin._placeholder_jobs import occupy_nodes
 
 NODES = (
     "NodeName=n1 CPUAlloc=6 AllocMem=3000 Gres=gpu:h100:4(S:0-1) "
@@ -101,7 +101,7 @@ def test_the_same_gpus_cpus_and_memory_are_in_use_whatever_order_slurm_takes(
 ) -> None:
     node = PlayedNode(order)
     use = NodeUse("n1", {1: (4, 1000), 3: (2, 500)}, 8, 2000)
-    assert occupy([use], [], node.run) == ()
+    assert occupy_nodes([use], [], node.run) == ()
     assert sorted(node.jobs.values(), key=str) == sorted(
         [(4, 1000, 1), (2, 500, 3), (2, 500, None)], key=str
     )
@@ -110,7 +110,7 @@ def test_the_same_gpus_cpus_and_memory_are_in_use_whatever_order_slurm_takes(
 def test_a_node_that_cannot_be_made_alike_takes_no_job() -> None:
     node = PlayedNode((0, 1, 2, 3), cpus=4)
     use = NodeUse("n1", {0: (4, 1000), 3: (2, 500)}, 6, 1500)
-    assert occupy([use], [("ReservationName=r",)], node.run) == ("n1",)
+    assert occupy_nodes([use], [("ReservationName=r",)], node.run) == ("n1",)
     assert node.commands[-2:] == [
         "scontrol create reservation ReservationName=r",
         "scontrol update NodeName=n1 State=DRAIN Reason=unlike",

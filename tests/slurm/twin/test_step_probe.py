@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podwright.slurm.twin import TaskOutcome
-from podwright.slurm.twin._step_probe import read_tasks, step_waits, topology
+from podwright.slurm.twin._step_probe import is_step_waiting, read_tasks, topology
 
 
 def test_tasks_are_read_in_the_order_of_their_ranks() -> None:
@@ -21,8 +21,10 @@ def test_masks_of_more_tasks_than_given_repeat() -> None:
 
 
 def test_an_srun_that_waits_for_its_step_is_seen() -> None:
-    assert step_waits("srun: Job 3 step creation temporarily disabled, retrying (Requested nodes)")
-    assert not step_waits("srun: error: Unable to create step for job 3")
+    assert is_step_waiting(
+        "srun: Job 3 step creation temporarily disabled, retrying (Requested nodes)"
+    )
+    assert not is_step_waiting("srun: error: Unable to create step for job 3")
 
 
 def test_a_node_is_described_to_hwloc() -> None:

@@ -13,7 +13,7 @@ from podwright.hosts import FakeMunge
 from podwright.http import HttpRequest
 from podwright.slurm.twin import Refused
 from podwright.slurm.twin_service import TwinAnswer, TwinQuestion
-from podwright.slurm.twin_service._twin_http_server import ASK_PATH, STATUS, TwinFront
+from podwright.slurm.twin_service._twin_http_server import ASK_PATH, STATUS_PATH, TwinFront
 from podwright.slurm.twin_service._warm_twins import WarmTwins
 
 BODY = msgspec.json.encode(TwinQuestion("sbatch", ("--gpus=1",)))
@@ -82,6 +82,6 @@ def test_what_is_no_question_is_refused_before_anything_is_asked(body: bytes) ->
 
 
 def test_the_status_is_for_everybody_and_there_is_no_other_call() -> None:
-    assert send(call=("GET", STATUS))[1] == {"release": "26.05.5"}
+    assert send(call=("GET", STATUS_PATH))[1] == {"release": "26.05.5"}
     assert send(uid=0, call=("GET", ASK_PATH))[0] == 404
     assert send(uid=0, call=("POST", "/"))[0] == 404

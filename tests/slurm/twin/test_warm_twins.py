@@ -14,7 +14,7 @@ from podwright.errors import NoCapacity, Unavailable
 from podwright.slurm.twin import Granted, Present, SiteFiles, Submission, TaskOutcome, Waits
 from podwright.slurm.twin_service import TwinQuestion
 from podwright.slurm.twin_service._site_copy import SiteCopy
-from podwright.slurm.twin_service._warm_twins import TwinSource, WarmTwins, _Waiting
+from podwright.slurm.twin_service._warm_twins import TwinSource, WarmTwins, _WaitingQuestion
 
 ALICE, BOB, SLURM = 1000, 1001, 64030
 COPY = SiteCopy(SiteFiles(config="a"), (26, 5), SLURM, present=Present({"job_state": b"1"}))
@@ -78,8 +78,8 @@ def stage() -> Iterator[Stage]:
     new_stage.twins.close(10)
 
 
-def _question(stage: Stage) -> _Waiting:
-    return _Waiting(ALICE, ASKED, Future(), stage.now)
+def _question(stage: Stage) -> _WaitingQuestion:
+    return _WaitingQuestion(ALICE, ASKED, Future(), stage.now)
 
 
 def _same_files(before: SiteCopy, now: SiteCopy) -> bool:

@@ -11,7 +11,7 @@ from podwright import plugins
 from podwright.option_rows import any_port, positive, seconds
 
 GPUS = opt.OptionGroup("GPUs of this machine")
-SIMULATED = opt.OptionGroup("simulated devices")
+SIMULATED_OPTION_GROUP = opt.OptionGroup("simulated devices")
 #: The guards of Podwright; other packages add more.
 GUARDS = ("fabric-manager", "imex", "cgroups", "files")
 
@@ -69,15 +69,17 @@ class AgentArguments(opt.OptionTable):
     )
     fmpm = opt.text("NVIDIA's client of Fabric Manager", "FILE", "fmpm", group=GPUS)
     reset = opt.flag("reset GPUs by the vendor's command when they change hands", group=GPUS)
-    devices = opt.value("how many; IPU: 4", "N", positive, None, group=SIMULATED)
-    serial = opt.text("what its chip ids begin with", "S", group=SIMULATED)
+    devices = opt.value("how many; IPU: 4", "N", positive, None, group=SIMULATED_OPTION_GROUP)
+    serial = opt.text("what its chip ids begin with", "S", group=SIMULATED_OPTION_GROUP)
     link = opt.several(
         "what a cable leads to: up, down, gw-up, gw-down; may be given several times",
         "PORT=MACHINE",
         link,
-        group=SIMULATED,
+        group=SIMULATED_OPTION_GROUP,
     )
-    delay = opt.value("seconds that configure and reset take", "S", seconds, None, group=SIMULATED)
+    delay = opt.value(
+        "seconds that configure and reset take", "S", seconds, None, group=SIMULATED_OPTION_GROUP
+    )
     http_port = opt.value(
         "HTTP to read only: /healthz and /metrics; 0 for any free one", "PORT", any_port, None
     )

@@ -46,7 +46,7 @@ def added_machine(arguments: AgentArguments) -> GpuMachine:
             if driver_names
             else "pip install a package that adds one",
         )
-    family = _family(arguments.family) if arguments.family else None
+    family = _named_family(arguments.family) if arguments.family else None
     machine_name = arguments.machine or socket.gethostname()
     machine: GpuMachine = make_machine(
         Machine(machine_name, arguments.host, arguments.port), family
@@ -66,7 +66,7 @@ def _gpu_machine(arguments: AgentArguments) -> GpuMachine:
     machine = open_machine(
         Machine(machine_name, arguments.host, arguments.port),
         os.environ,
-        family=_family(arguments.family) if arguments.family else None,
+        family=_named_family(arguments.family) if arguments.family else None,
         guards=lambda gpus: make_guards(arguments, gpus),
         may_reset=arguments.reset,
     )
@@ -126,7 +126,7 @@ def make_guards(arguments: AgentArguments, gpus: Sequence[Gpu]) -> list[Guard]:
 
 
 def _simulated(arguments: AgentArguments) -> SimulatedMachine:
-    family = _family(arguments.family or "ipu")
+    family = _named_family(arguments.family or "ipu")
     if arguments.devices:
         family = replace(family, devices_per_machine=arguments.devices)
     machine_name = arguments.machine or socket.gethostname()
@@ -142,7 +142,7 @@ def _simulated(arguments: AgentArguments) -> SimulatedMachine:
     return machine
 
 
-def _family(family_name: str) -> Family:
+def _named_family(family_name: str) -> Family:
     family = family_named(family_name)
     if family is None:
         raise InvalidRequest(

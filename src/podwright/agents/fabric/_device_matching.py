@@ -96,7 +96,9 @@ class FabricInventory:
                 f"two hosts of the fabric's inventory have the endpoint {min(shared_endpoints)!r}"
             )
         self._reported = reported_attributes
-        identities = [identity for machine in machines for identity in self._of_machine(machine)]
+        identities = [
+            identity for machine in machines for identity in self._machine_devices(machine)
+        ]
         if (
             len(
                 duplicates := {
@@ -115,7 +117,7 @@ class FabricInventory:
         """Return the identity of one device. Raises NotFound when neither the file nor an agent has
         it.
         """
-        identities = self._of_machine(device.machine)
+        identities = self._machine_devices(device.machine)
         if device.index < len(identities) and identities[device.index].name:
             return identities[device.index]
         raise NotFound(
@@ -160,7 +162,7 @@ class FabricInventory:
         """
         device_by_identity: dict[str, tuple[FabricDevice, str]] = {}
         for machine_name in dict.fromkeys([*self._machines, *machines]):
-            for device_index, identity in enumerate(self._of_machine(machine_name)):
+            for device_index, identity in enumerate(self._machine_devices(machine_name)):
                 if not identity.name:
                     continue
                 device = FabricDevice(machine_name, device_index)
@@ -176,7 +178,7 @@ class FabricInventory:
                     )
                 yield device, identity
 
-    def _of_machine(self, machine_name: str) -> list[DeviceIdentity]:
+    def _machine_devices(self, machine_name: str) -> list[DeviceIdentity]:
         machine_identity = self._machines.get(machine_name)
         if machine_identity is None:
             return [_reported_identity(attributes) for attributes in self._reported(machine_name)]

@@ -52,15 +52,15 @@ class OrderedFabric:
 
     async def join(self, partition: str, epoch: int, parts: FabricParts) -> None:
         """See `FabricDriver.join`."""
-        await self._in_turn(lambda: self._change(_intent(partition, epoch, parts)))
+        await self._run_in_turn(lambda: self._change(_call_intent(partition, epoch, parts)))
 
     async def leave(self, epoch: int, parts: FabricParts) -> None:
         """See `FabricDriver.leave`."""
-        await self._in_turn(lambda: self._change(_intent("", epoch, parts)))
+        await self._run_in_turn(lambda: self._change(_call_intent("", epoch, parts)))
 
     async def read(self) -> Mapping[str, frozenset[FabricDevice]]:
         """See `FabricDriver.read`."""
-        reading = await self._in_turn(lambda: self._call(self._hardware.read, ()))
+        reading = await self._run_in_turn(lambda: self._call(self._hardware.read, ()))
         return reading.partitions
 
     async def recover(self) -> None:
@@ -69,21 +69,21 @@ class OrderedFabric:
         Raises PodwrightError for the first intent that cannot be carried out, after trying the
         others too.
         """
-        await self._in_turn(lambda: self._carry_out_open(frozenset(), strict=True))
+        await self._run_in_turn(lambda: self._carry_out_open_intents(frozenset(), strict=True))
 
     # -- the order of calls --------------------------------------------------------------------
 
-    async def _in_turn(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def _run_in_turn(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Do the work after all earlier calls have ended, whether or not their callers still wait.
 
         The lock is released when the work ends, and not when its caller is cancelled.
         """
         await self._lock.acquire()
         task = asyncio.ensure_future(work())
-        task.add_done_callback(self._call_ended)
+        task.add_done_callback(self._release_after_call)
         return await asyncio.shield(task)
 
-    def _call_ended(self, task: asyncio.Future[Any]) -> None:
+    def _release_after_call(self, task: asyncio.Future[Any]) -> None:
         self._lock.release()
         if not task.cancelled():
             task.exception()  # its caller may be gone, so the error is retrieved here
@@ -100,10 +100,10 @@ class OrderedFabric:
         intents = self._loaded_intents()
         is_outdated = intent.epoch < (newest_epoch := intents.newest(intent.devices))
         if not is_outdated and not self._recovered:
-            await self._carry_out_open(intent.devices, strict=False)
+            await self._carry_out_open_intents(intent.devices, strict=False)
             self._recovered = True
         reading = await self._call(self._settled_reading, intent)
-        if _complete(intent, reading):
+        if _is_complete(intent, reading):
             if not is_outdated and intents.overlap(intent.devices):
                 # An earlier call on these devices is open, and must not be carried out after the
                 # next kill. So its end has to be durable, although this call changes nothing.
@@ -115,14 +115,14 @@ class OrderedFabric:
             raise Fenced(
                 f"{named_devices(intent.devices)} have seen epoch {newest_epoch}, newer than "
                 f"{intent.epoch}",
-                operation=_describe(intent),
+                operation=_intent_in_words(intent),
             )
-        _refuse(intent, reading)
+        _check_intent(intent, reading)
         intent_number = await intents.begin(intent)
-        await self._call(self._carry_out, intent, reading)
+        await self._call(self._carry_out_intent, intent, reading)
         intents.end(intent_number)
 
-    async def _carry_out_open(
+    async def _carry_out_open_intents(
         self, excluded_devices: frozenset[FabricDevice], *, strict: bool
     ) -> None:
         """Finish the open intents, except for those on the devices that a new call settles."""
@@ -133,9 +133,9 @@ class OrderedFabric:
                 continue
             try:
                 reading = await self._call(self._settled_reading, intent)
-                if not _complete(intent, reading):
-                    _refuse(intent, reading)
-                    await self._call(self._carry_out, intent, reading)
+                if not _is_complete(intent, reading):
+                    _check_intent(intent, reading)
+                    await self._call(self._carry_out_intent, intent, reading)
             except PodwrightError as error:
                 _log.warning("a call that a kill interrupted is still open: %s", error.message)
                 first_error = first_error or error
@@ -150,7 +150,7 @@ class OrderedFabric:
         self._hardware.settle()
         return self._hardware.read(intent.devices)
 
-    def _carry_out(self, intent: FabricIntent, reading: FabricReading) -> None:
+    def _carry_out_intent(self, intent: FabricIntent, reading: FabricReading) -> None:
         """Send the requests that are missing, then read until the fabric shows the wanted
         devices.
         """
@@ -176,9 +176,9 @@ class OrderedFabric:
                 if leaving_devices or disputed_devices:
                     self._hardware.remove(partition_name, leaving_devices | disputed_devices)
                     expected_members[partition_name] = members - leaving_devices
-        self._confirm(intent, expected_members)
+        self._confirm_outcome(intent, expected_members)
 
-    def _confirm(
+    def _confirm_outcome(
         self, intent: FabricIntent, expected_members: Mapping[str, frozenset[FabricDevice]]
     ) -> None:
         problem = ""
@@ -195,12 +195,12 @@ class OrderedFabric:
                     != members
                 ),
                 "",
-            ) or ("" if _complete(intent, reading) else _outcome_problem(intent, reading))
+            ) or ("" if _is_complete(intent, reading) else _outcome_problem(intent, reading))
             if not problem:
                 return
         raise Internal(
             f"the fabric says that it is done, but {problem}",
-            operation=_describe(intent),
+            operation=_intent_in_words(intent),
             would_work="look at the fabric's own view, and repeat the call",
         )
 
@@ -218,18 +218,18 @@ class OrderedFabric:
             raise WrongState(
                 f"{named_devices(contested_devices)} was taken meanwhile by "
                 f"{', '.join(foreign_partitions)}",
-                operation=_describe(intent),
+                operation=_intent_in_words(intent),
                 would_work="whoever made that partition takes the devices out of it",
             )
 
 
-def _intent(partition: str, epoch: int, parts: FabricParts) -> FabricIntent:
+def _call_intent(partition: str, epoch: int, parts: FabricParts) -> FabricIntent:
     return FabricIntent(
         partition, epoch, {machine: sorted(indices) for machine, indices in parts.items()}
     )
 
 
-def _describe(intent: FabricIntent) -> str:
+def _intent_in_words(intent: FabricIntent) -> str:
     device_names = named_devices(intent.devices)
     return (
         f"join partition {intent.partition}: {device_names}"
@@ -238,7 +238,7 @@ def _describe(intent: FabricIntent) -> str:
     )
 
 
-def _complete(intent: FabricIntent, reading: FabricReading) -> bool:
+def _is_complete(intent: FabricIntent, reading: FabricReading) -> bool:
     """Return whether the fabric already shows the outcome of the call, beyond doubt."""
     if not intent.partition:
         return all(
@@ -254,7 +254,7 @@ def _complete(intent: FabricIntent, reading: FabricReading) -> bool:
 def _outcome_problem(intent: FabricIntent, reading: FabricReading) -> str:
     """Return why the fabric's own records do not show the call's outcome. Empty: they show it."""
     if not intent.partition:
-        return "" if _complete(intent, reading) else "the devices are still in a partition"
+        return "" if _is_complete(intent, reading) else "the devices are still in a partition"
     if problem := reading.doubts.get(intent.partition):
         return problem
     return next(
@@ -262,13 +262,13 @@ def _outcome_problem(intent: FabricIntent, reading: FabricReading) -> str:
     )
 
 
-def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
+def _check_intent(intent: FabricIntent, reading: FabricReading) -> None:
     """Raise the error that forbids the call, if there is one. Nothing has been changed yet."""
     unknown_devices = {device for device in intent.devices if not reading.knows(device)}
     if unknown_devices:
         raise NotFound(
             f"the fabric lists no device that is {named_devices(unknown_devices)}",
-            operation=_describe(intent),
+            operation=_intent_in_words(intent),
             would_work="correct the inventory of the fabric, or wait until the machine is back",
         )
     if not intent.partition:
@@ -277,7 +277,7 @@ def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
         if partition_name != intent.partition and (conflicting_devices := members & intent.devices):
             raise WrongState(
                 f"{named_devices(conflicting_devices)} is in partition {partition_name}",
-                operation=_describe(intent),
+                operation=_intent_in_words(intent),
                 would_work=f"release partition {partition_name} first",
             )
     foreign_devices = {device for device in intent.devices if device in reading.foreign}
@@ -286,14 +286,16 @@ def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
         raise WrongState(
             f"{named_devices(foreign_devices)} is in {', '.join(foreign_partitions)}, which is not "
             "Podwright's",
-            operation=_describe(intent),
+            operation=_intent_in_words(intent),
             would_work="whoever made that partition takes the devices out of it",
         )
     if problem := reading.unmatched.get(intent.partition):
         raise WrongState(
-            problem, operation=_describe(intent), would_work="correct the fabric's inventory"
+            problem, operation=_intent_in_words(intent), would_work="correct the fabric's inventory"
         )
     present_devices = reading.partitions.get(intent.partition, frozenset())
     for device in sorted(intent.devices - present_devices):
         if problem := reading.ill.get(device):
-            raise Unavailable(f"{device} cannot be joined: {problem}", operation=_describe(intent))
+            raise Unavailable(
+                f"{device} cannot be joined: {problem}", operation=_intent_in_words(intent)
+            )

@@ -19,7 +19,7 @@ from podwright.errors import Internal, InvalidRequest, Unavailable
 ANSWER_TIMEOUT, ANSWER_LIMIT = 10.0, 16 << 20
 #: Seconds for which a stream of events may be silent, and the limit of a line of it in bytes.
 STREAM_TIMEOUT, LINE_LIMIT = 300.0, 1 << 16
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class HttpAnswer(NamedTuple):
@@ -70,7 +70,7 @@ class HttpManager:
             raise InvalidRequest(
                 f"{url} is not an address of {product}", would_work="https://HOST[:PORT]"
             )
-        if url_parts.scheme == "http" and url_parts.hostname not in _LOOPBACK:
+        if url_parts.scheme == "http" and url_parts.hostname not in _LOOPBACK_HOSTS:
             raise InvalidRequest(
                 f"{url} would send a password in the clear",
                 would_work=f"https://{url_parts.netloc}",
@@ -91,7 +91,7 @@ class HttpManager:
         """
         import http.client
 
-        connection = self._connection()
+        connection = self._open_connection()
         request_headers = {**self._headers, **(headers or {})}
         request_content = None
         if body is not None:
@@ -124,7 +124,7 @@ class HttpManager:
         """
         import http.client
 
-        connection = self._connection(STREAM_TIMEOUT)
+        connection = self._open_connection(STREAM_TIMEOUT)
         try:
             accept_header = {"Accept": "text/event-stream"}
             connection.request("GET", path, None, {**self._headers, **headers, **accept_header})
@@ -138,7 +138,7 @@ class HttpManager:
         finally:
             connection.close()
 
-    def _connection(self, timeout_seconds: float = ANSWER_TIMEOUT) -> Any:
+    def _open_connection(self, timeout_seconds: float = ANSWER_TIMEOUT) -> Any:
         import http.client
 
         host, port = self._parts.hostname or "", self._parts.port

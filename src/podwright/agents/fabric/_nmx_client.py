@@ -24,7 +24,7 @@ from podwright.errors import Internal, Unavailable
 
 _T = TypeVar("_T")
 _BASE = "/nmx/v1"
-_OVER = ("completed", "failed", "cancelled")
+_ENDED_STATUSES = ("completed", "failed", "cancelled")
 
 
 class Nmx:
@@ -48,15 +48,15 @@ class Nmx:
 
     def create(self, name: str, members: list[NmxMember]) -> None:
         """Create a partition of these GPUs, and wait for the end of the operation."""
-        self._operate("POST", "partitions", {"Name": name, "Members": members})
+        self._run_operation("POST", "partitions", {"Name": name, "Members": members})
 
     def update(self, partition_id: str, members: list[NmxMember]) -> None:
         """Replace a partition's GPUs by these, and wait for the end of the operation."""
-        self._operate("PUT", f"partitions/{partition_id}", {"Members": members})
+        self._run_operation("PUT", f"partitions/{partition_id}", {"Members": members})
 
     def delete(self, partition_id: str) -> None:
         """Delete a partition. A partition that does not exist is not an error."""
-        self._operate("DELETE", f"partitions/{partition_id}", None)
+        self._run_operation("DELETE", f"partitions/{partition_id}", None)
 
     def wait_while(self, concerns: Callable[[NmxOperation], bool]) -> None:
         """Wait until no operation that concerns the caller is under way."""
@@ -65,26 +65,26 @@ class Nmx:
             running_operations = [
                 operation
                 for operation in self.operations()
-                if operation.Status not in _OVER and concerns(operation)
+                if operation.Status not in _ENDED_STATUSES and concerns(operation)
             ]
             if not running_operations:
                 return
         raise self._late(running_operations[0])
 
-    def _operate(self, method: str, path: str, body: Any) -> None:
+    def _run_operation(self, method: str, path: str, body: Any) -> None:
         answer = self._request(method, path, msgspec.to_builtins(body))
         if method == "DELETE" and answer.status == 404:
             return
         answer_json = answer.document()
         operation_id = answer_json.get("operationId") if isinstance(answer_json, dict) else None
         if answer.status != 202 or not isinstance(operation_id, str) or not operation_id:
-            raise _refused(f"{method} {path}", answer)
+            raise _refusal_error(f"{method} {path}", answer)
         operation: NmxOperation | None = None
         for _ in self._timing.pauses():
             operation = self._get(f"operations/{operation_id}", NmxOperation)
             if operation.Status == "completed":
                 return
-            if operation.Status in _OVER:
+            if operation.Status in _ENDED_STATUSES:
                 result = operation.Result or NmxResult()
                 reason = result.Details or result.Error or operation.Status
                 raise Internal(f"NMX-M did not carry out {method} {path}: {reason}")
@@ -100,7 +100,7 @@ class Nmx:
     def _get(self, path: str, reply_type: type[_T]) -> _T:
         answer = self._request("GET", path)
         if answer.status != 200:
-            raise _refused(f"GET {path}", answer)
+            raise _refusal_error(f"GET {path}", answer)
         try:
             return msgspec.json.decode(answer.content, type=reply_type)
         except msgspec.MsgspecError as error:
@@ -110,7 +110,7 @@ class Nmx:
         return self._transport.request(method, f"{_BASE}/{path}", body)
 
 
-def _refused(request_line: str, answer: HttpAnswer) -> Internal:
+def _refusal_error(request_line: str, answer: HttpAnswer) -> Internal:
     answer_json = answer.document()
     reason = answer_json.get("description", "") if isinstance(answer_json, dict) else ""
     problem = f"NMX-M refuses {request_line}: {answer.status}{f', {reason}' if reason else ''}"

@@ -18,7 +18,7 @@ from podwright.agents.fabric._nmx_messages import (
 from podwright.errors import Internal, NotFound
 
 #: The prefix of the names of Podwright's partitions in NMX-M.
-PREFIX = "podwright-"
+PARTITION_NAME_PREFIX = "podwright-"
 #: The PartitionID of the default partition, which has all GPUs at first (NVIDIA's own manager).
 DEFAULT_PARTITION = 32766
 _UNUSABLE_HEALTHS = ("UNHEALTHY", "NEW", "UNKNOWN")
@@ -55,7 +55,7 @@ class NmxView:
         return self.gpu_by_device[device]
 
     def _matching(self, device: FabricDevice, identity: DeviceIdentity) -> NmxGpu | None:
-        matching_gpus = [gpu for gpu in self.gpus if _same(gpu, identity)]
+        matching_gpus = [gpu for gpu in self.gpus if _is_same_gpu(gpu, identity)]
         if not matching_gpus:
             return None
         if len(matching_gpus) > 1:
@@ -96,8 +96,8 @@ class _Memberships:
 
     def add(self, partition: NmxPartition) -> None:
         """Record the members of a partition, Podwright's or another party's."""
-        full_name, is_podwrights = partition.Name, partition.Name.startswith(PREFIX)
-        partition_name = full_name.removeprefix(PREFIX)
+        full_name, is_podwrights = partition.Name, partition.Name.startswith(PARTITION_NAME_PREFIX)
+        partition_name = full_name.removeprefix(PARTITION_NAME_PREFIX)
         members: set[FabricDevice] = set()
         for member, device in self._view.members(partition):
             if device is None:
@@ -111,9 +111,9 @@ class _Memberships:
             if (other_partition := self.listed_in.setdefault(device, full_name)) != full_name:
                 problem = f"{device} is in {other_partition} and in {full_name}"
                 own_partitions = [
-                    nmx_name.removeprefix(PREFIX)
+                    nmx_name.removeprefix(PARTITION_NAME_PREFIX)
                     for nmx_name in (other_partition, full_name)
-                    if nmx_name.startswith(PREFIX)
+                    if nmx_name.startswith(PARTITION_NAME_PREFIX)
                 ]
                 self.doubts.update(dict.fromkeys(own_partitions, problem))
         if not is_podwrights:
@@ -124,11 +124,11 @@ class _Memberships:
         if partition.Health in _UNUSABLE_HEALTHS:
             self.doubts.setdefault(partition_name, f"the partition's health is {partition.Health}")
         self.ours[partition_name] = self.ours.get(partition_name, frozenset()) | members
-        self._compare(partition, members)
+        self._compare_gpu_records(partition, members)
 
-    def _compare(self, partition: NmxPartition, members: set[FabricDevice]) -> None:
+    def _compare_gpu_records(self, partition: NmxPartition, members: set[FabricDevice]) -> None:
         """Compare the GPUs' own records with the list of members, in both directions."""
-        partition_name = partition.Name.removeprefix(PREFIX)
+        partition_name = partition.Name.removeprefix(PARTITION_NAME_PREFIX)
         for device, gpu in self._view.gpu_by_device.items():
             if (device in members) == (gpu.PartitionID == partition.PartitionID):
                 continue
@@ -140,7 +140,7 @@ class _Memberships:
                 )
 
 
-def reading_of(view: NmxView) -> FabricReading:
+def fabric_reading_of(view: NmxView) -> FabricReading:
     memberships = _Memberships(view)
     for partition in view.partitions:
         if partition.PartitionID != DEFAULT_PARTITION:
@@ -160,7 +160,7 @@ def reading_of(view: NmxView) -> FabricReading:
     )
 
 
-def _same(gpu: NmxGpu, identity: DeviceIdentity) -> bool:
+def _is_same_gpu(gpu: NmxGpu, identity: DeviceIdentity) -> bool:
     gpu_domain = (gpu.DomainUUID or "").lower()
     return str(gpu.DeviceUID) == identity.name and (
         not gpu_domain or not identity.domain or gpu_domain == identity.domain

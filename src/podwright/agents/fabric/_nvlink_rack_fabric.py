@@ -22,10 +22,10 @@ from podwright.agents.fabric._nmx_messages import (
 )
 from podwright.agents.fabric._nmx_snapshot import (
     DEFAULT_PARTITION,
-    PREFIX,
+    PARTITION_NAME_PREFIX,
     NmxView,
+    fabric_reading_of,
     place_of,
-    reading_of,
 )
 from podwright.errors import NotFound
 
@@ -44,12 +44,15 @@ class Racks:
         own_partition_ids = {
             partition.ID
             for partition in self._nmx.partitions()
-            if partition.Name.startswith(PREFIX) or partition.PartitionID == DEFAULT_PARTITION
+            if partition.Name.startswith(PARTITION_NAME_PREFIX)
+            or partition.PartitionID == DEFAULT_PARTITION
         }
 
         def concerns(operation: NmxOperation) -> bool:
             partition_name = (operation.Request.Body or {}).get("Name", "")
-            return operation.target in own_partition_ids or str(partition_name).startswith(PREFIX)
+            return operation.target in own_partition_ids or str(partition_name).startswith(
+                PARTITION_NAME_PREFIX
+            )
 
         self._nmx.wait_while(concerns)
 
@@ -58,7 +61,7 @@ class Racks:
         devices = list(devices)
         for device in devices:  # raises for a device that has no identity
             self._inventory.identity(device)
-        return reading_of(self._view(devices))
+        return fabric_reading_of(self._view(devices))
 
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
@@ -73,23 +76,26 @@ class Racks:
             (
                 candidate
                 for candidate in nmx_view.partitions
-                if candidate.Name == PREFIX + partition
+                if candidate.Name == PARTITION_NAME_PREFIX + partition
             ),
             None,
         )
         if existing is None:
-            self._nmx.create(PREFIX + partition, [_written(gpu, by_place=False) for gpu in gpus])
+            self._nmx.create(
+                PARTITION_NAME_PREFIX + partition,
+                [_member_of_gpu(gpu, by_place=False) for gpu in gpus],
+            )
             return
         members = existing.Members or []
         by_location = any(isinstance(member, NmxPlace) for member in members)
-        added_members = [_written(gpu, by_place=by_location) for gpu in gpus]
+        added_members = [_member_of_gpu(gpu, by_place=by_location) for gpu in gpus]
         self._nmx.update(existing.ID, list(dict.fromkeys([*members, *added_members])))
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.remove`."""
         nmx_view = self._view(devices)
         for nmx_partition in nmx_view.partitions:
-            if nmx_partition.Name == PREFIX + partition:
+            if nmx_partition.Name == PARTITION_NAME_PREFIX + partition:
                 self._without(nmx_view, nmx_partition, devices)
 
     def _view(self, devices: Iterable[FabricDevice]) -> NmxView:
@@ -110,7 +116,7 @@ class Racks:
             self._nmx.delete(partition.ID)
 
 
-def _written(gpu: NmxGpu, *, by_place: bool) -> NmxMember:
+def _member_of_gpu(gpu: NmxGpu, *, by_place: bool) -> NmxMember:
     """Return a GPU in the form of the partition's members: NMX-M refuses to mix ids and
     locations.
     """

@@ -17,8 +17,8 @@ from podwright.agents.fabric._manager_http_client import HttpAnswer, HttpTranspo
 from podwright.agents.fabric._redfish_events import RedfishEvents
 from podwright.errors import Internal, PodwrightError, Unavailable
 
-ROOT = "/redfish/v1"
-_SESSIONS = f"{ROOT}/SessionService/Sessions"
+REDFISH_ROOT = "/redfish/v1"
+_SESSIONS_PATH = f"{REDFISH_ROOT}/SessionService/Sessions"
 _RUNNING_STATES = ("New", "Starting", "Running", "Pending", "Stopping", "Suspended", "Interrupted")
 
 
@@ -79,7 +79,7 @@ class Redfish:
             return None
         document = answer.document()
         if answer.status != 200 or not isinstance(document, Mapping):
-            raise _refused("GET", path, answer)
+            raise _refusal_error("GET", path, answer)
         etag = answer.headers.get("etag") or str(document.get("@odata.etag") or "")
         return RedfishResource(path, document, etag)
 
@@ -111,16 +111,16 @@ class Redfish:
         if method == "DELETE" and answer.status == 404:
             return
         if answer.status == 202:
-            self._follow(answer, f"{method} {path}")
+            self._follow_task(answer, f"{method} {path}")
         elif not 200 <= answer.status < 300:
-            raise _refused(method, path, answer)
+            raise _refusal_error(method, path, answer)
 
     def wait_for_tasks(self, resource_path: str) -> None:
         """Wait until no task works on a resource below this path.
 
         Returns at once when the service lists no tasks.
         """
-        tasks_path = f"{ROOT}/TaskService/Tasks"
+        tasks_path = f"{REDFISH_ROOT}/TaskService/Tasks"
         running_tasks: list[RedfishResource] = []
         for _ in self._timing.pauses():
             if self.get(tasks_path) is None:
@@ -140,7 +140,7 @@ class Redfish:
 
     def close(self) -> None:
         """End the session."""
-        session_path, auth_headers = self._session, self._proof()
+        session_path, auth_headers = self._session, self._session_header()
         self._session = self._token = ""
         if session_path:
             try:
@@ -150,57 +150,61 @@ class Redfish:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _follow(self, answer: HttpAnswer, request_line: str) -> None:
-        monitor_path = _local(answer.headers.get("location", ""))
+    def _follow_task(self, answer: HttpAnswer, request_line: str) -> None:
+        monitor_path = _location_path(answer.headers.get("location", ""))
         if not monitor_path:
             raise Internal(f"the Redfish service answers {request_line} with 202 and no Location")
-        self._listen()
+        self._listen_for_events()
         task_state: Any = None
         for _ in self._timing.pauses():
             answer = self._request("GET", monitor_path)
             document = answer.document()
             task_state = document.get("TaskState") if isinstance(document, Mapping) else None
             if answer.status == 202 or (answer.status == 200 and task_state in _RUNNING_STATES):
-                self._timing.sleep(_seconds(answer.headers.get("retry-after", "")))
+                self._timing.sleep(_retry_after_s(answer.headers.get("retry-after", "")))
                 continue
             if 200 <= answer.status < 300 and task_state in (None, "Completed"):
                 return
-            raise _refused(request_line.partition(" ")[0], monitor_path, answer)
+            raise _refusal_error(request_line.partition(" ")[0], monitor_path, answer)
         raise Unavailable(
             f"the Redfish service has not ended {monitor_path} "
             f"within {self._timing.patience:g} s: {task_state}"
         )
 
-    def _listen(self) -> None:
+    def _listen_for_events(self) -> None:
         """Let events shorten the pauses between two readings, if the service offers a stream of
         them.
         """
         try:
-            event_service = self.get(f"{ROOT}/EventService")
+            event_service = self.get(f"{REDFISH_ROOT}/EventService")
         except PodwrightError:
             return  # polling continues without events
         if event_service is not None:
-            self._events.listen(event_service.document.get("ServerSentEventUri"), self._proof())
+            self._events.listen(
+                event_service.document.get("ServerSentEventUri"), self._session_header()
+            )
 
     def _request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> HttpAnswer:
         if self._login is not None and not self._token:
             self._open_session(self._login)
-        answer = self._transport.request(method, path, body, {**(headers or {}), **self._proof()})
+        answer = self._transport.request(
+            method, path, body, {**(headers or {}), **self._session_header()}
+        )
         if answer.status == 401 and self._token and self._login is not None:
             self._open_session(self._login)  # the service ended the old session
             answer = self._transport.request(
-                method, path, body, {**(headers or {}), **self._proof()}
+                method, path, body, {**(headers or {}), **self._session_header()}
             )
         return answer
 
-    def _proof(self) -> dict[str, str]:
+    def _session_header(self) -> dict[str, str]:
         return {"X-Auth-Token": self._token} if self._token else {}
 
     def _open_session(self, login: tuple[str, str]) -> None:
         credentials = {"UserName": login[0], "Password": login[1]}
-        answer = self._transport.request("POST", _SESSIONS, credentials)
+        answer = self._transport.request("POST", _SESSIONS_PATH, credentials)
         token = answer.headers.get("x-auth-token", "")
         if answer.status not in (200, 201) or not token:
             raise Internal(
@@ -209,7 +213,7 @@ class Redfish:
             )
         if not self._session:
             atexit.register(self.close)
-        self._token, self._session = token, _local(answer.headers.get("location", ""))
+        self._token, self._session = token, _location_path(answer.headers.get("location", ""))
 
 
 def _task_target(task: Mapping[str, Any]) -> str:
@@ -217,12 +221,12 @@ def _task_target(task: Mapping[str, Any]) -> str:
     return str(payload.get("TargetUri") or "") if isinstance(payload, Mapping) else ""
 
 
-def _local(location: str) -> str:
+def _location_path(location: str) -> str:
     """Return the path of a Location. Its host is ignored: it is the service's or nobody's."""
     return urlsplit(location).path
 
 
-def _seconds(retry_after: str) -> float:
+def _retry_after_s(retry_after: str) -> float:
     return min(float(retry_after), 10.0) if retry_after.isdecimal() else 0.0
 
 
@@ -230,7 +234,7 @@ def _schema_error(path: str, problem: str) -> Internal:
     return Internal(f"the Redfish service answers {path} against its schema: {problem}")
 
 
-def _refused(method: str, path: str, answer: HttpAnswer) -> Internal:
+def _refusal_error(method: str, path: str, answer: HttpAnswer) -> Internal:
     document = answer.document()
     error_object = document.get("error") if isinstance(document, Mapping) else None
     reason = str(error_object.get("message") or "") if isinstance(error_object, Mapping) else ""

@@ -15,14 +15,14 @@ from dataclasses import replace
 from podwright.agents._fabric_driver_interface import FabricDevice
 from podwright.agents.fabric._device_matching import FabricInventory
 from podwright.agents.fabric._hardware_interface import FabricReading
-from podwright.agents.fabric._redfish_client import ROOT, Redfish, RedfishResource
+from podwright.agents.fabric._redfish_client import REDFISH_ROOT, Redfish, RedfishResource
 from podwright.agents.fabric._redfish_zones import RedfishZones, critical_problem
 from podwright.errors import NotFound
 
-COMPOSITION = f"{ROOT}/CompositionService"
-_SYSTEMS = f"{ROOT}/Systems"
+COMPOSITION = f"{REDFISH_ROOT}/CompositionService"
+_SYSTEMS_PATH = f"{REDFISH_ROOT}/Systems"
 #: The types of a resource block (ResourceBlock.v1, ResourceBlockType) that can stand for a host.
-_HOSTS = ("Compute", "ComputerSystem")
+_HOST_BLOCK_TYPES = ("Compute", "ComputerSystem")
 #: The states of a resource block (CompositionState) in which it cannot be composed.
 _UNUSABLE_STATES = ("Failed", "Unavailable")
 
@@ -38,7 +38,7 @@ class RedfishComposition(RedfishZones):
 
     def settle(self) -> None:
         """See `FabricHardware.settle`."""
-        self._service.wait_for_tasks(_SYSTEMS)
+        self._service.wait_for_tasks(_SYSTEMS_PATH)
         self._service.wait_for_tasks(COMPOSITION)
 
     def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
@@ -52,7 +52,7 @@ class RedfishComposition(RedfishZones):
         listed_paths = {system.path for system in self._zones()}
         foreign = dict(reading.foreign)
         for device in reading.free:
-            resource_block = self._endpoint(device)
+            resource_block = self._endpoint_resource(device)
             for system_path in (
                 resource_block.links("Links", "ComputerSystems")
                 if resource_block is not None
@@ -66,14 +66,14 @@ class RedfishComposition(RedfishZones):
         """Return the systems that are composed of blocks. All others are the service's own
         machines.
         """
-        systems = self._service.members(_SYSTEMS)
+        systems = self._service.members(_SYSTEMS_PATH)
         return [system for system in systems if system.links("Links", self.link)]
 
     def _create(self, title: str, endpoints: list[str]) -> None:
         request = {"Id": title, "Name": title, **self._links(endpoints)}
         compose_path = self._compose_path()
         if not compose_path:
-            self._service.change("POST", _SYSTEMS, request)
+            self._service.change("POST", _SYSTEMS_PATH, request)
             return
         stanza = {"StanzaType": "ComposeSystem", "StanzaId": title, "Request": request}
         manifest = {"Description": title, "Expand": "None", "Stanzas": [stanza]}
@@ -94,7 +94,7 @@ class RedfishComposition(RedfishZones):
         target_path = action.get("target") if isinstance(action, Mapping) else None
         return target_path if isinstance(target_path, str) else ""
 
-    def _unfit(self, member: RedfishResource, allowed_types: tuple[str, ...]) -> str:
+    def _unfit_reason(self, member: RedfishResource, allowed_types: tuple[str, ...]) -> str:
         listed_types = member.document.get("ResourceBlockType")
         block_types = (
             {str(block_type) for block_type in listed_types}
@@ -103,7 +103,7 @@ class RedfishComposition(RedfishZones):
         )
         if not block_types and (member.links("Processors") or member.links("ComputerSystems")):
             block_types = {"Compute"}  # some services leave the type out, as DMTF's emulator does
-        if "RootComplex" in allowed_types and not block_types & set(_HOSTS):
+        if "RootComplex" in allowed_types and not block_types & set(_HOST_BLOCK_TYPES):
             return f"{member.path} is {sorted(block_types) or 'of no named type'}, and not a host"
         composition_status = member.document.get("CompositionStatus")
         composition_state = (

@@ -56,7 +56,7 @@ class RedfishEvents:
         stream_path = f"{uri_parts.path}?{uri_parts.query}" if uri_parts.query else uri_parts.path
         reader_arguments = self._transport, stream_path, headers
         self._thread = threading.Thread(
-            target=self._read, args=reader_arguments, name="redfish-events", daemon=True
+            target=self._read_events, args=reader_arguments, name="redfish-events", daemon=True
         )
         self._thread.start()
 
@@ -70,7 +70,9 @@ class RedfishEvents:
         self._event_arrived.wait(seconds)
         self._event_arrived.clear()
 
-    def _read(self, transport: EventTransport, stream_path: str, headers: dict[str, str]) -> None:
+    def _read_events(
+        self, transport: EventTransport, stream_path: str, headers: dict[str, str]
+    ) -> None:
         try:
             for line in transport.lines(stream_path, headers):
                 if line.startswith(b"data:"):

@@ -24,7 +24,7 @@ from podwright.errors import Internal, NotFound
 #: The prefix of the names of Podwright's zones.
 ZONE_PREFIX = "podwright-"
 #: The entity types of a device (Endpoint.v1, EntityType), and those that stand for a host.
-_DEVICES, _HOST = ("Processor", "AccelerationFunction"), "RootComplex"
+_DEVICE_ENTITY_TYPES, _HOST_ENTITY_TYPE = ("Processor", "AccelerationFunction"), "RootComplex"
 
 
 class RedfishZones:
@@ -53,7 +53,7 @@ class RedfishZones:
         """See `FabricHardware.read`."""
         wanted_devices = list(devices)
         device_by_path = self._device_of({device.machine for device in wanted_devices})
-        endpoints = {device: self._endpoint(device) for device in wanted_devices}
+        endpoints = {device: self._endpoint_resource(device) for device in wanted_devices}
         partitions: dict[str, frozenset[FabricDevice]] = {}
         foreign: dict[FabricDevice, str] = {}
         doubts: dict[str, str] = {}
@@ -63,7 +63,7 @@ class RedfishZones:
             title = str(zone.document.get("Name") or "")
             member_paths = zone.links("Links", self.link)
             members = {device_by_path[path] for path in member_paths if path in device_by_path}
-            partition_name, machine_or_host = self._owner(zone)
+            partition_name, machine_or_host = self._owner_and_place(zone)
             for device in members:
                 if device in zone_by_device:
                     conflict = (
@@ -79,7 +79,7 @@ class RedfishZones:
             if not machine_or_host:
                 foreign.update(dict.fromkeys(members, f"{self.noun} {title or zone.path}"))
                 continue
-            if problem := self._misplaced(zone, machine_or_host, members):
+            if problem := self._misplacement(zone, machine_or_host, members):
                 doubts[partition_name] = problem
             partitions[partition_name] = partitions.get(partition_name, frozenset()) | members
         free_devices = {
@@ -90,7 +90,8 @@ class RedfishZones:
         unfit_devices = {
             device: problem
             for device, endpoint in endpoints.items()
-            if endpoint is not None and (problem := self._unfit(endpoint, _DEVICES))
+            if endpoint is not None
+            and (problem := self._unfit_reason(endpoint, _DEVICE_ENTITY_TYPES))
         }
         doubts.pop("", None)
         return FabricReading(
@@ -100,7 +101,7 @@ class RedfishZones:
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
         # Two partitions may have zones of one name, so zones are told apart by their hosts as well.
-        zone_by_owner = {self._owner(zone): zone for zone in self._zones()}
+        zone_by_owner = {self._owner_and_place(zone): zone for zone in self._zones()}
         partition_name, is_attached, host = partition.partition("@")
         devices_by_host: dict[str, list[FabricDevice]] = {}
         for device in sorted(devices):
@@ -108,7 +109,7 @@ class RedfishZones:
                 raise Internal(f"{device} has a home, and is not attached to host {host}")
             devices_by_host.setdefault(host if is_attached else device.machine, []).append(device)
         for machine_or_host, joined_devices in devices_by_host.items():
-            added_paths = [self._path(device) for device in joined_devices]
+            added_paths = [self._endpoint_path(device) for device in joined_devices]
             if (zone := zone_by_owner.get((partition, machine_or_host))) is None:
                 self._create(
                     f"{ZONE_PREFIX}{partition_name}-{machine_or_host}",
@@ -116,7 +117,7 @@ class RedfishZones:
                 )
             else:
                 present_paths = zone.links("Links", self.link)
-                self._write(
+                self._set_endpoints(
                     zone,
                     [
                         *present_paths,
@@ -130,9 +131,9 @@ class RedfishZones:
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.remove`."""
-        leaving_paths = {self._path(device) for device in devices}
+        leaving_paths = {self._endpoint_path(device) for device in devices}
         for zone in self._zones():
-            partition_name, machine_or_host = self._owner(zone)
+            partition_name, machine_or_host = self._owner_and_place(zone)
             if partition_name != partition or not machine_or_host:
                 continue
             present_paths = zone.links("Links", self.link)
@@ -146,7 +147,7 @@ class RedfishZones:
             if remaining_paths == [self._inventory.host(machine_or_host)] or not remaining_paths:
                 self._service.change("DELETE", zone.path, tag=zone.tag)
             else:
-                self._write(zone, remaining_paths)
+                self._set_endpoints(zone, remaining_paths)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class RedfishZones:
         }
         self._service.change("POST", self._zones_path, body)
 
-    def _write(self, zone: RedfishResource, endpoint_paths: list[str]) -> None:
+    def _set_endpoints(self, zone: RedfishResource, endpoint_paths: list[str]) -> None:
         """Set the endpoints of a zone: by its actions if it offers them, else by PATCH."""
         present_paths = zone.links("Links", self.link)
         for action_name, changed_paths in (
@@ -194,9 +195,9 @@ class RedfishZones:
                 self._service.change("PATCH", zone.path, self._links(endpoint_paths), zone.tag)
                 return
             for endpoint_path in changed_paths:
-                self._act(action_path, zone.path, endpoint_path)
+                self._send_action(action_path, zone.path, endpoint_path)
 
-    def _act(self, action_path: str, zone_path: str, endpoint_path: str) -> None:
+    def _send_action(self, action_path: str, zone_path: str, endpoint_path: str) -> None:
         """Send one action on one endpoint, with the tags that both resources have now."""
         zone, endpoint = self._service.get(zone_path), self._service.get(endpoint_path)
         if zone is None or endpoint is None:
@@ -212,15 +213,15 @@ class RedfishZones:
 
     # -- identities ------------------------------------------------------------------------------
 
-    def _path(self, device: FabricDevice) -> str:
+    def _endpoint_path(self, device: FabricDevice) -> str:
         return self._inventory.identity(device).name
 
     def _device_of(self, machines: set[str]) -> dict[str, FabricDevice]:
         listed_devices = self._inventory.devices(sorted(machines))
         return {identity.name: device for device, identity in listed_devices}
 
-    def _endpoint(self, device: FabricDevice) -> RedfishResource | None:
-        return self._service.get(self._path(device))
+    def _endpoint_resource(self, device: FabricDevice) -> RedfishResource | None:
+        return self._service.get(self._endpoint_path(device))
 
     def _host_endpoint_path(self, machine_or_host: str) -> str:
         """Return the path of the endpoint of a host. Raises Internal when it is of another kind."""
@@ -230,12 +231,12 @@ class RedfishZones:
             raise NotFound(
                 f"the Redfish service has no endpoint {path} of the host of {machine_or_host}"
             )
-        if problem := self._unfit(endpoint, (_HOST,)):
+        if problem := self._unfit_reason(endpoint, (_HOST_ENTITY_TYPE,)):
             noun = "host" if machine_or_host in self.hosts else "the host of machine"
             raise Internal(f"{noun} {machine_or_host} cannot be used: {problem}")
         return path
 
-    def _owner(self, zone: RedfishResource) -> tuple[str, str]:
+    def _owner_and_place(self, zone: RedfishResource) -> tuple[str, str]:
         """Return a zone's partition and its place; two empty texts for a foreign zone.
 
         Names of partitions and places may contain hyphens, so the host in the zone decides where
@@ -264,7 +265,7 @@ class RedfishZones:
             partition_name, machine_or_host
         ) if machine_or_host in self.hosts else partition_name, machine_or_host
 
-    def _misplaced(
+    def _misplacement(
         self, zone: RedfishResource, machine_or_host: str, members: set[FabricDevice]
     ) -> str:
         """Return how a zone of Podwright's differs from those that this driver makes. Empty: it
@@ -278,7 +279,7 @@ class RedfishZones:
             foreign_devices = {device for device in members if device.machine != machine_or_host}
         if foreign_devices:
             return f"{self.noun} {zone.path} of {machine_or_host} has {min(foreign_devices)}"
-        allowed_paths = {self._path(device) for device in members} | {
+        allowed_paths = {self._endpoint_path(device) for device in members} | {
             self._inventory.host(machine_or_host)
         }
         unknown_paths = set(zone.links("Links", self.link)) - allowed_paths
@@ -293,7 +294,7 @@ class RedfishZones:
             "Links": {self.link: [{"@odata.id": endpoint_path} for endpoint_path in endpoint_paths]}
         }
 
-    def _unfit(self, member: RedfishResource, allowed_types: tuple[str, ...]) -> str:
+    def _unfit_reason(self, member: RedfishResource, allowed_types: tuple[str, ...]) -> str:
         """Return why a member is of another kind, or in critical health. Empty: it is fit."""
         entities = member.document.get("ConnectedEntities")
         entity_types = {

@@ -22,9 +22,9 @@ from podwright.hosts import peer_of
 from podwright.http import TooManyVisitors, Visitors
 
 _log = logging.getLogger("podwright.agent")
-_LONGEST = 4096
+_MAX_LINE_BYTES = 4096
 #: The limits of connections, in total and for one account, and the seconds to wait for the line.
-_MOST, _EACH, _PATIENCE = 256, 64, 10.0
+_MAX_CONNECTIONS, _MAX_USER_CONNECTIONS, _PATIENCE = 256, 64, 10.0
 
 
 class CgroupSocket:
@@ -33,18 +33,22 @@ class CgroupSocket:
     def __init__(self, machine: GpuMachine) -> None:
         self._machine = machine
         self._server: asyncio.Server | None = None
-        self.visitors = Visitors(_MOST, _EACH)
+        self.visitors = Visitors(_MAX_CONNECTIONS, _MAX_USER_CONNECTIONS)
 
     async def start(self, listener: socket.socket) -> None:
         """Start answering."""
-        self._server = await asyncio.start_unix_server(self._answer, sock=listener, limit=_LONGEST)
+        self._server = await asyncio.start_unix_server(
+            self._answer_connection, sock=listener, limit=_MAX_LINE_BYTES
+        )
 
     async def stop(self) -> None:
         """Stop answering."""
         if self._server is not None:
             self._server.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         reply, connection = "", _AskingConnection(writer)
         try:
             peer_process = peer_of(writer.get_extra_info("socket"))

@@ -24,7 +24,7 @@ from podwright.hosts.gpus import Gpu
 #: Of NVIDIA's device files, whose minor is the number in their names. They may be made late.
 _NVIDIA_MAJOR = 195
 #: Seconds that the processes of a launch that has just ended have to leave its group.
-_PATIENCE = 2.0
+_EXIT_PATIENCE_S = 2.0
 
 
 class Cgroups:
@@ -36,7 +36,7 @@ class Cgroups:
         gpus: Sequence[Gpu],
         root: str = "/",
         *,
-        exit_patience: float = _PATIENCE,
+        exit_patience: float = _EXIT_PATIENCE_S,
     ) -> None:
         self._groups = device_cgroups
         self._root = root
@@ -58,7 +58,7 @@ class Cgroups:
 
     def check(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.check`."""
-        self._numbers(self._all.values())
+        self._device_numbers(self._all.values())
 
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
         """See `Guard.join`."""
@@ -74,7 +74,7 @@ class Cgroups:
                 self._allow_only(group_name, group_uuids - leaving_uuids)
                 if not self._own[group_name]:
                     del self._own[group_name]
-                    self._remove(group_name, self._patience)
+                    self._remove_group(group_name, self._patience)
 
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Keeper.keep`."""
@@ -88,7 +88,7 @@ class Cgroups:
                 self._own.pop(group_name, None)
                 self._allow_only(group_name, set())
                 del self._own[group_name]
-                self._remove(group_name, 0)
+                self._remove_group(group_name, 0)
         for group_name, group_uuids in wanted_uuids.items():
             if group_name not in existing_groups or self._own.get(group_name) != group_uuids:
                 self._allow_only(group_name, group_uuids)
@@ -113,10 +113,12 @@ class Cgroups:
 
     def _allow_only(self, group_name: str, allowed_uuids: set[str]) -> None:
         """Let the group open only these GPUs from now on. allowed_uuids: their UUIDs."""
-        allowed_numbers = self._numbers(self._all[uuid] for uuid in allowed_uuids)
+        allowed_numbers = self._device_numbers(self._all[uuid] for uuid in allowed_uuids)
         try:
             self._groups.confine(
-                group_name, self._numbers(self._all.values()) - allowed_numbers, allowed_numbers
+                group_name,
+                self._device_numbers(self._all.values()) - allowed_numbers,
+                allowed_numbers,
             )
         except OSError as error:
             raise Internal(
@@ -125,7 +127,7 @@ class Cgroups:
             ) from None
         self._own[group_name] = allowed_uuids
 
-    def _remove(self, group_name: str, patience_seconds: float) -> None:
+    def _remove_group(self, group_name: str, patience_seconds: float) -> None:
         deadline = time.monotonic() + patience_seconds
         try:
             while not self._groups.remove(group_name) and time.monotonic() < deadline:
@@ -134,7 +136,7 @@ class Cgroups:
             raise Internal(f"the cgroup of partition {group_name}: {error.strerror}") from None
 
     def _require_empty_group(self, group_name: str) -> None:
-        self._remove(group_name, self._patience)
+        self._remove_group(group_name, self._patience)
         if group_name not in self._groups.names():
             return
         remaining_pids = ", ".join(map(str, self._groups.members(group_name)[:5]))
@@ -145,7 +147,7 @@ class Cgroups:
             would_work="end these processes, or give the partition another name",
         )
 
-    def _numbers(self, gpus: Iterable[Gpu]) -> set[tuple[int, int]]:
+    def _device_numbers(self, gpus: Iterable[Gpu]) -> set[tuple[int, int]]:
         device_files = {device_file for gpu in gpus for device_file in (*gpu.files, *gpu.shared)}
         return {self._number(device_file) for device_file in device_files}
 

@@ -38,7 +38,7 @@ def attributes(
         "near threads": gpu.cpus or None,
         "links": str(most_links) if most_links else None,
         "fabric": gpu.fabric or None,
-        **_rack(gpu),
+        **_rack_attributes(gpu),
         "mig": gpu.mig or None,
         "profile": gpu.profile or None,
         "ecc errors": ecc_text,
@@ -65,7 +65,7 @@ def attributes(
     }
 
 
-def _rack(gpu: Gpu) -> dict[str, str | None]:
+def _rack_attributes(gpu: Gpu) -> dict[str, str | None]:
     """Return the attributes by which the driver of a rack's fabric identifies this GPU
     (`FabricInventory`).
     """

@@ -65,13 +65,13 @@ class FabricGuard:
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
         """See `Guard.join`."""
         if devices := self._hardware.devices(gpus):
-            asyncio.run(self._join(partition, devices))
+            asyncio.run(self._join_devices(partition, devices))
             self._hardware.give(partition, owner)
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.leave`."""
         if devices := self._hardware.devices(gpus):
-            asyncio.run(self._driver.leave(self._epoch, self._parts(devices)))
+            asyncio.run(self._driver.leave(self._epoch, self._fabric_parts(devices)))
 
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Upkeep.keep`."""
@@ -82,7 +82,7 @@ class FabricGuard:
         }
         return self._hardware.keep(partitions)
 
-    async def _join(self, partition: str, devices: frozenset[FabricDevice]) -> None:
+    async def _join_devices(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """Take out what a killed change left behind, then join.
 
         A change may have been killed after it reached the fabric and before the machine recorded
@@ -105,8 +105,8 @@ class FabricGuard:
                     else ()
                 )
                 if surplus_devices:
-                    await self._driver.leave(self._epoch, self._parts(surplus_devices))
-        await self._driver.join(partition, self._epoch, self._parts(devices))
+                    await self._driver.leave(self._epoch, self._fabric_parts(surplus_devices))
+        await self._driver.join(partition, self._epoch, self._fabric_parts(devices))
 
-    def _parts(self, devices: Iterable[FabricDevice]) -> dict[str, list[int]]:
+    def _fabric_parts(self, devices: Iterable[FabricDevice]) -> dict[str, list[int]]:
         return {self._hardware.machine: sorted(device.index for device in devices)}

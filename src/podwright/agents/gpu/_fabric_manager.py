@@ -99,7 +99,7 @@ class FabricManager:
         notes_by_id = self._notes.entries()
         for listed_partition in self.supported():
             member_devices, note = (
-                self._named(listed_partition.gpus),
+                self._fabric_devices(listed_partition.gpus),
                 notes_by_id.get(listed_partition.id),
             )
             if note is None:
@@ -124,7 +124,7 @@ class FabricManager:
                 partitions.get(partition_name, frozenset()) | member_devices
             )
         occupied_devices = frozenset().union(foreign_holders, *partitions.values())
-        free_devices = self._named(self._index_of.values()) - occupied_devices
+        free_devices = self._fabric_devices(self._index_of.values()) - occupied_devices
         return FabricReading(
             partitions, foreign_holders, free_devices, doubt_texts, disputed=disputed_devices
         )
@@ -169,7 +169,7 @@ class FabricManager:
 
     def devices(self, gpus: Sequence[Gpu]) -> frozenset[FabricDevice]:
         """See `MachineFabric.devices`: these are the whole GPUs. Slices have no NVLink."""
-        return self._named(self._indices(gpus))
+        return self._fabric_devices(self._gpu_indices(gpus))
 
     def check(self, devices: frozenset[FabricDevice]) -> None:
         """See `MachineFabric.check`."""
@@ -184,7 +184,7 @@ class FabricManager:
         An active partition that is not in the record is named in the log, and left as it is.
         """
         recorded_sets = {
-            self._indices(partition_entry.gpus): partition_entry.partition
+            self._gpu_indices(partition_entry.gpus): partition_entry.partition
             for partition_entry in partitions
         }
         recorded_sets.pop(frozenset(), None)
@@ -248,7 +248,7 @@ class FabricManager:
             SupportedPartition(
                 listed_partition.partitionId,
                 bool(listed_partition.isActive),
-                frozenset(map(self._index, listed_partition.gpuInfo)),
+                frozenset(map(self._listed_gpu_index, listed_partition.gpuInfo)),
             )
             for listed_partition in partition_list.partitionInfo
         ]
@@ -262,13 +262,13 @@ class FabricManager:
             if note.partition == partition
         }
 
-    def _named(self, gpu_indices: Iterable[int]) -> frozenset[FabricDevice]:
+    def _fabric_devices(self, gpu_indices: Iterable[int]) -> frozenset[FabricDevice]:
         return frozenset(FabricDevice(self.machine, gpu_index) for gpu_index in gpu_indices)
 
-    def _indices(self, gpus: Sequence[Gpu]) -> frozenset[int]:
+    def _gpu_indices(self, gpus: Sequence[Gpu]) -> frozenset[int]:
         return frozenset(self._index_of[gpu.uuid] for gpu in gpus if gpu.uuid in self._index_of)
 
-    def _index(self, listed_gpu: _ListedGpu) -> int:
+    def _listed_gpu_index(self, listed_gpu: _ListedGpu) -> int:
         """Return the index of this machine's GPU that the member is, by all that identifies it.
 
         An inactive partition may give nothing but the module of a GPU.
@@ -366,12 +366,12 @@ class FabricManager:
             try:
                 self._fmpm(["-a", str(partition_id)])
             except Internal as error:
-                if not idle or not _refused(error):
+                if not idle or not _is_refusal(error):
                     raise
                 self._send_active_list([])  # a restarted one waits for a list, even an empty one
                 self._fmpm(["-a", str(partition_id)])
         except Internal as error:
-            if new and _refused(error):
+            if new and _is_refusal(error):
                 self._notes.remove(partition_id)
             raise
 
@@ -441,7 +441,7 @@ class FabricManager:
         self._refusal = refusal_text
 
 
-def _refused(error: Internal) -> bool:
+def _is_refusal(error: Internal) -> bool:
     """Return whether Fabric Manager answered, and carried nothing out."""
     return_code_match = re.search(r"fmReturn: (-\d+)", error.problem)
     return return_code_match is not None and int(return_code_match[1]) not in _UNANSWERED_CODES

@@ -70,7 +70,7 @@ class FilePartitionNotes:
 
     def write(self, number: int, note: PartitionNote) -> None:
         """See `PartitionNotes.write`."""
-        _replace(self._folder / str(number), msgspec.json.encode(note))
+        _replace_file(self._folder / str(number), msgspec.json.encode(note))
 
     def remove(self, number: int) -> None:
         """See `PartitionNotes.remove`."""
@@ -103,18 +103,18 @@ class FileFabricJournal:
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write`."""
-        changed_entries = self._changed(changes)
+        changed_entries = self._merged_entries(changes)
         entry_texts = {
             entry_key: entry_bytes.decode() for entry_key, entry_bytes in changed_entries.items()
         }
-        _replace(self._path, msgspec.json.encode(entry_texts))
+        _replace_file(self._path, msgspec.json.encode(entry_texts))
         self._entries = changed_entries
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`. The next `write` writes these changes too."""
-        self._entries = self._changed(changes)
+        self._entries = self._merged_entries(changes)
 
-    def _changed(self, changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    def _merged_entries(self, changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
         merged_entries = {
             **self._entries,
             **{
@@ -130,7 +130,7 @@ class FileFabricJournal:
         }
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace_file(path: Path, content: bytes) -> None:
     """Write a small private file, completely or not at all. Durable on return."""
     temporary_path = path.with_name(path.name + ".new")
     try:

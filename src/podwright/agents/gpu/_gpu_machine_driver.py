@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger("podwright.agent")
 
 #: Seconds that killed processes have to release a GPU.
-PATIENCE = 10.0
+RELEASE_PATIENCE_S = 10.0
 
 
 class GpuMachine:
@@ -66,7 +66,7 @@ class GpuMachine:
         *,
         guards: Sequence[Guard] = (),
         reset: Callable[[Gpu], None] | None = None,
-        patience: float = PATIENCE,
+        patience: float = RELEASE_PATIENCE_S,
     ) -> None:
         self.machine = machine
         self.family = family
@@ -115,8 +115,10 @@ class GpuMachine:
         reset takes longer than a machine may be silent.
         """
         if not self._running_changes or self._last_report is None:
-            partitions = self._partitions()
-            self._last_report = await self._call(lambda: self._describe(self._keep(partitions)))
+            partitions = self._held_partitions()
+            self._last_report = await self._run_in_thread(
+                lambda: self._device_reports(self._repair_guards(partitions))
+            )
         versions_by_vendor = self._versions
         versions_text = ", ".join(
             f"{vendor} {version}" for vendor, version in versions_by_vendor.items()
@@ -151,11 +153,11 @@ class GpuMachine:
             for device_index in devices
             if self.devices[device_index].partition != partition
         ]
-        partitions = self._partitions()
+        partitions = self._held_partitions()
 
         def work() -> None:
             self._require_healthy(chosen_gpus)
-            self._keep(partitions)
+            self._repair_guards(partitions)
             for guard in self._guards:
                 guard.check(chosen_gpus)
             self._wait_until_free([self.gpus[gpu_index] for gpu_index in fresh_indices])
@@ -172,7 +174,7 @@ class GpuMachine:
         """See `Driver.reset`."""
         self.raise_fence("reset", epoch, devices)
         chosen_gpus = [self.gpus[device_index] for device_index in devices]
-        partitions = self._partitions()
+        partitions = self._held_partitions()
 
         def work() -> None:
             self._reset_when_free(chosen_gpus)
@@ -191,12 +193,12 @@ class GpuMachine:
         chosen_gpus = [self.gpus[device_index] for device_index in devices]
         affected_partitions = [
             held_partition
-            for held_partition in self._partitions()
+            for held_partition in self._held_partitions()
             if not set(held_partition.gpus).isdisjoint(chosen_gpus)
         ]
 
         def work() -> None:
-            self._end(affected_partitions, chosen_gpus, run)
+            self._kill_launch(affected_partitions, chosen_gpus, run)
             self._reset_when_free(chosen_gpus)
             for held_partition in affected_partitions:
                 for guard in self._guards:
@@ -210,11 +212,11 @@ class GpuMachine:
         """See `Driver.release`."""
         self.raise_fence("release", epoch, devices)
         chosen_gpus = [self.gpus[device_index] for device_index in devices]
-        partitions = self._partitions()
+        partitions = self._held_partitions()
 
         def work() -> None:
             self._reset_when_free(chosen_gpus)
-            self._keep(partitions)
+            self._repair_guards(partitions)
             for guard in reversed(self._guards):
                 guard.leave(chosen_gpus)
 
@@ -230,7 +232,11 @@ class GpuMachine:
         wire.Denied for a user who does not own the partition.
         """
         held_partition = next(
-            (candidate for candidate in self._partitions() if candidate.partition == partition),
+            (
+                candidate
+                for candidate in self._held_partitions()
+                if candidate.partition == partition
+            ),
             None,
         )
         guard = next((guard for guard in self._guards if isinstance(guard, Cgroups)), None)
@@ -249,9 +255,9 @@ class GpuMachine:
             raise Denied(
                 f"partition {partition} is user {held_partition.owner}'s", operation=action
             )
-        await self._call(lambda: guard.enter(partition, pid))
+        await self._run_in_thread(lambda: guard.enter(partition, pid))
 
-    def _partitions(self) -> list[HeldPartition]:
+    def _held_partitions(self) -> list[HeldPartition]:
         indices_by_partition: dict[str, list[int]] = {}
         for device_index, device in enumerate(self.devices):
             if device.partition:
@@ -267,7 +273,7 @@ class GpuMachine:
 
     # -- inside, in the thread ---------------------------------------------------------------
 
-    def _keep(self, partitions: Sequence[HeldPartition]) -> dict[str, str]:
+    def _repair_guards(self, partitions: Sequence[HeldPartition]) -> dict[str, str]:
         """Let the guards repair their settings. Returns the problems that remain, by GPU UUID."""
         problems_by_uuid: dict[str, str] = {}
         new_complaints: list[str] = []
@@ -292,11 +298,11 @@ class GpuMachine:
 
         self._running_changes += 1
         try:
-            await self._call(under_epoch)
+            await self._run_in_thread(under_epoch)
         finally:
             self._running_changes -= 1
 
-    async def _call(self, library_work: Callable[[], _T]) -> _T:
+    async def _run_in_thread(self, library_work: Callable[[], _T]) -> _T:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, library_work)
@@ -316,7 +322,7 @@ class GpuMachine:
             else gpu_users
         )
 
-    def _describe(self, problems_by_uuid: Mapping[str, str]) -> tuple[DeviceReport, ...]:
+    def _device_reports(self, problems_by_uuid: Mapping[str, str]) -> tuple[DeviceReport, ...]:
         device_reports = []
         for gpu in self.gpus:
             library, library_index = self._library_of(gpu)
@@ -344,7 +350,9 @@ class GpuMachine:
         for gpu in gpus:
             library, library_index = self._library_of(gpu)
             if health_problems := library.health(library_index).problems:
-                raise Internal(f"{self._named(gpu)} is unhealthy: {', '.join(health_problems)}")
+                raise Internal(
+                    f"{self._gpu_in_words(gpu)} is unhealthy: {', '.join(health_problems)}"
+                )
 
     def _wait_until_free(self, gpus: Sequence[Gpu]) -> None:
         """Wait until no process holds these GPUs.
@@ -357,7 +365,7 @@ class GpuMachine:
             while holders := self._holders(gpu):
                 if time.monotonic() >= deadline:
                     raise Internal(
-                        f"{self._named(gpu)} is held by {names(holders)}",
+                        f"{self._gpu_in_words(gpu)} is held by {names(holders)}",
                         would_work="end these processes, then reset the partition or remove it",
                     )
                 time.sleep(0.1)
@@ -373,7 +381,9 @@ class GpuMachine:
         closes_device_files = any(isinstance(guard, Cgroups | FileGuard) for guard in self._guards)
         return "agent" if closes_device_files and os.geteuid() == 0 else ""
 
-    def _end(self, partitions: Sequence[HeldPartition], gpus: Sequence[Gpu], run_id: str) -> None:
+    def _kill_launch(
+        self, partitions: Sequence[HeldPartition], gpus: Sequence[Gpu], run_id: str
+    ) -> None:
         """Kill the processes of a launch.
 
         These are the processes in the group of a partition whose GPUs on this machine are all in
@@ -413,5 +423,5 @@ class GpuMachine:
                 library, library_index = self._library_of(gpu)
                 library.forget(library_index)
 
-    def _named(self, gpu: Gpu) -> str:
+    def _gpu_in_words(self, gpu: Gpu) -> str:
         return f"GPU {gpu.index} of machine {self.machine.name}"

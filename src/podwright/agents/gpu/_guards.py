@@ -83,22 +83,22 @@ class FileGuard:
         for gpu in gpus:
             if not gpu.files:
                 raise Internal(f"{gpu.name} {gpu.uuid} has no device file of its own")
-        for path in self._paths(gpus):
+        for path in self._device_paths(gpus):
             if not os.path.exists(path):
                 raise Internal(f"there is no device file {path}")
 
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
         """See `Guard.join`."""
         uid = uid_of_user(owner)
-        for path in self._paths(gpus):
-            self._give(path, uid, 0o600)
+        for path in self._device_paths(gpus):
+            self._give_device_file(path, uid, 0o600)
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.leave`."""
-        for path in self._paths(gpus):
-            self._give(path, os.geteuid(), 0o600)
+        for path in self._device_paths(gpus):
+            self._give_device_file(path, os.geteuid(), 0o600)
 
-    def _paths(self, gpus: Sequence[Gpu]) -> list[str]:
+    def _device_paths(self, gpus: Sequence[Gpu]) -> list[str]:
         device_files = [device_file for gpu in gpus for device_file in gpu.files]
         return [
             os.path.join(self._root, device_file.lstrip("/"))
@@ -106,7 +106,7 @@ class FileGuard:
         ]
 
     @staticmethod
-    def _give(device_path: str, uid: int, file_mode: int) -> None:
+    def _give_device_file(device_path: str, uid: int, file_mode: int) -> None:
         """Close the file first, so that no user can open another user's GPU at any time."""
         try:
             os.chmod(device_path, 0)

@@ -28,7 +28,7 @@ from podwright.hosts.gpus import Gpu
 
 #: The default number of channels of the driver (NVreg_ImexChannelCount); channel 0 is everybody's.
 DEFAULT_CHANNEL_COUNT = 2048
-_FOLDER = "dev/nvidia-caps-imex-channels"
+_CHANNEL_FOLDER = "dev/nvidia-caps-imex-channels"
 _PROC_DEVICES_NAME = "nvidia-caps-imex-channels"
 
 
@@ -76,7 +76,7 @@ class ImexChannels:
 
     def path(self, channel_number: int) -> str:
         """Return the device file of a channel."""
-        return os.path.join(self._files.root, _FOLDER, f"channel{channel_number}")
+        return os.path.join(self._files.root, _CHANNEL_FOLDER, f"channel{channel_number}")
 
     # -- the contract of all fabrics ---------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class ImexChannels:
                 unmatched_texts[partition_name] = (
                     f"partition {partition_name} has GPU {missing_gpu}, which this machine has not"
                 )
-            if file_problem := self._problem(channel_number):
+            if file_problem := self._channel_problem(channel_number):
                 doubt_texts[partition_name] = file_problem
                 disputed_devices.update(dict.fromkeys(member_devices, partition_name))
             partitions[partition_name] = member_devices
@@ -127,7 +127,7 @@ class ImexChannels:
         self._notes.write(channel_number, PartitionNote(partition, tuple(sorted(uuids))))
         try:
             os.makedirs(os.path.dirname(channel_path), mode=0o755, exist_ok=True)
-            if self._problem(channel_number) and os.path.lexists(channel_path):
+            if self._channel_problem(channel_number) and os.path.lexists(channel_path):
                 self._files.remove(channel_path)  # our file, which is another device by now
             if not os.path.lexists(channel_path):
                 self._files.make(channel_path, major_number, channel_number)
@@ -179,13 +179,13 @@ class ImexChannels:
         return {
             gpu.uuid: f"the IMEX channel of partition {held_partition.partition} is lost: reset it"
             for held_partition in partitions
-            if self._problem(self.number(held_partition.partition))
+            if self._channel_problem(self.number(held_partition.partition))
             for gpu in held_partition.gpus
         }
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _problem(self, channel_number: int) -> str:
+    def _channel_problem(self, channel_number: int) -> str:
         """Return how a channel differs from those that this driver makes; empty: it does not."""
         channel_path = self.path(channel_number)
         try:

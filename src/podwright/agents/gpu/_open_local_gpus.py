@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from podwright.agents.gpu._gpu_machine_driver import PATIENCE, GpuMachine
+from podwright.agents.gpu._gpu_machine_driver import RELEASE_PATIENCE_S, GpuMachine
 from podwright.agents.gpu._guards import Guard
-from podwright.agents.gpu._reset import resetter
+from podwright.agents.gpu._reset import gpu_resetter
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.fabric import HGX8, NVL72, Family, Machine, gpu_family
 from podwright.hosts.gpus import Gpu, divided, take_gpus
@@ -20,7 +20,7 @@ def open_machine(
     family: Family | None = None,
     guards: Callable[[Sequence[Gpu]], Sequence[Guard]] = lambda gpus: (),
     may_reset: bool = False,
-    release_patience: float = PATIENCE,
+    release_patience: float = RELEASE_PATIENCE_S,
 ) -> GpuMachine | None:
     """Return the driver of this machine's GPUs; None when it has none.
 
@@ -55,7 +55,7 @@ def open_machine(
         inventory.libraries,
         inventory.gpus,
         guards=guards(inventory.gpus),
-        reset=resetter(environ) if may_reset else None,
+        reset=gpu_resetter(environ) if may_reset else None,
         patience=release_patience,
     )
 

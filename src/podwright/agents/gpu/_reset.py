@@ -9,10 +9,10 @@ from podwright.errors import Internal
 from podwright.hosts import find_program
 from podwright.hosts.gpus import Gpu
 
-_SECONDS = 60
+_COMMAND_TIMEOUT_S = 60
 
 
-def resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
+def gpu_resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
     """Return a function that resets one GPU; None without root, or without such a command."""
     if os.geteuid() != 0:
         return None
@@ -36,7 +36,7 @@ def resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
     return reset
 
 
-def run(command: list[str], environ: Mapping[str, str], seconds: float = _SECONDS) -> str:
+def run(command: list[str], environ: Mapping[str, str], seconds: float = _COMMAND_TIMEOUT_S) -> str:
     """Return the output of a vendor's command. Raises wire.Internal with its last words when it
     fails.
     """

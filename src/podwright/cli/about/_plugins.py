@@ -13,7 +13,7 @@ def show_plugins(*, as_json: bool) -> None:
     """Print a row for each plug-in of a package: group, name, description, and its error."""
     rows = [
         (group.removeprefix("podwright."), name, *_loaded(group, name))
-        for group in plugins.GROUPS
+        for group in plugins.PLUGIN_GROUPS
         for name in plugins.names(group)
     ]
     keys = ("group", "name", "package", "problem")

@@ -139,12 +139,12 @@ def _of_job(arguments: ExplainOptions, client: Client) -> Explanation:
     import asyncio
     from pathlib import Path
 
-    from podwright.guests.slurm.command._pod_configure_options import FOLDER
+    from podwright.guests.slurm.command._pod_configure_options import SITE_FOLDER
     from podwright.guests.slurm.service import load
     from podwright.guests.slurm.waiting import explain_job
     from podwright.slurm.site.commands import SlurmCommands
 
-    path = Path(arguments.site or f"{FOLDER}/native.toml")
+    path = Path(arguments.site or f"{SITE_FOLDER}/native.toml")
     site = load(path) if arguments.site or path.exists() else None
     return asyncio.run(explain_job(SlurmCommands(), client, arguments.job, site))
 

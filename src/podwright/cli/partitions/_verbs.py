@@ -62,7 +62,7 @@ def _reset_partition(arguments: options.ResetOptions, pod: Pod) -> int:
     if info.ready_state is ReadyState.ACTIVE:
         from podwright.api import _ipuof_files
 
-        _ipuof_files.rewrite(info, complain)
+        _ipuof_files.rewrite_existing_files(info, complain)
     return _outcome("reset", info, arguments)
 
 

@@ -57,7 +57,7 @@ def _run(arguments: ReplayOptions) -> int:
     report = replay(
         chosen.at_load(trace, devices, arguments.load),
         ways,
-        chosen.chosen_slurm(arguments),
+        chosen.chosen_slurm_settings(arguments),
         chosen.chosen_chances(arguments),
         what_if=not arguments.no_what_if,
         processes=arguments.processes,
@@ -69,11 +69,11 @@ def _run(arguments: ReplayOptions) -> int:
 
 
 def _share(arguments: ReplayOptions) -> int:
-    from podwright.replay.command._guests_from_options import compare_chosen
+    from podwright.replay.command._guests_from_options import compare_chosen_guests
     from podwright.replay.command._sharing_text import sharing_lines
 
     progress = _Progress()
-    figures = compare_chosen(arguments, progress.show)
+    figures = compare_chosen_guests(arguments, progress.show)
     progress.clear()
     if arguments.json:
         _print_json(figures)

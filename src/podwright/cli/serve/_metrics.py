@@ -39,7 +39,7 @@ def _write(arguments: _WriteOptions) -> int:
     from podwright.errors import AlreadyExists
 
     folder = Path(arguments.folder)
-    for name in monitoring.NAMES:
+    for name in monitoring.MONITORING_FILE_NAMES:
         if (folder / name).exists():
             raise AlreadyExists(
                 f"{folder / name} is there already",
@@ -47,7 +47,7 @@ def _write(arguments: _WriteOptions) -> int:
                 would_work="choose another folder, or take it away first",
             )
     folder.mkdir(parents=True, exist_ok=True)
-    for name in monitoring.NAMES:
+    for name in monitoring.MONITORING_FILE_NAMES:
         (folder / name).write_text(monitoring.read(name), encoding="utf-8")
         print(folder / name)
     return 0

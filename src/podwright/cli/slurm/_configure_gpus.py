@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
 from podwright.gpu.command._gpu_configure_options import GpuClusterOptions
-from podwright.guests.slurm.command._pod_configure_options import FOLDER, PodSetupOptions
+from podwright.guests.slurm.command._pod_configure_options import SITE_FOLDER, PodSetupOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ class SetupOptions(GpuClusterOptions, PodSetupOptions):
 class CheckOptions(opt.OptionTable):
     """The options of `check`."""
 
-    site = opt.text("", "FILE", f"{FOLDER}/native.toml")
+    site = opt.text("", "FILE", f"{SITE_FOLDER}/native.toml")
     only = opt.text("test only the promises that contain this text", "TEXT")
     wait = opt.value(
         "how long a small job may take, 60; longer on a full cluster", "SECONDS", float, 60.0

@@ -12,7 +12,7 @@ from podwright.option_rows import positive
 
 if TYPE_CHECKING:
     from podwright.gpu.requests import KnownSite, RequestAnswer, SlurmRequest
-    from podwright.slurm.site.releases import Version
+    from podwright.slurm.site.releases import SlurmVersion
 
 _EXAMPLES = """\
 all options of sbatch, salloc and srun may follow; those that count are read.
@@ -90,16 +90,16 @@ def _run(arguments: _ExplainRequestOptions) -> int:
         raise InvalidRequest(
             "no option of Slurm to explain", would_work="For example --gpus-per-node=4 --nodes=2"
         )
-    known = requests.known_site(request, arguments)
-    version = known.version
+    site = requests.known_site(request, arguments)
+    version = site.version
     if arguments.slurm_version:
         version = parse_version(arguments.slurm_version)
-    explanation = _explain(request, known, version, arguments)
+    explanation = _explain(request, site, version, arguments)
     answer = explanation.answer
     show_result(
         arguments.json,
-        requests.explained_json(request, explanation, known),
-        lambda: requests.explained_text(request, explanation, known, with_steps=arguments.steps),
+        requests.explained_json(request, explanation, site),
+        lambda: requests.explained_text(request, explanation, site, with_steps=arguments.steps),
     )
     if isinstance(answer, requests.SlurmRefusal):
         return 3 if answer.stage == "unknown" else 1
@@ -107,13 +107,13 @@ def _run(arguments: _ExplainRequestOptions) -> int:
 
 
 def _explain(
-    request: SlurmRequest, known: KnownSite, version: Version, arguments: _ExplainRequestOptions
+    request: SlurmRequest, site: KnownSite, version: SlurmVersion, arguments: _ExplainRequestOptions
 ) -> RequestAnswer:
     import sys
 
     from podwright.gpu import requests
 
-    own = known.live and not (arguments.slurm_version or arguments.devices or arguments.tasks)
+    own = site.live and not (arguments.slurm_version or arguments.devices or arguments.tasks)
     service = None
     if own and not arguments.rules:
         from podwright.slurm.twin_service import find_twin_service
@@ -124,7 +124,7 @@ def _explain(
     sources = requests.AnswerSources(
         service, not arguments.rules, requests.run_command if own else None
     )
-    return requests.explain_request(request, known.target, version, sources)
+    return requests.explain_request(request, site.target, version, sources)
 
 
 VERBS = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from podwright import option_rows as opt
 from podwright.cli.shared._print_result import log_to_stderr, needing
 from podwright.cli.shared._verb_definition import Verb
-from podwright.guests.slurm.command._pod_configure_options import FOLDER
+from podwright.guests.slurm.command._pod_configure_options import SITE_FOLDER
 
 
 class _ServeOptions(opt.OptionTable):
-    site = opt.text("the file that configure wrote", "FILE", f"{FOLDER}/native.toml")
+    site = opt.text("the file that configure wrote", "FILE", f"{SITE_FOLDER}/native.toml")
     command_prefix = opt.text(
         "what stands in front of each of Slurm's commands, quoted as for a shell", "WORDS"
     )

@@ -42,12 +42,12 @@ def title(partition_use: ShownUse, *, counted: bool = False) -> str:
 def listing(partition_uses: Sequence[ShownUse]) -> str:
     """Return `gc-info -l`: the devices to which programs attach, by number."""
     return "\n\n".join(
-        "\n".join((title(partition_use), *_lines(partition_use)))
+        "\n".join((title(partition_use), *_device_lines(partition_use)))
         for partition_use in partition_uses
     )
 
 
-def _lines(partition_use: ShownUse) -> list[str]:
+def _device_lines(partition_use: ShownUse) -> list[str]:
     device_lines: list[str] = []
     if not is_listed(partition_use.info):
         return device_lines
@@ -60,18 +60,19 @@ def _lines(partition_use: ShownUse) -> list[str]:
         if len(member_uses) == 1:
             device_lines.append(
                 f"{id_text}, target: [{partition_use.target}]{gcd_text}, "
-                f"{_place(partition_use, member_uses[0])}"
+                f"{_device_place_text(partition_use, member_uses[0])}"
             )
             continue
         device_lines.append(f"{id_text}, target: [Multi {partition_use.noun}]{gcd_text}")
         device_lines += [
-            f" |--- {routing_label}: [{routing_index}], {_place(partition_use, member_use)}"
+            f" |--- {routing_label}: [{routing_index}], "
+            f"{_device_place_text(partition_use, member_use)}"
             for routing_index, member_use in enumerate(member_uses)
         ]
     return device_lines
 
 
-def _place(partition_use: ShownUse, member_use: DeviceUse) -> str:
+def _device_place_text(partition_use: ShownUse, member_use: DeviceUse) -> str:
     device = member_use.device
     host_text = f", host: [{device.ip}]" if device.ip else ""
     state_text = "" if member_use.state in ("used", "free") else f", state: [{member_use.state}]"
@@ -157,14 +158,14 @@ def listing_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
                 "id": partition_use.first + device_set.id,
                 "gcd": device_set.gcd,
                 "members": [
-                    _member(partition_use.uses[routing_index])
+                    _device_json(partition_use.uses[routing_index])
                     for routing_index in device_set.routing
                 ],
             }
             for device_set in device_sets(partition_use.info)
         ]
 
-    return [_partition(partition_use, devices) for partition_use in partition_uses]
+    return [_partition_json(partition_use, devices) for partition_use in partition_uses]
 
 
 def monitor_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
@@ -175,7 +176,7 @@ def monitor_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
             {
                 "id": member_use.id,
                 "gcd": member_use.gcd,
-                **_member(member_use),
+                **_device_json(member_use),
                 "users": [device_user._asdict() for device_user in member_use.users],
             }
             for member_use in sorted(
@@ -183,10 +184,10 @@ def monitor_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
             )
         ]
 
-    return [_partition(partition_use, devices) for partition_use in partition_uses]
+    return [_partition_json(partition_use, devices) for partition_use in partition_uses]
 
 
-def _partition(
+def _partition_json(
     partition_use: ShownUse, describe_devices: Callable[[ShownUse], list[dict[str, Any]]]
 ) -> dict[str, Any]:
     partition_info = partition_use.info
@@ -206,7 +207,7 @@ def _partition(
     }
 
 
-def _member(member_use: DeviceUse) -> dict[str, Any]:
+def _device_json(member_use: DeviceUse) -> dict[str, Any]:
     device = member_use.device
     return {
         "routing_id": member_use.routing,

@@ -101,7 +101,9 @@ def read_device_uses(
             if list_all or server_info.caller in (partition_info.owner, partition_info.creator)
         ]
     families_by_cluster = (
-        _families(client) if chosen_partitions and "podwright.v1" in server_info.apis else {}
+        _family_by_cluster(client)
+        if chosen_partitions and "podwright.v1" in server_info.apis
+        else {}
     )
     device_infos: dict[tuple[str, int, int], DeviceInfo] = {}
     for cluster, allocation in sorted(
@@ -134,7 +136,7 @@ def is_listed(partition_info: PartitionInfo) -> bool:
     return partition_info.ready_state is ReadyState.ACTIVE
 
 
-def _families(client: Client) -> dict[str, Family]:
+def _family_by_cluster(client: Client) -> dict[str, Family]:
     return {cluster.name: family_named(cluster.family) or IPU for cluster in client.list_clusters()}
 
 
@@ -155,7 +157,10 @@ def _listed_partition(
         for device in gcd_devices:
             routing_index = len(member_uses)
             device_info = device_infos.get((partition_info.cluster, device.domain, device.offset))
-            users = tuple(_user(lease) for lease in _holding(partition_info.leases, routing_index))
+            users = tuple(
+                _device_user(lease)
+                for lease in _leases_on_device(partition_info.leases, routing_index)
+            )
             state = device_info.state if device_info else "IN_USE"
             state_word = ("used" if users else "free") if state == "IN_USE" else state.lower()
             shown_number = first_number + (
@@ -168,7 +173,7 @@ def _listed_partition(
     return ShownUse(partition_info, family, tuple(member_uses), tuple(attributes), first_number)
 
 
-def _holding(leases: list[LeaseInfo], routing_index: int) -> list[LeaseInfo]:
+def _leases_on_device(leases: list[LeaseInfo], routing_index: int) -> list[LeaseInfo]:
     """Return the leases that cover a device. Of a job's lease and one within it, only the inner one
     counts.
     """
@@ -179,7 +184,7 @@ def _holding(leases: list[LeaseInfo], routing_index: int) -> list[LeaseInfo]:
     return [lease for lease in covering_leases if lease.id not in outer_lease_ids]
 
 
-def _user(lease: LeaseInfo) -> User:
+def _device_user(lease: LeaseInfo) -> User:
     holder = read_holder(lease.holder)
     return User(lease.owner, holder.host, holder.pid, holder.program, lease.id, lease.expires_in)
 

@@ -117,10 +117,10 @@ def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRec
         }
     )
     if request.agents:
-        agent_names = _checked(cluster, request.agents, allocation_of, action)
+        agent_names = _check_machines(cluster, request.agents, allocation_of, action)
     else:
         _check_size(cluster.layout, request.size, action)
-        agent_names = _chosen(cluster.layout, request.size, allocation_of, action)
+        agent_names = _choose_machines(cluster.layout, request.size, allocation_of, action)
     return AllocationRecord(
         name=request.name,
         cluster=cluster.layout.name,
@@ -130,7 +130,7 @@ def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRec
     )
 
 
-def removable(state: ControllerState, allocation_name: str, action: str) -> IndexedCluster:
+def check_removable(state: ControllerState, allocation_name: str, action: str) -> IndexedCluster:
     """The cluster of an allocation that may be removed. Raises NotFound, WrongState if in use."""
     (cluster,) = state.inventory.candidates("", allocation_name, action)[:1]
     if is_implicit(cluster):
@@ -199,7 +199,7 @@ def is_implicit(cluster: IndexedCluster) -> bool:
     return list(cluster.allocations) == [cluster.layout.name]
 
 
-def _checked(
+def _check_machines(
     cluster: IndexedCluster,
     agent_names: Sequence[str],
     allocation_of: Mapping[str, str],
@@ -239,7 +239,7 @@ def _check_size(cluster: Cluster, size: int, action: str) -> None:
         )
 
 
-def _chosen(
+def _choose_machines(
     cluster: Cluster, size: int, allocation_of: Mapping[str, str], action: str
 ) -> list[str]:
     """The first machines that are in no other allocation, in an aligned block."""

@@ -27,7 +27,7 @@ import msgspec
 
 from podwright.controller.administration import _event_log
 from podwright.controller.administration._audit_chain import (
-    ANCHOR,
+    ANCHOR_KIND,
     AnchorRecord,
     AuditChainEnd,
     AuditChainPlace,
@@ -42,21 +42,21 @@ from podwright.errors import InvalidRequest, PodwrightError
 from podwright.store import Delete, Put
 from podwright.wire import EventInfo, EventList, EventsRequest
 
-EVENT: Final = "event"
-INTENT: Final = "intent"
-MOST: Final = 10_000  #: events of a kind: changes, refusals, and those of anonymous callers
-KEEP: Final = 30 * 86400.0  #: seconds
+EVENT_KIND: Final = "event"
+INTENT_KIND: Final = "intent"
+MAX_EVENTS: Final = 10_000  #: events of a kind: changes, refusals, and those of anonymous callers
+KEEP_S: Final = 30 * 86400.0  #: seconds
 DETAIL_LIMIT: Final = 500  #: characters: what the command said
-PAGE: Final = 1000  #: events of one answer
+PAGE_EVENTS: Final = 1000  #: events of one answer
 SERVER_CALLER: Final = Caller("server", None, Role.ADMINISTRATOR, "server")
-MAX_WAIT: Final = 60.0  #: seconds
+MAX_WAIT_S: Final = 60.0  #: seconds
 #: The outcome of a change whose server ended before it could say: it was written, and the next
 #: start has finished or undone what it needed of machines.
-RECOVERED: Final = "RECOVERED"
+RECOVERED_OUTCOME: Final = "RECOVERED"
 CHAIN_NAMES: Final = ("change", "refusal", "anonymous")
 _SURPLUS_PART: Final = 64  #: one of so many events of a kind is the most that waits to be pruned
 _PRUNING_PART: Final = 1 / 1000  #: of `keep_seconds`: how often events are looked at for their age
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
 class IntentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,8 +99,8 @@ class Audit:
         clock: Callable[[], float],
         *,
         wall_clock: Callable[[], float] | None = None,
-        event_limit: int = MOST,
-        keep_seconds: float = KEEP,
+        event_limit: int = MAX_EVENTS,
+        keep_seconds: float = KEEP_S,
     ) -> None:
         self._journal, self._now, self._limit, self._keep = (
             journal,
@@ -130,7 +130,7 @@ class Audit:
         entries: list[tuple[int, str, _ChainEntry]] = []
         closed_intents: set[int] = set()
         for (record_kind, record_key), record_bytes in records.items():
-            if record_kind == EVENT:
+            if record_kind == EVENT_KIND:
                 event = msgspec.json.decode(record_bytes, type=EventInfo)
                 closed_intents.add(msgspec.json.decode(record_bytes, type=_EventIntent).intent)
                 chain_name = msgspec.json.decode(
@@ -138,7 +138,7 @@ class Audit:
                 ).chain or _chain_of(event)
                 self._events[chain_name].append(event)
                 entry_number, recorded_at = event.number, event.at
-            elif record_kind == INTENT:
+            elif record_kind == INTENT_KIND:
                 intent = msgspec.json.decode(record_bytes, type=IntentRecord)
                 self._open[intent.number] = intent
                 entry_number, recorded_at = intent.number, intent.at
@@ -162,9 +162,9 @@ class Audit:
             )
             self._last = entry_number
         for chain_name, events in self._events.items():
-            self._events[chain_name] = deque(sorted(events, key=_number))
+            self._events[chain_name] = deque(sorted(events, key=_event_number))
         for (record_kind, _), record_bytes in records.items():
-            if record_kind == ANCHOR:
+            if record_kind == ANCHOR_KIND:
                 anchor = msgspec.json.decode(record_bytes, type=AnchorRecord)
                 self._chains[anchor.chain].go_on(anchor.generation, anchor.position, anchor.digest)
         for entry_number in closed_intents:
@@ -174,20 +174,20 @@ class Audit:
         """Add an event for each change that was committed before its server ended."""
         for intent_number, intent in sorted(self._open.items()):
             event = EventInfo(
-                number=self._next(),
+                number=self._next_number(),
                 at=self._wall(),
                 who=intent.who,
                 origin=intent.origin,
                 what=intent.what,
                 about=intent.about,
-                outcome=RECOVERED,
+                outcome=RECOVERED_OUTCOME,
                 detail="the server ended before it could answer",
                 owner=intent.owner,
             )
-            self._write(event, intent=intent_number)
+            self._write_event(event, intent=intent_number)
         self._open = {}
 
-    def intend(self, caller: Caller, action: str, about: str, owner: str) -> Intent:
+    def new_intent(self, caller: Caller, action: str, about: str, owner: str) -> Intent:
         """A call that is about to begin; see `_audit_intents`."""
         return Intent(self._intent_record, caller, action, about, owner)
 
@@ -207,52 +207,56 @@ class Audit:
         intent: that of the call which this event ends; it is closed.
         """
         event = EventInfo(
-            number=self._next(),
+            number=self._next_number(),
             at=self._wall(),
             who=caller.name,
             origin=caller.origin,
             what=action,
-            about=_clean(about),
+            about=_printable_text(about),
             outcome=error.code if error else "OK",
-            detail=_clean(error.message if error else detail)[:DETAIL_LIMIT],
+            detail=_printable_text(error.message if error else detail)[:DETAIL_LIMIT],
             owner=owner,
         )
         intent_number = 0
         if intent is not None:
             intent.closed, intent_number = True, intent.number
         _event_log.log(event, own=caller is SERVER_CALLER)
-        self._write(event, intent=intent_number)
+        self._write_event(event, intent=intent_number)
 
     def _intent_record(self, intent: Intent) -> Put:
         """An intent's record; it goes into a commit at once, before anything else is numbered."""
         caller = intent.caller
         record = IntentRecord(
-            number=self._next(),
+            number=self._next_number(),
             at=self._wall(),
             who=caller.name,
             origin=caller.origin,
             what=intent.action,
-            about=_clean(intent.about),
+            about=_printable_text(intent.about),
             owner=intent.owner,
         )
         intent.number = record.number
         chain_name = _chain_of_caller(caller.name)
-        return self._sealed(chain_name, INTENT, record.number, record.at, _encode(record))
+        return self._sealed_entry(
+            chain_name, INTENT_KIND, record.number, record.at, _encode_json(record)
+        )
 
-    def _write(self, event: EventInfo, *, intent: int) -> None:
+    def _write_event(self, event: EventInfo, *, intent: int) -> None:
         # What has an intent changed something, however it ended.
         chain_name = _chain_of_caller(event.who) if intent else _chain_of(event)
-        event_bytes = _encode(event)
+        event_bytes = _encode_json(event)
         if intent:
             event_bytes = event_bytes[:-1] + f',"intent":{intent}}}'.encode()
         events = self._events[chain_name]
         events.append(event)
-        self._journal.later(self._sealed(chain_name, EVENT, event.number, event.at, event_bytes))
+        self._journal.later(
+            self._sealed_entry(chain_name, EVENT_KIND, event.number, event.at, event_bytes)
+        )
         if len(events) > self._limit + self._event_surplus or event.at >= self._next_pruning_at:
             self._prune()
         self._new_event.set()
 
-    def _sealed(
+    def _sealed_entry(
         self,
         chain_name: str,
         record_kind: str,
@@ -261,7 +265,7 @@ class Audit:
         record_bytes: bytes,
     ) -> Put:
         chain = self._chains[chain_name]
-        sealed_bytes = chain.sealed(record_bytes)
+        sealed_bytes = chain.seal_entry(record_bytes)
         record_key = f"{entry_number:016d}"
         chain_entry = _ChainEntry(
             record_kind, record_key, recorded_at, chain.generation, chain.position, chain.digest
@@ -280,7 +284,7 @@ class Audit:
             while entries and (len(events) > self._limit or entries[0].at < cutoff):
                 oldest_entry = entries.popleft()
                 self._journal.later(Delete(oldest_entry.kind, oldest_entry.key))
-                if oldest_entry.kind == EVENT:
+                if oldest_entry.kind == EVENT_KIND:
                     events.popleft()
                 if oldest_entry.position:
                     anchor = oldest_entry
@@ -295,7 +299,7 @@ class Audit:
                 )
                 self._journal.later(anchor_record.put)
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         """A number above all before. It grows with time and not by one: whoever may see a part of
         the events learns nothing from its numbers of those between them."""
         self._last = max(self._last + 1, int(self._now() * 1e6))
@@ -306,30 +310,30 @@ class Audit:
 
         Waits up to the request's timeout where there is none. Raises InvalidRequest.
         """
-        if not (0 <= request.timeout <= MAX_WAIT and 0 < request.limit <= PAGE):
+        if not (0 <= request.timeout <= MAX_WAIT_S and 0 < request.limit <= PAGE_EVENTS):
             raise InvalidRequest(
                 f"a timeout of {request.timeout:g} s or {request.limit} events at once will not do",
                 operation="list events",
-                would_work=f"use at most {MAX_WAIT:g} s and {PAGE} events",
+                would_work=f"use at most {MAX_WAIT_S:g} s and {PAGE_EVENTS} events",
             )
-        event_list = self._after(caller, request)
+        event_list = self._events_after(caller, request)
         if not event_list.events and request.timeout:
             with suppress(TimeoutError):
                 async with asyncio.timeout(request.timeout):
                     while not event_list.events:
                         self._new_event.clear()
                         await self._new_event.wait()
-                        event_list = self._after(caller, request)
+                        event_list = self._events_after(caller, request)
         return event_list
 
-    def _after(self, caller: Caller, request: EventsRequest) -> EventList:
+    def _events_after(self, caller: Caller, request: EventsRequest) -> EventList:
         later_events = (
             dropwhile(lambda event: event.number <= request.since, events)
             for events in self._events.values()
             if events and events[-1].number > request.since
         )
         visible_events = (
-            event for event in merge(*later_events, key=_number) if _may_see(caller, event)
+            event for event in merge(*later_events, key=_event_number) if _may_see(caller, event)
         )
         events = list(islice(visible_events, request.limit))
         if events:
@@ -371,14 +375,14 @@ def with_new_chains(
 
 
 def _chain_of(event: EventInfo) -> str:
-    return _chain_of_caller(event.who, event.outcome in ("OK", RECOVERED))
+    return _chain_of_caller(event.who, event.outcome in ("OK", RECOVERED_OUTCOME))
 
 
 def _chain_of_caller(caller_name: str, changed: bool = True) -> str:
     return "anonymous" if caller_name == ANONYMOUS else "change" if changed else "refusal"
 
 
-def _number(event: EventInfo) -> int:
+def _event_number(event: EventInfo) -> int:
     return event.number
 
 
@@ -386,7 +390,7 @@ def _may_see(caller: Caller, event: EventInfo) -> bool:
     return caller.role is Role.ADMINISTRATOR or caller.name in (event.who, event.owner)
 
 
-def _clean(text: str) -> str:
+def _printable_text(text: str) -> str:
     """Text from callers, made safe for a store and a terminal."""
     if text.isprintable():
         return text

@@ -22,9 +22,9 @@ from podwright.controller.state._records import Record
 from podwright.errors import InvalidRequest
 from podwright.store import Put
 
-ANCHOR: Final = "audit-anchor"
-_HASH: Final = b',"hash":"'
-_SHA256: Final = hashlib.sha256()
+ANCHOR_KIND: Final = "audit-anchor"
+_HASH_FIELD_START: Final = b',"hash":"'
+_EMPTY_SHA256: Final = hashlib.sha256()
 
 
 class Head(NamedTuple):
@@ -55,7 +55,7 @@ class AnchorRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def put(self) -> Put:
         """The change that stores the anchor."""
-        return Put(ANCHOR, f"{self.chain}/{self.generation}", msgspec.json.encode(self))
+        return Put(ANCHOR_KIND, f"{self.chain}/{self.generation}", msgspec.json.encode(self))
 
 
 class AuditChainPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class AuditChainEnd:
         if (generation, position) >= (self.generation, self.position):
             self.generation, self.position, self.digest = generation, position, digest
 
-    def sealed(self, entry_json: bytes) -> bytes:
+    def seal_entry(self, entry_json: bytes) -> bytes:
         """An entry, a JSON object that is not empty, with its place and its hash."""
         self.position += 1
         hashed_bytes = b'%b,"chain":"%b","generation":%d,"position":%d' % (
@@ -116,7 +116,7 @@ def verify_chains(
     """
     anchors = {}
     for (record_kind, _), record_bytes in records.items():
-        if record_kind == ANCHOR:
+        if record_kind == ANCHOR_KIND:
             anchor = msgspec.json.decode(record_bytes, type=AnchorRecord)
             anchors[anchor.chain, anchor.generation] = anchor
     entries: dict[tuple[str, int], list[tuple[AuditChainPlace, bytes]]] = {
@@ -134,7 +134,7 @@ def verify_chains(
     for head in known_heads:
         entries.setdefault((head.chain, head.generation), [])
     return [
-        _verify(
+        _verify_generation(
             chain_name,
             generation,
             chain_entries,
@@ -145,7 +145,7 @@ def verify_chains(
     ]
 
 
-def _verify(
+def _verify_generation(
     chain_name: str,
     generation: int,
     entries: list[tuple[AuditChainPlace, bytes]],
@@ -169,7 +169,9 @@ def _verify(
             problems.append(f"{problem}, before entry {chain_place.position}")
         digest = _digest(
             digest,
-            record_bytes[: record_bytes.rindex(_HASH)] if _HASH in record_bytes else record_bytes,
+            record_bytes[: record_bytes.rindex(_HASH_FIELD_START)]
+            if _HASH_FIELD_START in record_bytes
+            else record_bytes,
         )
         if digest != chain_place.hash:
             problems.append(
@@ -220,7 +222,7 @@ def new_generations(
     """
     last_generation: dict[str, int] = {}
     for (record_kind, record_key), _ in records.items():
-        if record_kind == ANCHOR:
+        if record_kind == ANCHOR_KIND:
             chain_name, _, generation = record_key.rpartition("/")
             last_generation[chain_name] = max(last_generation.get(chain_name, 1), int(generation))
     return [
@@ -236,6 +238,8 @@ def new_generations(
 
 
 def _digest(previous_digest: str, entry_bytes: bytes) -> str:
-    hasher = _SHA256.copy()  # half the cost of a new one: OpenSSL looks each new one up by its name
+    hasher = (
+        _EMPTY_SHA256.copy()
+    )  # half the cost of a new one: OpenSSL looks each new one up by its name
     hasher.update(previous_digest.encode() + entry_bytes)
     return hasher.hexdigest()

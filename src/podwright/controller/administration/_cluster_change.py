@@ -57,7 +57,7 @@ def drafted(
     new_names = list(request.add) or [request.by]
     for machine_name in new_names:
         _check_agent(registry, state, cluster, machine_name, new_names, action)
-    new_machines = [_machine(registry, machine_name) for machine_name in new_names]
+    new_machines = [_registered_machine(registry, machine_name) for machine_name in new_names]
     machines_by_allocation: dict[str, Sequence[str]] = {}
     if not allocations.is_implicit(cluster):
         machines_by_allocation.update(cluster.allocations)
@@ -71,7 +71,7 @@ def drafted(
             for allocation_name, machine_names in machines_by_allocation.items()
         }
     else:
-        domains = _with_added(cluster.layout, new_machines, request.link_domain, action)
+        domains = _with_added_machines(cluster.layout, new_machines, request.link_domain, action)
     layout = replace(cluster.layout, domains=domains)
     try:
         index = cluster.redefined(layout, machines_by_allocation)
@@ -215,7 +215,7 @@ def _check_empty(
         )
 
 
-def _machine(registry: Registry, agent_name: str) -> Machine:
+def _registered_machine(registry: Registry, agent_name: str) -> Machine:
     agent_record = registry.agents[agent_name].record
     return Machine(agent_record.name, agent_record.host, agent_record.port)
 
@@ -235,7 +235,7 @@ def _with_replacement(
     )
 
 
-def _with_added(
+def _with_added_machines(
     cluster: Cluster, new_machines: list[Machine], domain_name: str, action: str
 ) -> tuple[LinkDomain, ...]:
     """More machines at the end of a link domain, or in new ones.

@@ -25,7 +25,7 @@ from podwright.wire import CheckResult, ClusterRequest
 _Topology = TypeVar("_Topology", DomainTopology, ClusterTopology)
 
 
-def designed(state: ControllerState, registry: Registry, request: ClusterRequest) -> Cluster:
+def draft_cluster(state: ControllerState, registry: Registry, request: ClusterRequest) -> Cluster:
     """The requested cluster. Raises InvalidRequest, AlreadyExists, NotFound, WrongState."""
     action = f"create cluster {request.name[:80]}"
     check_name("a cluster", request.name)
@@ -79,8 +79,8 @@ def designed(state: ControllerState, registry: Registry, request: ClusterRequest
             )
             for i in range(request.num_ilds)
         ),
-        domain_topology=_named(request.ild_topology, default_topology, action),
-        topology=_named(request.topology, cluster_topology, action),
+        domain_topology=_named_topology(request.ild_topology, default_topology, action),
+        topology=_named_topology(request.topology, cluster_topology, action),
         simulated=all(
             registry.agents[agent_record.name].software == "simulated"
             for agent_record in agent_records
@@ -119,7 +119,7 @@ def _domain_size(request: ClusterRequest, machine_limit: int, action: str) -> in
     return machines_per_domain
 
 
-def _named(topology_name: str, default_topology: _Topology, action: str) -> _Topology:
+def _named_topology(topology_name: str, default_topology: _Topology, action: str) -> _Topology:
     if not topology_name:
         return default_topology
     topology_class = type(default_topology)
@@ -138,18 +138,22 @@ async def tested(
 ) -> list[CheckResult]:
     """Ask every machine of a cluster, and compare: all checks, machine by machine."""
     machine_names = cluster.machines()
-    answers = await asyncio.gather(*(_ask(state, machine_name) for machine_name in machine_names))
+    answers = await asyncio.gather(
+        *(_ask_machine(state, machine_name) for machine_name in machine_names)
+    )
     results: list[CheckResult] = []
     expected_cables = cabling(cluster.layout)
     for machine_name, answer in zip(machine_names, answers, strict=True):
         if isinstance(answer, PodwrightError) and not isinstance(answer, WrongState):
-            results.append(_failed("connectivity", machine_name, answer.problem))
+            results.append(_failed_check("connectivity", machine_name, answer.problem))
             continue
         results.append(CheckResult(check="connectivity", machine=machine_name, ok=True))
         if isinstance(answer, WrongState):
-            results.append(_failed("hardware", machine_name, answer.problem))
+            results.append(_failed_check("hardware", machine_name, answer.problem))
             continue
-        results += _machine(registry, cluster, machine_name, answer, expected_cables[machine_name])
+        results += _check_machine(
+            registry, cluster, machine_name, answer, expected_cables[machine_name]
+        )
     reports = [
         machine_answer for machine_answer in answers if isinstance(machine_answer, MachineReport)
     ]
@@ -169,18 +173,20 @@ async def tested(
         )
         results.append(topology_result)
     elif len(reports) == len(machine_names):
-        results.append(_result("topology", "", _topology(cluster.layout, cables_by_machine)))
+        results.append(
+            _check_result("topology", "", _observed_topology(cluster.layout, cables_by_machine))
+        )
     return results
 
 
-async def _ask(state: ControllerState, machine_name: str) -> MachineReport | PodwrightError:
+async def _ask_machine(state: ControllerState, machine_name: str) -> MachineReport | PodwrightError:
     try:
         return await state.hardware.describe(machine_name)
     except PodwrightError as error:
         return error
 
 
-def _machine(
+def _check_machine(
     registry: Registry,
     cluster: IndexedCluster,
     machine_name: str,
@@ -205,13 +211,13 @@ def _machine(
         else ""
     )
     results = [
-        _result("hardware", machine_name, hardware_problem),
-        _result("health", machine_name, health_problem),
+        _check_result("hardware", machine_name, hardware_problem),
+        _check_result("health", machine_name, health_problem),
     ]
-    return results + _cables(machine_name, machine_report, expected_cables)
+    return results + _check_cables(machine_name, machine_report, expected_cables)
 
 
-def _cables(
+def _check_cables(
     machine_name: str, machine_report: MachineReport, expected_cables: dict[str, str]
 ) -> list[CheckResult]:
     if machine_report.links is None:
@@ -231,12 +237,14 @@ def _cables(
                 f"it should lead to {expected_end}" if expected_end else "nothing should be there"
             )
             results.append(
-                _failed("cabling", machine_name, f"port {port} {actual_text}; {expected_text}")
+                _failed_check(
+                    "cabling", machine_name, f"port {port} {actual_text}; {expected_text}"
+                )
             )
     return results or [CheckResult(check="cabling", machine=machine_name, ok=True)]
 
 
-def _topology(cluster: Cluster, cables_by_machine: dict[str, dict[str, str]]) -> str:
+def _observed_topology(cluster: Cluster, cables_by_machine: dict[str, dict[str, str]]) -> str:
     """The topology that the cables make of the cluster, where it is not the one that it is said
     to have; empty where it is."""
     if cabling(cluster) == cables_by_machine:
@@ -256,9 +264,9 @@ def _topology(cluster: Cluster, cables_by_machine: dict[str, dict[str, str]]) ->
     return "the cables make no known topology; see cabling"
 
 
-def _result(check: str, machine: str, problem: str) -> CheckResult:
+def _check_result(check: str, machine: str, problem: str) -> CheckResult:
     return CheckResult(check=check, machine=machine, ok=not problem, problem=problem)
 
 
-def _failed(check: str, machine: str, problem: str) -> CheckResult:
+def _failed_check(check: str, machine: str, problem: str) -> CheckResult:
     return CheckResult(check=check, machine=machine, ok=False, problem=problem)

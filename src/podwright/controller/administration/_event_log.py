@@ -11,11 +11,11 @@ from typing import Final
 
 from podwright.wire import EventInfo
 
-_events = logging.getLogger("podwright.events")
-_audit = logging.getLogger("podwright.audit")
+_event_logger = logging.getLogger("podwright.events")
+_audit_logger = logging.getLogger("podwright.audit")
 
 #: What happened by itself, in words.
-_WORDS: Final = {
+_EVENT_TEXTS: Final = {
     "MachineDown": "machine {about} is out of service: {detail}",
     "MachineUp": "machine {about} serves again: {detail}",
     "Error": "partition {about} of {owner} is in error: {detail}",
@@ -31,7 +31,7 @@ _WARNING_EVENTS: Final = frozenset({"MachineDown", "Error", "LeaseEnd", "Fencing
 
 def log(event: EventInfo, *, own: bool) -> None:
     """Log an event. own: the server itself caused it, no caller."""
-    logger, level = (_events, logging.INFO) if own else (_audit, logging.INFO)
+    logger, level = (_event_logger, logging.INFO) if own else (_audit_logger, logging.INFO)
     if event.outcome != "OK" or (own and event.what in _WARNING_EVENTS):
         level = logging.WARNING if own else logging.INFO
     if not logger.isEnabledFor(level):
@@ -40,7 +40,7 @@ def log(event: EventInfo, *, own: bool) -> None:
         field_name: getattr(event, field_name) for field_name in event.__struct_fields__
     }
     if own:
-        message = _WORDS.get(event.what, "{what} {about}: {detail}").format(**event_fields)
+        message = _EVENT_TEXTS.get(event.what, "{what} {about}: {detail}").format(**event_fields)
     else:
         message = (
             f"{event.what} {event.about or '-'} by {event.who} ({event.origin}): {event.outcome}"

@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 _V = TypeVar("_V", bound=Value)
 #: What can be private: others' partitions (and who is in the way), leases, places in line, whose
 #: devices are; allocations that one may not use; agents.
-KINDS: Final = ("partitions", "leases", "waiters", "devices", "allocations", "agents")
+PRIVATE_KINDS: Final = ("partitions", "leases", "waiters", "devices", "allocations", "agents")
 
 
 def private_kinds(text: str) -> frozenset[str]:
     """`partitions,leases`, `all` or `none` as a set. Raises InvalidRequest."""
     kinds = {kind_name.strip() for kind_name in text.split(",") if kind_name.strip()} - {"none"}
     if "all" in kinds:
-        kinds = kinds - {"all"} | set(KINDS)
-    if unknown_kinds := sorted(kinds - set(KINDS)):
+        kinds = kinds - {"all"} | set(PRIVATE_KINDS)
+    if unknown_kinds := sorted(kinds - set(PRIVATE_KINDS)):
         raise InvalidRequest(
             f"{unknown_kinds[0]!r} cannot be private",
             operation="--private-data",
-            would_work=f"all, none, or some of {', '.join(KINDS)}",
+            would_work=f"all, none, or some of {', '.join(PRIVATE_KINDS)}",
         )
     return frozenset(kinds)
 
@@ -74,7 +74,7 @@ class Visible:
         """The same settings with the private kinds resolved."""
         if self.private is not None:
             return self
-        return replace(self, private=frozenset(KINDS if secure else ()))
+        return replace(self, private=frozenset(PRIVATE_KINDS if secure else ()))
 
 
 class Privacy:
@@ -103,7 +103,7 @@ class Privacy:
         if caller.role is Role.ADMINISTRATOR or "allocations" not in self.kinds:
             return
         may_see = self.use(caller)
-        for cluster_name, allocation in _places(request):
+        for cluster_name, allocation in _named_allocations(request):
             if not allocation:
                 continue
             clusters = self._state.inventory.clusters
@@ -171,23 +171,29 @@ class Privacy:
         if caller.role is Role.ADMINISTRATOR:
             return reply
         if isinstance(reply, PartitionInfo):
-            return self._partition(caller, reply)
+            return self._redacted_partition(caller, reply)
         if isinstance(reply, AcquireReply | WaitReply) and reply.partition is not None:
-            visible_partition = self._partition(caller, reply.partition)
+            visible_partition = self._redacted_partition(caller, reply.partition)
             return (
                 reply
                 if visible_partition is reply.partition
-                else _with(reply, partition=visible_partition)
+                else _with_fields(reply, partition=visible_partition)
             )
         if isinstance(reply, PartitionList):
-            return _with(
+            return _with_fields(
                 reply,
-                partitions=[self._partition(caller, partition) for partition in reply.partitions],
+                partitions=[
+                    self._redacted_partition(caller, partition) for partition in reply.partitions
+                ],
             )
         if isinstance(reply, DeviceList):
-            return _with(reply, devices=[self._device(caller, device) for device in reply.devices])
+            return _with_fields(
+                reply, devices=[self._redacted_device(caller, device) for device in reply.devices]
+            )
         if isinstance(reply, EventList) and "partitions" in self.kinds:
-            return _with(reply, events=[_of_its_owner(caller, event) for event in reply.events])
+            return _with_fields(
+                reply, events=[_redacted_event(caller, event) for event in reply.events]
+            )
         return reply
 
     # -- inside ------------------------------------------------------------------------------
@@ -197,12 +203,12 @@ class Privacy:
             return True
         return self._anonymous_endpoints and caller.name == ANONYMOUS
 
-    def _partition(self, caller: Caller, partition_info: PartitionInfo) -> PartitionInfo:
+    def _redacted_partition(self, caller: Caller, partition_info: PartitionInfo) -> PartitionInfo:
         partition_entry = self._state.partitions.get(partition_info.name)
         if partition_entry is None or self._may_attach(caller, partition_entry):
             return partition_info
         leases = partition_info.leases if self._state.sight.leases(caller, partition_entry) else []
-        return _with(
+        return _with_fields(
             partition_info,
             gcds=[
                 [_without_address(device_ref) for device_ref in gcd] for gcd in partition_info.gcds
@@ -210,16 +216,16 @@ class Privacy:
             leases=leases,
         )
 
-    def _device(self, caller: Caller, device_info: DeviceInfo) -> DeviceInfo:
+    def _redacted_device(self, caller: Caller, device_info: DeviceInfo) -> DeviceInfo:
         if "kept_for" in device_info.attributes and "waiters" in self.kinds:
             attributes = {
                 attribute_name: attribute_value
                 for attribute_name, attribute_value in device_info.attributes.items()
                 if attribute_name != "kept_for"
             }
-            device_info = _with(device_info, attributes=attributes)
+            device_info = _with_fields(device_info, attributes=attributes)
         if device_info.allocation and not self.sees_allocation(caller, device_info.allocation):
-            device_info = _with(device_info, allocation="")
+            device_info = _with_fields(device_info, allocation="")
         partition_entry = (
             self._state.partitions.get(device_info.partition) if device_info.partition else None
         )
@@ -235,25 +241,27 @@ class Privacy:
                 for attribute_name, attribute_value in device_info.attributes.items()
                 if attribute_name not in _PROGRAM_ATTRIBUTES
             }
-            device_info = _with(device_info, attributes=attributes)
-        return _with(
+            device_info = _with_fields(device_info, attributes=attributes)
+        return _with_fields(
             device_info, device=_without_address(device_info.device), partition=partition_name
         )
 
 
-def _places(request: Any) -> Iterator[tuple[str, str]]:
+def _named_allocations(request: Any) -> Iterator[tuple[str, str]]:
     """The clusters and allocations that a request names, however deep."""
     for field_name in request.__struct_fields__:
         field_value = getattr(request, field_name)
         if field_name == "allocation" and isinstance(field_value, str):
             yield getattr(request, "cluster", ""), field_value
         elif isinstance(field_value, Value):
-            yield from _places(field_value)
+            yield from _named_allocations(field_value)
 
 
-def _of_its_owner(caller: Caller, event_info: EventInfo) -> EventInfo:
+def _redacted_event(caller: Caller, event_info: EventInfo) -> EventInfo:
     """An event; whose the thing is, is told to that one alone."""
-    return event_info if event_info.owner in ("", caller.name) else _with(event_info, owner="")
+    return (
+        event_info if event_info.owner in ("", caller.name) else _with_fields(event_info, owner="")
+    )
 
 
 def _without_address(device_ref: DeviceRef) -> DeviceRef:
@@ -268,5 +276,5 @@ def _without_address(device_ref: DeviceRef) -> DeviceRef:
     )
 
 
-def _with(struct: _V, **field_changes: Any) -> _V:
+def _with_fields(struct: _V, **field_changes: Any) -> _V:
     return msgspec.structs.replace(struct, **field_changes)

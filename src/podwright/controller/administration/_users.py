@@ -41,12 +41,12 @@ from podwright.wire import (
 )
 
 USER: Final = "user"
-_OWN: Final = (
+_OWN_USER_ORIGINS: Final = (
     "key",
     "certificate",
     "proxy",
 )  #: origins of callers who showed that they are a user of ours
-_NUMBER = re.compile(r"[0-9a-f]{8,40}")
+_NUMBER_PATTERN = re.compile(r"[0-9a-f]{8,40}")
 _MOST_REVOKED: Final = 1000
 _SCRYPT_COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
 
@@ -87,7 +87,7 @@ class Users:
 
     def list(self) -> list[UserInfo]:
         """All users, by name."""
-        return [_info(record) for _, record in sorted(self._users.items())]
+        return [_user_info(record) for _, record in sorted(self._users.items())]
 
     def draft(
         self, name: str, role: str, allocations: tuple[str, ...], now: float, uid: int = -1
@@ -144,7 +144,7 @@ class Users:
         self._users[record.name] = record
         if record.uid != -1:
             self._by_uid[record.uid] = record
-        return _info(record)
+        return _user_info(record)
 
     def named(self, name: str) -> UserRecord | None:
         """The user of a name, or None."""
@@ -158,7 +158,7 @@ class Users:
         if caller.uid is None or caller.role is Role.ADMINISTRATOR:
             return caller
         record = self._by_uid.get(caller.uid)
-        if record is None or caller.origin in _OWN:
+        if record is None or caller.origin in _OWN_USER_ORIGINS:
             return caller
         return Caller(record.name, caller.uid, Role(record.role), caller.origin)
 
@@ -196,7 +196,7 @@ class Users:
         action = f"revoke certificate {revoked_number[:80]} of {name[:80]}"
         self.check_known(name, action)
         record = self._users[name]
-        if not _NUMBER.fullmatch(revoked_number):
+        if not _NUMBER_PATTERN.fullmatch(revoked_number):
             raise InvalidRequest(
                 f"{revoked_number[:80]!r} is not the number of a certificate",
                 operation=action,
@@ -226,11 +226,13 @@ class Users:
         if record is None or not record.allocations or caller.role is Role.ADMINISTRATOR:
             return request
         if isinstance(request, CreateRequest | AcquireRequest):
-            spec = _limited(request.spec, record)
+            spec = _kept_to_allocations(request.spec, record)
             return msgspec.structs.replace(request, spec=spec)
         if isinstance(request, ExplainRequest) and not request.for_job:
             if request.spec is not None:
-                return msgspec.structs.replace(request, spec=_limited(request.spec, record))
+                return msgspec.structs.replace(
+                    request, spec=_kept_to_allocations(request.spec, record)
+                )
             if request.acquire is not None:
                 acquire = self.kept_to_grants(caller, request.acquire)
                 return msgspec.structs.replace(request, acquire=acquire)
@@ -249,7 +251,7 @@ class Users:
 
     def of(self, caller: Caller) -> UserRecord | None:
         """The user that an administrator has created for this caller; None if there is none."""
-        if caller.origin in _OWN:
+        if caller.origin in _OWN_USER_ORIGINS:
             return self._users.get(caller.name)
         return self._by_uid.get(-1 if caller.uid is None else caller.uid)
 
@@ -263,7 +265,7 @@ class Users:
         ):
             async with self._few:
                 salt = record.salt if record else b"\0" * 16
-                scrypt_digest = await asyncio.to_thread(_digest, key[:200], salt)
+                scrypt_digest = await asyncio.to_thread(_key_digest, key[:200], salt)
             record = self._users.get(name)
             if record is None or not hmac.compare_digest(scrypt_digest, record.digest):
                 raise Unauthenticated(
@@ -271,9 +273,9 @@ class Users:
                     would_work="ask an administrator: vipu-admin create user",
                 )
             self._right_digests[name] = key_digest
-        return _caller(record, "key")
+        return _caller_of_user(record, "key")
 
-    def certified(self, name: str, certificate_uri: str) -> Caller:
+    def caller_of_certificate(self, name: str, certificate_uri: str) -> Caller:
         """The caller behind a certificate. certificate_uri: which user exactly; without a time, any
         of that name. Raises Unauthenticated.
         """
@@ -306,7 +308,7 @@ class Users:
                 f"the certificate is for an earlier user {name}",
                 would_work="ask an administrator for another: vipu-admin create certificate",
             )
-        return _caller(record, "certificate")
+        return _caller_of_user(record, "certificate")
 
     def named_by_proxy(self, name: str) -> Caller:
         """The user whom the site's proxy says. Raises Unauthenticated for none of this server's."""
@@ -316,13 +318,15 @@ class Users:
                 f"the site's proxy says {name[:80]!r}, whom this server does not have",
                 would_work="ask an administrator: vipu-admin create user",
             )
-        return _caller(record, "proxy")
+        return _caller_of_user(record, "proxy")
 
 
 def with_new_key(record: UserRecord) -> tuple[UserRecord, str]:
     """A user with an access key that was just drawn, and that key. It takes some 50 ms."""
     access_key, salt = secrets.token_urlsafe(24), secrets.token_bytes(16)
-    return msgspec.structs.replace(record, salt=salt, digest=_digest(access_key, salt)), access_key
+    return msgspec.structs.replace(
+        record, salt=salt, digest=_key_digest(access_key, salt)
+    ), access_key
 
 
 def first_user(name: str, now: float) -> tuple[Put, str]:
@@ -331,7 +335,7 @@ def first_user(name: str, now: float) -> tuple[Put, str]:
     return put_user(record), access_key
 
 
-def _limited(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:
+def _kept_to_allocations(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:
     allocations_text = ", ".join(record.allocations)
     if spec.allocation in record.allocations:
         return spec
@@ -361,16 +365,16 @@ def drop_user(name: str) -> Delete:
     return Delete(USER, name)
 
 
-def _digest(access_key: str, salt: bytes) -> bytes:
+def _key_digest(access_key: str, salt: bytes) -> bytes:
     return hashlib.scrypt(access_key.encode(), salt=salt, **_SCRYPT_COST)
 
 
-def _caller(record: UserRecord, origin: str) -> Caller:
+def _caller_of_user(record: UserRecord, origin: str) -> Caller:
     user_id = None if record.uid == -1 else record.uid
     return Caller(name=record.name, uid=user_id, role=Role(record.role), origin=origin)
 
 
-def _info(record: UserRecord) -> UserInfo:
+def _user_info(record: UserRecord) -> UserInfo:
     return UserInfo(
         name=record.name,
         role=record.role,

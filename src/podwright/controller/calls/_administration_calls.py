@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from podwright.controller.administration._audit import EVENT, INTENT
+from podwright.controller.administration._audit import EVENT_KIND, INTENT_KIND
 from podwright.controller.administration._audit_chain import read_head, verify_chains
 from podwright.controller.calls import _object_replies as views
 from podwright.controller.calls._call_context import Services
@@ -12,7 +12,7 @@ from podwright.controller.calls._list_pages import ListPage
 from podwright.controller.hardware import _machine_drain as machines
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._shielded_tasks import shielded
+from podwright.controller.state._shielded_tasks import await_shielded
 from podwright.wire import (
     AuditChain,
     AuditReport,
@@ -29,7 +29,7 @@ from podwright.wire import (
 
 async def set_quota(services: Services, caller: Caller, request: QuotaInfo) -> QuotaInfo:
     """Set a quota, or end it (no limit at all). Raises Denied, InvalidRequest, NotFound."""
-    return await shielded(services.state.spawn(quotas.put(services.state, request)))
+    return await await_shielded(services.state.spawn(quotas.put(services.state, request)))
 
 
 async def list_quotas(services: Services, caller: Caller, request: ListRequest) -> QuotaList:
@@ -66,7 +66,7 @@ async def verify_audit(services: Services, caller: Caller, request: AuditRequest
     chain_heads = [read_head(head_text) for head_text in request.heads]
     store_snapshot = await services.state.store.read()
     chain_reports = await asyncio.to_thread(
-        verify_chains, store_snapshot.records, (EVENT, INTENT), chain_heads
+        verify_chains, store_snapshot.records, (EVENT_KIND, INTENT_KIND), chain_heads
     )
     chains = [
         AuditChain(
@@ -82,11 +82,11 @@ async def verify_audit(services: Services, caller: Caller, request: AuditRequest
 
 async def drain_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
     """Place nothing new on a machine. Raises Denied, NotFound."""
-    await shielded(services.state.spawn(machines.drain(services.state, request.name)))
+    await await_shielded(services.state.spawn(machines.drain(services.state, request.name)))
     return Empty()
 
 
 async def resume_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
     """Place partitions on a machine again. Raises Denied, NotFound."""
-    await shielded(services.state.spawn(machines.resume(services.state, request.name)))
+    await await_shielded(services.state.spawn(machines.resume(services.state, request.name)))
     return Empty()

@@ -9,12 +9,16 @@ from contextlib import suppress
 
 from podwright.agents import EPOCH_LIMIT, Driver, MachineReport
 from podwright.controller.calls._call_context import Services
-from podwright.controller.calls._idempotent_calls import done_once, gone_before, removed_since
+from podwright.controller.calls._idempotent_calls import (
+    answer_repeated_removal,
+    done_once,
+    removed_since_error,
+)
 from podwright.controller.calls._list_pages import ListPage, after
 from podwright.controller.hardware import _registry as registry
 from podwright.controller.hardware._registry import AgentRecord, Known
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._request_ids import Remembered
+from podwright.controller.state._request_ids import RememberedRequest
 from podwright.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -37,16 +41,18 @@ from podwright.wire import (
 )
 
 #: Seconds between two attempts to reach an agent that is to be registered.
-PAUSE = 0.2
+RETRY_PAUSE_S = 0.2
 #: A number of a certificate's, ours or a site's: it is a part of a name there (RFC 1035).
-_NUMBER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_CERTIFICATE_NUMBER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
-async def _agent_registered_before(services: Services, earlier_request: Remembered) -> AgentInfo:
+async def _agent_registered_before(
+    services: Services, earlier_request: RememberedRequest
+) -> AgentInfo:
     """The agent in its present state. Raises NotFound if it has been removed since."""
     agent = services.registry.agents.get(earlier_request.name)
     if agent is None:
-        raise removed_since(earlier_request, "agent")
+        raise removed_since_error(earlier_request, "agent")
     return _agent_info(services, agent)
 
 
@@ -55,8 +61,8 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
     """Register an agent that answers. Raises AlreadyExists, Unavailable, InvalidRequest."""
     action = f"create agent {request.name[:80]}"
     registry.check_name("an agent", request.name)
-    host, port = _address(services, request, action)
-    if request.certificate and not _NUMBER.fullmatch(request.certificate):
+    host, port = _agent_address(services, request, action)
+    if request.certificate and not _CERTIFICATE_NUMBER.fullmatch(request.certificate):
         raise InvalidRequest(
             f"{request.certificate[:80]!r} is not the number of a certificate",
             operation=action,
@@ -69,7 +75,7 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
         certificate_number = request.certificate or (
             previous_agent.record.certificate if previous_agent else ""
         )
-        record, highest_epoch = await _met(
+        record, highest_epoch = await _meet_agent(
             services, request.name, host, port, certificate_number, action
         )
         store_changes = [registry.put_agent(record)]
@@ -103,7 +109,7 @@ async def list_agents(services: Services, caller: Caller, request: ListRequest) 
     return AgentList(agents=page.items, next_page_token=page.token)
 
 
-@done_once(gone_before)
+@done_once(answer_repeated_removal)
 async def remove_agent(services: Services, caller: Caller, request: Named) -> Empty:
     """Forget an agent that is in no cluster. Raises NotFound, WrongState."""
     action = f"remove agent {request.name[:80]}"
@@ -145,7 +151,7 @@ async def discover_agents(
 # -- inside ------------------------------------------------------------------------------
 
 
-def _address(services: Services, request: AgentRequest, action: str) -> tuple[str, int]:
+def _agent_address(services: Services, request: AgentRequest, action: str) -> tuple[str, int]:
     if request.host:
         if not 0 < request.port < 65536:
             raise InvalidRequest(f"{request.port} is not a port", operation=action)
@@ -183,7 +189,7 @@ def _check_agent_conflict(
         )
 
 
-async def _met(
+async def _meet_agent(
     services: Services, agent_name: str, host: str, port: int, certificate_number: str, action: str
 ) -> tuple[AgentRecord, int]:
     """The record of the agent at an address, and the highest epoch that it has seen."""
@@ -294,7 +300,7 @@ async def _driver_report(
         except Unavailable:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_PAUSE_S)
 
 
 async def let_go(driver: Driver | None) -> None:

@@ -35,7 +35,7 @@ def checked_calls(
     calls_by_method = {}
     for method_name, function in functions_by_method.items():
         method = METHODS[method_name]
-        bound_call = _checked(services, method, function, check_serving)
+        bound_call = _with_checks(services, method, function, check_serving)
         if method.entry is not AuditEntry.NOTHING:
             bound_call = _with_audit(services, method, bound_call)
         calls_by_method[method_name] = bound_call
@@ -69,17 +69,17 @@ def check_role(caller: Caller, method: Method, request: Any) -> None:
     )
 
 
-_COLUMNS = {name: place for place, name in enumerate(Rights._fields)}
+_RIGHTS_COLUMNS = {name: place for place, name in enumerate(Rights._fields)}
 
 
 def _rights_column(caller: Caller) -> int:
     role_name = caller.role.value
     if caller.role is Role.READER and caller.name == ANONYMOUS:
         role_name = "anonymous"
-    return _COLUMNS[role_name]
+    return _RIGHTS_COLUMNS[role_name]
 
 
-def _checked(
+def _with_checks(
     services: Services, method: Method, function: CallFunction, check_serving: Callable[[], None]
 ) -> BoundCall:
     async def checked(caller: Caller, request: Any) -> Any:
@@ -106,7 +106,7 @@ def _with_audit(services: Services, method: Method, call: BoundCall) -> BoundCal
     async def audited(caller: Caller, request: Any) -> Any:
         object_name = method.subject(request)
         owner = services.owner(object_name)
-        intent = services.audit.intend(caller, method.name, object_name, owner)
+        intent = services.audit.new_intent(caller, method.name, object_name, owner)
         context_token = CURRENT.set(intent)
         try:
             reply = await call(caller, request)

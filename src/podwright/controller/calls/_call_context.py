@@ -21,7 +21,7 @@ from podwright.controller.queue._reported_queues import ReportedQueues
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._request_ids import Requests
-from podwright.controller.state._shielded_tasks import shielded
+from podwright.controller.state._shielded_tasks import await_shielded
 from podwright.wire import PartitionInfo
 
 _T = TypeVar("_T")
@@ -55,7 +55,7 @@ class Services:
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run work to its end, even if its caller disconnects."""
-        return await shielded(self.state.spawn(work))
+        return await await_shielded(self.state.spawn(work))
 
     def info(self, entry: PartitionEntry) -> PartitionInfo:
         """A partition as callers see it."""

@@ -10,13 +10,17 @@ from podwright.controller.administration import _cluster_validation as clusters
 from podwright.controller.administration import _users as users
 from podwright.controller.calls import _object_replies as views
 from podwright.controller.calls._call_context import Services
-from podwright.controller.calls._idempotent_calls import done_once, gone_before, removed_since
+from podwright.controller.calls._idempotent_calls import (
+    answer_repeated_removal,
+    done_once,
+    removed_since_error,
+)
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.hardware import _registry as registry
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._journal import unless_written
-from podwright.controller.state._request_ids import Remembered
+from podwright.controller.state._request_ids import RememberedRequest
 from podwright.errors import InvalidRequest, PodwrightError, WrongState
 from podwright.wire import (
     AllocationInfo,
@@ -30,11 +34,13 @@ from podwright.wire import (
 )
 
 
-async def _cluster_made_before(services: Services, earlier_request: Remembered) -> ClusterInfo:
+async def _cluster_made_before(
+    services: Services, earlier_request: RememberedRequest
+) -> ClusterInfo:
     """The cluster in its present state. Raises NotFound if it has been removed since."""
     if earlier_request.name not in services.state.inventory.clusters:
-        raise removed_since(earlier_request, "cluster")
-    return _cluster(services, earlier_request.name)
+        raise removed_since_error(earlier_request, "cluster")
+    return _cluster_info(services, earlier_request.name)
 
 
 @done_once(_cluster_made_before)
@@ -43,7 +49,7 @@ async def create_cluster(
 ) -> ClusterInfo:
     """Make a cluster of agents; their devices are reset before they serve."""
     async with services.changing:
-        layout = clusters.designed(services.state, services.registry, request)
+        layout = clusters.draft_cluster(services.state, services.registry, request)
         await services.state.journal.commit([registry.put_cluster(layout)])
         cluster = services.registry.begin_cluster(layout)
         for machine_name in cluster.places:
@@ -51,16 +57,16 @@ async def create_cluster(
         await asyncio.gather(
             *(_put_in_service(services, machine_name) for machine_name in cluster.places)
         )
-    return _cluster(services, request.name)
+    return _cluster_info(services, request.name)
 
 
-@done_once(gone_before)
+@done_once(answer_repeated_removal)
 async def remove_cluster(services: Services, caller: Caller, request: Named) -> Empty:
     """Remove a cluster; its agents stay. Raises NotFound, WrongState while it is in use."""
     action = f"remove cluster {request.name[:80]}"
     state = services.state
     async with services.changing:
-        cluster = _named(services, request.name, action)
+        cluster = _find_cluster(services, request.name, action)
         if request.name not in services.registry.clusters:
             raise WrongState(
                 "the server was started with it",
@@ -111,7 +117,7 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
     action = f"change cluster {request.name[:80]}"
     state = services.state
     async with services.changing:
-        cluster = _named(services, request.name, action)
+        cluster = _find_cluster(services, request.name, action)
         if request.name not in services.registry.clusters:
             raise WrongState(
                 "the server was started with it",
@@ -132,13 +138,13 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
         await asyncio.gather(
             *(_put_in_service(services, machine_name) for machine_name in draft.fresh)
         )
-    return _cluster(services, request.name)
+    return _cluster_info(services, request.name)
 
 
 async def test_cluster(services: Services, caller: Caller, request: Named) -> ClusterTest:
     """Test a cluster: poll all of its machines, and report what is wrong and where."""
     action = f"test cluster {request.name[:80]}"
-    cluster = _named(services, request.name, action)
+    cluster = _find_cluster(services, request.name, action)
     check_results = await clusters.tested(services.state, services.registry, cluster)
     cabling_faults = [
         check_result
@@ -156,13 +162,13 @@ async def test_cluster(services: Services, caller: Caller, request: Named) -> Cl
 
 
 async def _allocation_made_before(
-    services: Services, earlier_request: Remembered
+    services: Services, earlier_request: RememberedRequest
 ) -> AllocationInfo:
     """The allocation in its present state. Raises NotFound if it has been removed since."""
     for cluster in services.state.inventory.clusters.values():
         if earlier_request.name in cluster.allocations:
             return views.allocation_info(cluster, earlier_request.name)
-    raise removed_since(earlier_request, "allocation")
+    raise removed_since_error(earlier_request, "allocation")
 
 
 @done_once(_allocation_made_before)
@@ -189,13 +195,13 @@ async def create_allocation(
     return views.allocation_info(state.inventory.clusters[record.cluster], record.name)
 
 
-@done_once(gone_before)
+@done_once(answer_repeated_removal)
 async def remove_allocation(services: Services, caller: Caller, request: Named) -> Empty:
     """Remove an allocation; its machines are free. Raises NotFound, WrongState while in use."""
     action = f"remove allocation {request.name[:80]}"
     state = services.state
     async with services.changing:
-        cluster = allocations.removable(state, request.name, action)
+        cluster = allocations.check_removable(state, request.name, action)
         await state.journal.commit([allocations.drop_allocation(request.name)])
         state.lift(cluster)
         allocations.undefine(cluster, request.name)
@@ -226,11 +232,11 @@ async def _put_in_service(services: Services, machine: str) -> None:
         state.record_event("MachineDown", machine, "", "its devices could not be reset")
 
 
-def _cluster(services: Services, cluster_name: str) -> ClusterInfo:
+def _cluster_info(services: Services, cluster_name: str) -> ClusterInfo:
     return views.cluster_info(services.state, services.state.inventory.clusters[cluster_name])
 
 
-def _named(services: Services, cluster_name: str, action: str) -> IndexedCluster:
+def _find_cluster(services: Services, cluster_name: str, action: str) -> IndexedCluster:
     """The cluster of this name. Raises NotFound, and InvalidRequest without a name."""
     if not cluster_name:
         raise InvalidRequest(

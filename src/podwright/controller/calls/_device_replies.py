@@ -22,7 +22,7 @@ def devices(state: ControllerState, request: ListRequest) -> DeviceList:
     page = ListPage[DeviceInfo](request)
     check_filters(state, request, "list devices")
     device_view = _DeviceView(state)
-    for cluster, device_ref in _after(state, request):
+    for cluster, device_ref in _devices_after(state, request):
         allocation = device_view.allocation(cluster, device_ref.machine)
         if request.allocation not in ("", allocation):
             continue
@@ -36,13 +36,13 @@ def devices(state: ControllerState, request: ListRequest) -> DeviceList:
     return DeviceList(devices=page.items, next_page_token=page.token)
 
 
-def _after(
+def _devices_after(
     state: ControllerState, request: ListRequest
 ) -> Iterator[tuple[IndexedCluster, DeviceRef]]:
     """The devices after those of the token."""
     page_token = request.page_token
     after_cluster, token_domain, token_offset = (
-        _parsed(state, page_token) if page_token else ("", 0, -1)
+        _parse_page_token(state, page_token) if page_token else ("", 0, -1)
     )
     reached_cluster = not after_cluster
     for cluster_name, cluster in state.inventory.clusters.items():
@@ -58,7 +58,7 @@ def _after(
                 yield cluster, device_ref
 
 
-def _parsed(state: ControllerState, page_token: str) -> tuple[str, int, int]:
+def _parse_page_token(state: ControllerState, page_token: str) -> tuple[str, int, int]:
     """Raises InvalidRequest for a token of no list, or of a cluster that is gone."""
     cluster_name, _, place_text = page_token.partition("/")
     domain_text, _, offset_text = place_text.partition("/")
@@ -130,7 +130,7 @@ class _DeviceView:
             if device_ref.index < len(machine_attributes)
             else {}
         )
-        shown_state = self._state_of(cluster, device_ref, partition)
+        shown_state = self._device_state(cluster, device_ref, partition)
         if shown_state == "RESERVED":
             device_place = (cluster.layout.name, device_ref.domain, device_ref.offset)
             attributes["kept_for"] = self._waiter_by_place[device_place]
@@ -143,13 +143,13 @@ class _DeviceView:
             attributes=attributes,
         )
 
-    def _state_of(self, cluster: IndexedCluster, device_ref: DeviceRef, partition: str) -> str:
+    def _device_state(self, cluster: IndexedCluster, device_ref: DeviceRef, partition: str) -> str:
         device_place = (cluster.layout.name, device_ref.domain, device_ref.offset)
         if device_ref.machine in self._state.down or device_ref.index in cluster.unhealthy.get(
             device_ref.machine, ()
         ):
             return "DOWN"
-        if device_place in self._waiting or (partition and self._resetting(partition)):
+        if device_place in self._waiting or (partition and self._is_resetting(partition)):
             return "RESETTING"
         if not partition and device_ref.machine in cluster.drained:
             return "DRAINED"
@@ -157,7 +157,7 @@ class _DeviceView:
             return "RESERVED"
         return "IN_USE" if partition else "FREE"
 
-    def _resetting(self, partition: str) -> bool:
+    def _is_resetting(self, partition: str) -> bool:
         entry = self._state.partitions.get(partition)
         return bool(
             entry

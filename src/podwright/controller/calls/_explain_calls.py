@@ -39,7 +39,7 @@ def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest
     except InvalidRequest:
         raise
     except PodwrightError as error:
-        return explaining.of_error(action, error)
+        return explaining.explanation_of_error(action, error)
     if acquire_outcome.create is None:
         return Explanation(
             asked=acquire_outcome.action, starts_now=True, lines=[acquire_outcome.outcome]
@@ -64,7 +64,7 @@ def _explain_placement(
     except InvalidRequest:
         raise
     except PodwrightError as error:
-        return explaining.of_error(action, error)
+        return explaining.explanation_of_error(action, error)
     partitions.undo_claim(state, claim)
     start_text = f"it would start at once, in allocation {claim.placement.allocation}"
     return Explanation(asked=action, starts_now=True, lines=[start_text])
@@ -107,7 +107,7 @@ def _explain_named_object(services: Services, caller: Caller, object_name: str) 
             state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
         )
     except PodwrightError as error:
-        explanation = explaining.of_error(waiter_info.asked, error)
+        explanation = explaining.explanation_of_error(waiter_info.asked, error)
         return Explanation(
             **{
                 **{

@@ -12,28 +12,30 @@ from typing import Any, Final, TypeVar
 
 from podwright.controller.calls._call_context import Services
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._request_ids import Remembered, RequestId
+from podwright.controller.state._request_ids import RememberedRequest, RequestId
 from podwright.errors import NotFound
 from podwright.wire import METHODS, Empty, Method, Value
 
 _V = TypeVar("_V", bound=Value)
 _R = TypeVar("_R", bound=Value)
-_Call = Callable[[Services, Caller, _R], Coroutine[Any, Any, _V]]
+_CallFunction = Callable[[Services, Caller, _R], Coroutine[Any, Any, _V]]
 #: The answer to a request that was done before; None: its effect is gone, and it is done anew.
-_RepeatAnswer = Callable[[Services, Remembered], Awaitable[_V | None]]
+_RepeatAnswer = Callable[[Services, RememberedRequest], Awaitable[_V | None]]
 
 _METHODS_BY_FUNCTION: Final = {method.function: method for method in METHODS.values()}
 
 
-def done_once(answer_repeat: _RepeatAnswer[_V]) -> Callable[[_Call[_R, _V]], _Call[_R, _V]]:
+def done_once(
+    answer_repeat: _RepeatAnswer[_V],
+) -> Callable[[_CallFunction[_R, _V]], _CallFunction[_R, _V]]:
     """A decorator: the call is done once. answer_repeat: answers a request that was done before."""
 
-    def decorated(call: _Call[_R, _V]) -> _Call[_R, _V]:
+    def decorated(call: _CallFunction[_R, _V]) -> _CallFunction[_R, _V]:
         method = _METHODS_BY_FUNCTION[call.__name__]
 
         @wraps(call)
         async def once(services: Services, caller: Caller, request: _R) -> _V:
-            async def answer(earlier_request: Remembered) -> _V | None:
+            async def answer(earlier_request: RememberedRequest) -> _V | None:
                 return await answer_repeat(services, earlier_request)
 
             request_id = request_id_of(method, caller, request)
@@ -53,12 +55,12 @@ def request_id_of(method: Method, caller: Caller, request: Value) -> RequestId:
     )
 
 
-async def gone_before(services: Services, earlier_request: Remembered) -> Empty:
+async def answer_repeated_removal(services: Services, earlier_request: RememberedRequest) -> Empty:
     """The answer to a removal that was done before."""
     return Empty()
 
 
-def removed_since(earlier_request: Remembered, object_noun: str) -> NotFound:
+def removed_since_error(earlier_request: RememberedRequest, object_noun: str) -> NotFound:
     """The error for an object that the request created and that has been removed since."""
     return NotFound(
         f"{object_noun} {earlier_request.name} was there, and has been removed since",

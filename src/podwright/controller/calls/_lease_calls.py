@@ -9,7 +9,7 @@ from podwright.controller.partitions import _lease_lifetime as expiry
 from podwright.controller.partitions import _repeated_requests as repeats
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._leases import lease_info_of
-from podwright.controller.state._request_ids import Remembered, RequestId
+from podwright.controller.state._request_ids import RememberedRequest, RequestId
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -41,7 +41,7 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
             created=acquisition.created,
         )
 
-    async def taken_before(earlier_request: Remembered) -> AcquireReply | None:
+    async def taken_before(earlier_request: RememberedRequest) -> AcquireReply | None:
         earlier_acquisition = await repeats.acquired_before(state, earlier_request)
         if earlier_acquisition is None:
             return None

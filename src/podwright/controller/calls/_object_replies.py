@@ -13,7 +13,7 @@ import msgspec
 from podwright.controller.calls._list_pages import ListPage, after, defined_after
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
+from podwright.controller.state._controller_state import MAX_AUTO_RESETS, ControllerState
 from podwright.controller.state._leases import HeldLease, lease_info_of, mask_of
 from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._process_cutoff import waits_for
@@ -34,12 +34,12 @@ from podwright.wire import (
 
 #: Fields that a partition's record and what callers see of it have in common, but for those that
 #: are not of the same type: a record's lists are tuples, and its devices are blocks.
-_SHARED: Final = tuple(
+_SHARED_FIELDS: Final = tuple(
     name
     for name in PartitionInfo.__struct_fields__
     if name in PartitionRecord.__struct_fields__ and name not in ("errors", "gcds", "hosts")
 )
-_shared: Final = attrgetter(*_SHARED)
+_shared_values: Final = attrgetter(*_SHARED_FIELDS)
 
 
 def partition_info(
@@ -57,7 +57,7 @@ def partition_info(
         if fenced_mask == mask_of(0, record.size):
             ready_state = ReadyState.PENDING
     return PartitionInfo(
-        **dict(zip(_SHARED, _shared(record), strict=True)),
+        **dict(zip(_SHARED_FIELDS, _shared_values(record), strict=True)),
         ready_state=ready_state,
         operation_state=operation_state,
         errors=list(record.errors),
@@ -66,11 +66,14 @@ def partition_info(
         else [],
         ilds=list(dict.fromkeys(block.domain for block in record.blocks)),
         auto_reset_count=record.auto_resets,
-        auto_reset_max=AUTO_RESETS if record.auto_reset else 0,
+        auto_reset_max=MAX_AUTO_RESETS if record.auto_reset else 0,
         auto_reset_last=record.auto_reset_at,
         leases=[
             *(lease_info_of(lease, record.size, now) for lease in entry.leases.values()),
-            *(_fenced(state, entry, fence, record.size) for fence in entry.fences.values()),
+            *(
+                _fenced_lease_info(state, entry, fence, record.size)
+                for fence in entry.fences.values()
+            ),
         ],
         server_version=version,
         simulated=bool(cluster and cluster.layout.simulated),
@@ -99,7 +102,7 @@ def partitions(
     check_filters(state, request, "list partitions")
     for partition_name in after(state.partitions, request.page_token):
         entry = state.partitions[partition_name]
-        if (record := entry.record) is None or not _wanted(record, request):
+        if (record := entry.record) is None or not _passes_filter(record, request):
             continue
         if not state.sight.partition(caller, entry):
             continue
@@ -109,7 +112,7 @@ def partitions(
     return PartitionList(partitions=page.items, next_page_token=page.token)
 
 
-def _wanted(record: PartitionRecord, request: ListRequest) -> bool:
+def _passes_filter(record: PartitionRecord, request: ListRequest) -> bool:
     return request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
 
 
@@ -121,7 +124,7 @@ def leases(state: ControllerState, request: ListRequest, caller: Caller) -> Leas
     for lease_id in after((*state.leases, *state.fences), request.page_token):
         lease = state.leases.get(lease_id)
         entry = state.partitions.get(lease.record.partition) if lease else state.fences[lease_id]
-        if entry is None or (record := entry.record) is None or not _wanted(record, request):
+        if entry is None or (record := entry.record) is None or not _passes_filter(record, request):
             continue
         if not state.sight.leases(caller, entry):
             continue
@@ -130,11 +133,13 @@ def leases(state: ControllerState, request: ListRequest, caller: Caller) -> Leas
         if lease is not None:
             page.add(lease_id, lease_info_of(lease, record.size, now))
         else:
-            page.add(lease_id, _fenced(state, entry, entry.fences[lease_id], record.size))
+            page.add(
+                lease_id, _fenced_lease_info(state, entry, entry.fences[lease_id], record.size)
+            )
     return LeaseList(leases=page.items, next_page_token=page.token)
 
 
-def _fenced(
+def _fenced_lease_info(
     state: ControllerState, entry: PartitionEntry, fence: FenceRecord, partition_size: int
 ) -> LeaseInfo:
     """An ended lease, and what its devices wait for."""

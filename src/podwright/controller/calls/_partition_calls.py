@@ -13,7 +13,7 @@ from podwright.controller.requests._reserve_devices import guest_key
 from podwright.controller.requests._spec import CheckedSpec, described
 from podwright.controller.state._caller import Caller, Role, in_name_of
 from podwright.controller.state._partition_index import PartitionEntry
-from podwright.controller.state._request_ids import Remembered, RequestId
+from podwright.controller.state._request_ids import RememberedRequest, RequestId
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.wire import CreateRequest, Empty, PartitionInfo, RemoveRequest, ResetRequest
 
@@ -47,7 +47,7 @@ async def create_partition(
     return await services.requests.once(
         RequestId(caller.name, "CreatePartition", request.request_id, spec.name),
         create,
-        _made_before(services, request.wait),
+        _answer_for_repeat(services, request.wait),
     )
 
 
@@ -71,7 +71,7 @@ async def reset_partition(
     return await services.requests.once(
         RequestId(caller.name, "ResetPartition", request.request_id, request.name),
         reset,
-        _made_before(services, request.wait),
+        _answer_for_repeat(services, request.wait),
     )
 
 
@@ -103,12 +103,12 @@ async def remove_partition(services: Services, caller: Caller, request: RemoveRe
     )
 
 
-def _made_before(
+def _answer_for_repeat(
     services: Services, wait: bool
-) -> Callable[[Remembered], Awaitable[PartitionInfo | None]]:
+) -> Callable[[RememberedRequest], Awaitable[PartitionInfo | None]]:
     """The reply for a partition that was created or reset under the same id before."""
 
-    async def answer(earlier_request: Remembered) -> PartitionInfo:
+    async def answer(earlier_request: RememberedRequest) -> PartitionInfo:
         return services.info(
             await repeats.created_before(services.state, earlier_request, wait=wait)
         )

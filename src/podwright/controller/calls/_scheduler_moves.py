@@ -68,7 +68,7 @@ async def ask_to_move(services: Services, caller: Caller, request: AskToMoveRequ
     moved, or not there. Raises NotFound where the partition is another job's, Denied."""
     state, now = services.state, services.state.now()
     action = f"move partition {request.partition}"
-    entry, record = _of_job(state, caller, request.partition, request.job, action)
+    entry, record = _partition_of_job(state, caller, request.partition, request.job, action)
     target_blocks = blocks_of(request.devices)
     pending_move = _pending_move(state, request.partition)
     if pending_move is not None and pending_move.target.blocks == target_blocks:
@@ -94,7 +94,7 @@ async def call_off_move(services: Services, caller: Caller, request: CallOffMove
     where the partition is another job's, Denied."""
     state = services.state
     action = f"let partition {request.partition} where it is"
-    entry, _ = _of_job(state, caller, request.partition, request.job, action)
+    entry, _ = _partition_of_job(state, caller, request.partition, request.job, action)
     async with entry.lock:
         pending_move = _pending_move(state, request.partition)
         if pending_move is not None:
@@ -102,7 +102,7 @@ async def call_off_move(services: Services, caller: Caller, request: CallOffMove
     return Empty()
 
 
-def _of_job(
+def _partition_of_job(
     state: ControllerState, caller: Caller, partition_name: str, job_id: str, action: str
 ) -> tuple[PartitionEntry, PartitionRecord]:
     entry = state.find(caller, partition_name)

@@ -14,7 +14,7 @@ from podwright.controller.calls import _object_replies as views
 from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._list_pages import ListPage, bad_page_token
 from podwright.controller.partitions._partition_lifecycle import MAX_DURATION_SECONDS
-from podwright.controller.queue._guest_first_jobs import FirstJob, Need
+from podwright.controller.queue._guest_first_jobs import FirstJob, JobNeed
 from podwright.controller.requests._allocation_access import restrict_to_open
 from podwright.controller.requests._reserve_devices import guest_key
 from podwright.controller.state._caller import Caller
@@ -35,13 +35,13 @@ from podwright.wire import (
     PoolHead,
 )
 
-MOST: Final = 2000  #: jobs of a scheduler
+MAX_JOBS: Final = 2000  #: jobs of a scheduler
 AWAY: Final = 150.0  #: seconds without a report; a service reports each minute at least
 MAX_POOLS: Final = 64  #: of one scheduler
 BLOCKS: Final = 64  #: of one job in one pool
-_ENQUEUE: Final = "enqueue"
+_ENQUEUE_ACTION: Final = "enqueue"
 _DEFAULT_GUEST: Final = "slurm"  #: the guest that a report without a name is of
-_WORDS: Final = 300  #: characters
+_MAX_TEXT_CHARS: Final = 300  #: characters
 LONGEST_GUEST_NAME: Final = 64  #: characters of a scheduler's name
 
 
@@ -52,14 +52,17 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
     another account, since the account is a part of the key.
     """
     _check_guest(request.guest, "report jobs")
-    if len(request.jobs) > MOST:
+    if len(request.jobs) > MAX_JOBS:
         raise InvalidRequest(
-            f"a report of {len(request.jobs)} jobs is too long: {MOST} jobs are shown",
+            f"a report of {len(request.jobs)} jobs is too long: {MAX_JOBS} jobs are shown",
             operation="report jobs",
-            would_work=f"send the first {MOST}",
+            would_work=f"send the first {MAX_JOBS}",
         )
     state, guest_name = services.state, request.guest or _DEFAULT_GUEST
-    jobs = [_short(job, guest_name, queue_place) for queue_place, job in enumerate(request.jobs, 1)]
+    jobs = [
+        _cleaned_job(job, guest_name, queue_place)
+        for queue_place, job in enumerate(request.jobs, 1)
+    ]
     if services.reported.report(guest_key(caller.name, guest_name), jobs, state.now()):
         state.journal.changes += 1
     return Empty()
@@ -72,21 +75,21 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     the scheduler may create nothing. Then nothing has changed.
     """
     state, guest_queue = services.state, services.waiting.line.guest_queue
-    _check_guest(request.guest, _ENQUEUE)
+    _check_guest(request.guest, _ENQUEUE_ACTION)
     if len(request.pools) > MAX_POOLS:
         raise InvalidRequest(
             f"{len(request.pools)} pools are too many",
-            operation=_ENQUEUE,
+            operation=_ENQUEUE_ACTION,
             would_work=f"send the first {MAX_POOLS}",
         )
     owner_by_job: dict[str, str] = {}
-    needs_by_job: dict[str, list[Need]] = {}
+    needs_by_job: dict[str, list[JobNeed]] = {}
     due_by_job: dict[str, bool] = {}
     for pool_head in request.pools:
         need = _pool_need(services, caller, pool_head)
         if pool_head.job:
-            job = _clean(pool_head.job)
-            owner_by_job[job] = _clean(pool_head.owner)
+            job = _cleaned_text(pool_head.job)
+            owner_by_job[job] = _cleaned_text(pool_head.owner)
             due_by_job[job] = due_by_job.get(job, True) and pool_head.due
             needs_by_job.setdefault(job, []).append(need)
     if not guest_queue.enabled:
@@ -94,7 +97,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     scheduler_key = guest_key(caller.name, request.guest)
     seconds_by_partition = {
         record.name: end_time_entry.seconds
-        for end_time_entry in request.end_times[:MOST]
+        for end_time_entry in request.end_times[:MAX_JOBS]
         if (record := _own_record(state, scheduler_key, end_time_entry.partition)) is not None
     }
     now = state.now()
@@ -131,7 +134,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     return EnqueueReply(sharing=True, places=kept_places)
 
 
-def _pool_need(services: Services, caller: Caller, pool_head: PoolHead) -> Need:
+def _pool_need(services: Services, caller: Caller, pool_head: PoolHead) -> JobNeed:
     """What a job needs of a pool. Raises InvalidRequest, NotFound, Denied."""
     state = services.state
     block_sizes = sorted(pool_head.sizes, reverse=True)
@@ -140,19 +143,19 @@ def _pool_need(services: Services, caller: Caller, pool_head: PoolHead) -> Need:
     ):
         raise InvalidRequest(
             f"a job of {block_sizes[:8]} devices does not consist of blocks",
-            operation=_ENQUEUE,
+            operation=_ENQUEUE_ACTION,
             would_work=f"use at most {BLOCKS} sizes, each a power of two",
         )
     if bool(block_sizes) != bool(pool_head.job):
-        raise InvalidRequest("a job has sizes, and sizes have a job", operation=_ENQUEUE)
+        raise InvalidRequest("a job has sizes, and sizes have a job", operation=_ENQUEUE_ACTION)
     spec = PartitionSpec(
         name="", size=1, cluster=pool_head.cluster, allocation=pool_head.allocation
     )
     create_request = services.users.kept_to_grants(caller, CreateRequest(spec=spec))
     create_request = restrict_to_open(state, caller, create_request)
     assert isinstance(create_request, CreateRequest)
-    state.inventory.candidates(pool_head.cluster, create_request.spec.allocation, _ENQUEUE)
-    return Need(pool_head.cluster, create_request.spec.allocation, tuple(block_sizes))
+    state.inventory.candidates(pool_head.cluster, create_request.spec.allocation, _ENQUEUE_ACTION)
+    return JobNeed(pool_head.cluster, create_request.spec.allocation, tuple(block_sizes))
 
 
 def _own_record(
@@ -176,7 +179,7 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
     """The jobs that wait, by scheduler."""
     views.check_filters(services.state, request, "list jobs")
     page = ListPage[JobInfo](request)
-    last_listed = _behind(request.page_token)
+    last_listed = _parse_page_token(request.page_token)
     for scheduler_key, job in services.reported.jobs(services.state.now()):
         if (scheduler_key, job.place) <= last_listed or not (
             services.state.sight.waiter(caller, job.owner)
@@ -204,9 +207,9 @@ def _with_place(services: Services, scheduler_key: str, job: JobInfo) -> JobInfo
     )
 
 
-def _short(job: JobInfo, guest_name: str, queue_place: int) -> JobInfo:
+def _cleaned_job(job: JobInfo, guest_name: str, queue_place: int) -> JobInfo:
     cleaned_fields = {
-        field_name: _clean(getattr(job, field_name))
+        field_name: _cleaned_text(getattr(job, field_name))
         for field_name in ("id", "owner", "asked", "needs")
     }
     return msgspec.structs.replace(
@@ -214,11 +217,13 @@ def _short(job: JobInfo, guest_name: str, queue_place: int) -> JobInfo:
     )
 
 
-def _clean(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text[:_WORDS])
+def _cleaned_text(text: str) -> str:
+    return "".join(
+        character if character.isprintable() else "?" for character in text[:_MAX_TEXT_CHARS]
+    )
 
 
-def _behind(page_token: str) -> tuple[str, int]:
+def _parse_page_token(page_token: str) -> tuple[str, int]:
     place_text, _, scheduler_key = page_token.partition("/")
     if not page_token:
         return "", 0

@@ -13,7 +13,7 @@ from podwright.controller.state._caller import Caller
 from podwright.errors import InvalidRequest
 from podwright.wire import ListRequest, ShareInfo, ShareList, ShareRequest
 
-_SET: Final = "set share"
+_SET_ACTION: Final = "set share"
 
 
 async def set_share(services: Services, caller: Caller, request: ShareRequest) -> ShareInfo:
@@ -24,21 +24,23 @@ async def set_share(services: Services, caller: Caller, request: ShareRequest) -
             "the request does not say whose weight it sets"
             if not guest_name
             else f"{guest_name[:80]!r} is not a scheduler's name",
-            operation=_SET,
+            operation=_SET_ACTION,
             would_work="name slurm, 'kubernetes NAME' or people; vipu-admin list shares shows all",
         )
     if not request.remove and not is_weight(request.weight):
         raise InvalidRequest(
             f"{request.weight:g} is not a weight",
-            operation=_SET,
+            operation=_SET_ACTION,
             would_work=f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}; 1 is the weight of "
             "everybody for whom none is set",
         )
-    await services.run(_store(services, guest_name, None if request.remove else request.weight))
-    return _share(services, guest_name)
+    await services.run(
+        _store_guest_weight(services, guest_name, None if request.remove else request.weight)
+    )
+    return _share_info(services, guest_name)
 
 
-async def _store(services: Services, guest_name: str, weight: float | None) -> None:
+async def _store_guest_weight(services: Services, guest_name: str, weight: float | None) -> None:
     waiting_line = services.waiting.line
     await store_weight(services.state, waiting_line.guest_queue, guest_name, weight)
     waiting_line.start_ready()  # it may be somebody else's turn now
@@ -52,11 +54,11 @@ async def list_shares(services: Services, caller: Caller, request: ListRequest) 
     for guest_name in after(guest_names, request.page_token):
         if page.full:
             break
-        page.add(guest_name, _share(services, guest_name))
+        page.add(guest_name, _share_info(services, guest_name))
     return ShareList(shares=page.items, next_page_token=page.token)
 
 
-def _share(services: Services, guest_name: str) -> ShareInfo:
+def _share_info(services: Services, guest_name: str) -> ShareInfo:
     guest_queue = services.waiting.line.guest_queue
     active = guest_name in guest_queue.names
     for weight_source, weight_by_guest in (

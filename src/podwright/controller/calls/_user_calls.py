@@ -7,10 +7,14 @@ from functools import partial
 
 from podwright.controller.administration import _users as users
 from podwright.controller.calls._call_context import Services
-from podwright.controller.calls._idempotent_calls import done_once, gone_before, removed_since
+from podwright.controller.calls._idempotent_calls import (
+    answer_repeated_removal,
+    done_once,
+    removed_since_error,
+)
 from podwright.controller.calls._list_pages import ListPage
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._request_ids import Remembered
+from podwright.controller.state._request_ids import RememberedRequest
 from podwright.controller.state._shielded_tasks import uninterruptible
 from podwright.errors import WrongState
 from podwright.wire import (
@@ -25,7 +29,7 @@ from podwright.wire import (
 )
 
 
-async def _user_created_before(services: Services, earlier_request: Remembered) -> NewUser:
+async def _user_created_before(services: Services, earlier_request: RememberedRequest) -> NewUser:
     """The user, with a new access key: the first one is nowhere, since its answer got lost.
 
     Raises NotFound where that user has been removed since.
@@ -33,7 +37,7 @@ async def _user_created_before(services: Services, earlier_request: Remembered) 
     async with services.changing:
         record = services.users.named(earlier_request.name)
         if record is None or record.created_at != earlier_request.created_at:
-            raise removed_since(earlier_request, "user")
+            raise removed_since_error(earlier_request, "user")
         renewed_record, access_key = await asyncio.to_thread(users.with_new_key, record)
         await services.state.journal.commit([users.put_user(renewed_record)])
         return NewUser(user=services.users.add(renewed_record), access_key=access_key)
@@ -70,7 +74,7 @@ async def list_users(services: Services, caller: Caller, request: ListRequest) -
     return UserList(users=page.items, next_page_token=page.token)
 
 
-@done_once(gone_before)
+@done_once(answer_repeated_removal)
 async def remove_user(services: Services, caller: Caller, request: Named) -> Empty:
     """Remove a user; its key is invalid, its partitions stay. Raises NotFound."""
     action = f"remove user {request.name[:80]}"

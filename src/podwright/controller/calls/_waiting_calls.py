@@ -9,10 +9,10 @@ from podwright.controller.calls import _object_replies as views
 from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._list_pages import ListPage, bad_page_token
 from podwright.controller.partitions import _lease_lifetime as ends
-from podwright.controller.queue._waiter import Order
+from podwright.controller.queue._waiter import WaiterOrder
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._leases import lease_info_of
-from podwright.controller.state._request_ids import Remembered, RequestId
+from podwright.controller.state._request_ids import RememberedRequest, RequestId
 from podwright.errors import InvalidRequest
 from podwright.wire import (
     Empty,
@@ -24,7 +24,7 @@ from podwright.wire import (
     WaitRequest,
 )
 
-MAX_WAIT: Final = 60.0  #: seconds of one answer
+MAX_WAIT_S: Final = 60.0  #: seconds of one answer
 
 
 async def wait(services: Services, caller: Caller, request: WaitRequest) -> WaitReply:
@@ -32,11 +32,11 @@ async def wait(services: Services, caller: Caller, request: WaitRequest) -> Wait
 
     Raises what CreatePartition and Acquire raise, but for NoCapacity and Held; NotFound.
     """
-    if not 0 <= request.timeout <= MAX_WAIT:
+    if not 0 <= request.timeout <= MAX_WAIT_S:
         raise InvalidRequest(
             f"an answer cannot take {request.timeout:g} s",
             operation="wait",
-            would_work=f"use a timeout from 0 to {MAX_WAIT:g} s, and ask again",
+            would_work=f"use a timeout from 0 to {MAX_WAIT_S:g} s, and ask again",
         )
     waiting = services.waiting
     waiter_id = request.id or await waiting.join(caller, request)
@@ -65,7 +65,7 @@ async def leave(services: Services, caller: Caller, request: WaiterName) -> Empt
         await services.waiting.leave(caller, request.id)
         return Empty()
 
-    async def left_before(earlier_request: Remembered) -> Empty | None:
+    async def left_before(earlier_request: RememberedRequest) -> Empty | None:
         return None if services.waiting.waits(request.id) else Empty()
 
     request_id = RequestId(caller.name, "Leave", request.request_id, request.id)
@@ -76,7 +76,7 @@ async def list_waiters(services: Services, caller: Caller, request: ListRequest)
     """The waiters in the order of the queue."""
     views.check_filters(services.state, request, "list waiters")
     page = ListPage[WaiterInfo](request)
-    last_order = _order(request.page_token)
+    last_order = _parse_page_token(request.page_token)
     for queue_place, waiter in enumerate(services.waiting.line, 1):
         if waiter.order <= last_order or not (
             services.state.sight.waiter(caller, waiter.record.name)
@@ -86,15 +86,15 @@ async def list_waiters(services: Services, caller: Caller, request: ListRequest)
             continue
         if page.full:
             break
-        page.add(_token(waiter.order), services.waiting.info(waiter, queue_place))
+        page.add(_page_token(waiter.order), services.waiting.info(waiter, queue_place))
     return WaiterList(waiters=page.items, next_page_token=page.token)
 
 
-def _token(order: Order) -> str:
+def _page_token(order: WaiterOrder) -> str:
     return f"{order[0]}/{order[1]!r}/{order[2]}"
 
 
-def _order(page_token: str) -> Order:
+def _parse_page_token(page_token: str) -> WaiterOrder:
     """Raises InvalidRequest for a token of no list."""
     if not page_token:
         return (-sys.maxsize, 0.0, "")

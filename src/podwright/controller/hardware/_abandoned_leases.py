@@ -29,11 +29,11 @@ from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, descendants
 
 #: Seconds without a renewal after which a launch is looked for.
-SILENT: Final = 7.0
+SILENT_AFTER_S: Final = 7.0
 LOOK_INTERVAL_SECONDS: Final = 2.0
 LOOKS_BEFORE_END: Final = 2
 #: How often a launch is looked for that is new; one that cannot be seen is then left alone.
-FIRST_LOOKS: Final = 20
+MAX_FIRST_LOOKS: Final = 20
 
 
 class AbandonedLaunches:
@@ -52,15 +52,15 @@ class AbandonedLaunches:
         looks_again_now = now >= self._look_at
         self._look_at = now + LOOK_INTERVAL_SECONDS if looks_again_now else self._look_at
         for lease in list(state.leases.values()):
-            is_new_launch = not lease.seen and lease.missed < FIRST_LOOKS
+            is_new_launch = not lease.seen and lease.missed < MAX_FIRST_LOOKS
             if may_look_for_launch(state, lease) and (
                 is_new_launch or (looks_again_now and lease.seen and late(lease, now))
             ):
                 await look_for_processes(state, lease)
                 if lease.seen and lease.missed >= LOOKS_BEFORE_END:
-                    await self._end(lease)
+                    await self._end_lease(lease)
 
-    async def _end(self, lease: HeldLease) -> None:
+    async def _end_lease(self, lease: HeldLease) -> None:
         state = self._state
         partition_entry = state.partitions.get(lease.record.partition)
         if partition_entry is None:
@@ -83,4 +83,4 @@ class AbandonedLaunches:
 
 def late(lease: HeldLease, now: float) -> bool:
     """Whether nobody has renewed a lease for SILENT seconds."""
-    return now - (lease.expires - lease.record.ttl) > SILENT
+    return now - (lease.expires - lease.record.ttl) > SILENT_AFTER_S

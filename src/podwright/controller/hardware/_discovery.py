@@ -14,8 +14,8 @@ from podwright.errors import InvalidRequest, WrongState
 from podwright.wire import Announcement, DiscoveredAgent
 
 #: Seconds after which one that is not repeated is forgotten.
-KEEP = 60.0
-_MOST = 4096
+KEEP_S = 60.0
+_MAX_ANNOUNCEMENTS = 4096
 
 
 class Discovery:
@@ -51,9 +51,9 @@ class Discovery:
                 f"{announcement.host} is not reached by {' or '.join(self.interfaces)}",
                 operation="announce agent",
             )
-        if announcement.name not in self._seen and len(self._seen) >= _MOST:
-            self._forget()
-            if len(self._seen) >= _MOST:
+        if announcement.name not in self._seen and len(self._seen) >= _MAX_ANNOUNCEMENTS:
+            self._forget_expired()
+            if len(self._seen) >= _MAX_ANNOUNCEMENTS:
                 raise WrongState("too many agents announce themselves", operation="announce agent")
         self._seen[announcement.name] = (self._clock(), interface, announcement)
 
@@ -61,7 +61,7 @@ class Discovery:
         """The recent announcements, by name. Raises WrongState if none are accepted."""
         if not self.interfaces:
             raise _not_listening("discover agent")
-        self._forget()
+        self._forget_expired()
         now = self._clock()
         return [
             DiscoveredAgent(
@@ -79,8 +79,8 @@ class Discovery:
         seen_announcement = self._seen.get(name)
         return seen_announcement[2] if seen_announcement else None
 
-    def _forget(self) -> None:
-        oldest_kept_time = self._clock() - KEEP
+    def _forget_expired(self) -> None:
+        oldest_kept_time = self._clock() - KEEP_S
         self._seen = {
             agent_name: seen_announcement
             for agent_name, seen_announcement in self._seen.items()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from podwright.controller.state._journal import Journal
 from podwright.store import Change, Delete, Opened, Put
 
-FABRIC = "fabric"
+FABRIC_KIND = "fabric"
 
 
 class StoredFabricJournal:
@@ -27,7 +27,7 @@ class StoredFabricJournal:
         self._entries = {
             entry_key: entry_body
             for (record_kind, entry_key), entry_body in opened.records.items()
-            if record_kind == FABRIC
+            if record_kind == FABRIC_KIND
         }
 
     def entries(self) -> Mapping[str, bytes]:
@@ -37,17 +37,17 @@ class StoredFabricJournal:
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write`."""
         await self._journal.commit(
-            [_change(entry_key, entry_body) for entry_key, entry_body in changes.items()]
+            [_store_change(entry_key, entry_body) for entry_key, entry_body in changes.items()]
         )
-        self._remember(changes)
+        self._remember_changes(changes)
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`."""
         for entry_key, entry_body in changes.items():
-            self._journal.later(_change(entry_key, entry_body))
-        self._remember(changes)
+            self._journal.later(_store_change(entry_key, entry_body))
+        self._remember_changes(changes)
 
-    def _remember(self, changes: Mapping[str, bytes | None]) -> None:
+    def _remember_changes(self, changes: Mapping[str, bytes | None]) -> None:
         self._entries.update(
             {
                 entry_key: entry_body
@@ -60,5 +60,9 @@ class StoredFabricJournal:
                 self._entries.pop(entry_key, None)
 
 
-def _change(entry_key: str, entry_body: bytes | None) -> Change:
-    return Delete(FABRIC, entry_key) if entry_body is None else Put(FABRIC, entry_key, entry_body)
+def _store_change(entry_key: str, entry_body: bytes | None) -> Change:
+    return (
+        Delete(FABRIC_KIND, entry_key)
+        if entry_body is None
+        else Put(FABRIC_KIND, entry_key, entry_body)
+    )

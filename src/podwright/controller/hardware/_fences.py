@@ -45,7 +45,9 @@ async def end(
     released_hosts: hosts on which the instances are known to have ended. keep: the partition stays,
     even if it was created with these leases.
     """
-    new_fences = [_fence(ended_lease, released_hosts, state.now()) for ended_lease in ended_leases]
+    new_fences = [
+        _fence_of_lease(ended_lease, released_hosts, state.now()) for ended_lease in ended_leases
+    ]
     partition_record, changes = steps.without_leases(partition_entry.known, ended_leases)
     changes += map(put_fence, new_fences)
     with ending(ended_leases):
@@ -90,7 +92,7 @@ async def settle(
         await steps.remove(state, partition_entry, force=True)
 
 
-async def confirm(
+async def confirm_clean_hosts(
     state: ControllerState,
     partition_entry: PartitionEntry,
     lease_id: str,
@@ -147,7 +149,7 @@ async def end_all_leases(
         await end(state, partition_entry, list(partition_entry.leases.values()), keep=True)
     elif partition_entry.fences:
         await settle(state, partition_entry, keep=True)
-    if partition_entry.fences and not overrides(caller, partition_entry):
+    if partition_entry.fences and not may_override_fence(caller, partition_entry):
         raise refusal(state, partition_entry, action)
     await force(state, caller, partition_entry, list(partition_entry.fences.values()))
 
@@ -174,13 +176,15 @@ async def force(
     await lift(state, partition_entry, lifted_fences)
 
 
-def overrides(caller: Caller, partition_entry: PartitionEntry) -> bool:
+def may_override_fence(caller: Caller, partition_entry: PartitionEntry) -> bool:
     """Whether a caller may confirm that nothing of a partition's leases runs."""
     is_creator = caller.role is Role.SCHEDULER and partition_entry.known.creator == caller.name
     return caller.role is Role.ADMINISTRATOR or is_creator
 
 
-def _fence(ended_lease: HeldLease, released_hosts: Collection[str], now: float) -> FenceRecord:
+def _fence_of_lease(
+    ended_lease: HeldLease, released_hosts: Collection[str], now: float
+) -> FenceRecord:
     lease_hosts = ended_lease.record.hosts or ("",)
     return FenceRecord(
         lease=ended_lease.record,

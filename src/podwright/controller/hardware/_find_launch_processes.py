@@ -12,7 +12,7 @@ from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
 
 
-def look_at_new(state: ControllerState, lease: HeldLease) -> None:
+def look_for_new_launch(state: ControllerState, lease: HeldLease) -> None:
     """Look for the launch of a lease that begins now, beside what its call goes on to do."""
     if may_look_for_launch(state, lease):
         state.spawn(look_for_processes(state, lease))

@@ -41,7 +41,7 @@ def divide(
         )
     if (gcd_count, replica_count) == (partition_record.num_gcds, partition_record.num_replicas):
         return {}
-    _check(partition_record, gcd_count, replica_count, family, action)
+    _check_division(partition_record, gcd_count, replica_count, family, action)
     devices_per_gcd = partition_record.size // gcd_count
     return {
         "num_gcds": gcd_count,
@@ -54,7 +54,7 @@ def divide(
     }
 
 
-def _check(
+def _check_division(
     partition_record: PartitionRecord,
     gcd_count: int,
     replica_count: int,

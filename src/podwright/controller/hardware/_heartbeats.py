@@ -65,12 +65,12 @@ class Heartbeats:
         """A fault of ours in one look is no reason never to look again."""
         while self._state.journal.failure is None:
             try:
-                await self._beat(machine)
+                await self._poll_machine(machine)
             except Exception:
                 _log.exception("the watch over machine %s begins again", machine)
                 await self._sleep(self.silence / 4)
 
-    async def _beat(self, machine: str) -> None:
+    async def _poll_machine(self, machine: str) -> None:
         state, poll_interval_s = self._state, self.silence / 4
         last_heard_at = state.now()
         marked_lost = machine in state.down
@@ -78,11 +78,11 @@ class Heartbeats:
             seconds_to_silence = last_heard_at + self.silence - state.now()
             asked_at, wait_s = state.now(), min(poll_interval_s, max(seconds_to_silence, 0.01))
             try:
-                report = await self._report(machine, wait_s)
+                report = await self._await_report(machine, wait_s)
             except WrongState as refusal:  # it answers, but must not serve
                 last_heard_at = state.now()
                 if not marked_lost:
-                    await self._lost(machine, refusal.problem)
+                    await self._take_out_of_service(machine, refusal.problem)
                 marked_lost = True
             except PodwrightError as error:
                 self._note_stranger(machine, error)
@@ -90,7 +90,7 @@ class Heartbeats:
                 if state.now() >= last_heard_at + self.silence:
                     if not marked_lost:
                         reason = f"machine {machine} has been silent for {self.silence:g} s"
-                        await self._lost(machine, reason)
+                        await self._take_out_of_service(machine, reason)
                     marked_lost = True
             else:
                 self.strangers.pop(machine, None)
@@ -120,7 +120,7 @@ class Heartbeats:
         overrun_s = self._state.now() - wait_began_at - wait_s
         return overrun_s if overrun_s > self.silence / 4 else 0.0
 
-    async def _report(self, machine: str, timeout_s: float) -> MachineReport:
+    async def _await_report(self, machine: str, timeout_s: float) -> MachineReport:
         """Its report, if that comes in time. Raises Unavailable, or WrongState when refused."""
         describe_task = asyncio.ensure_future(self._state.hardware.describe(machine))
         timeout_task = asyncio.ensure_future(self._sleep(timeout_s))
@@ -136,7 +136,7 @@ class Heartbeats:
                 with suppress(asyncio.CancelledError, PodwrightError):
                     await describe_task
 
-    async def _lost(self, machine: str, reason: str) -> None:
+    async def _take_out_of_service(self, machine: str, reason: str) -> None:
         """Out of service, and so is what lies on it.
 
         Where server and agent do not understand each other, what lies on it stays as it is: the
@@ -146,21 +146,23 @@ class Heartbeats:
         state.mark_down(machine)
         if machine in state.hardware.foreign:
             return
-        state.hardware.give_up(machine, reason)
+        state.hardware.abort_calls(machine, reason)
         affected_partitions = state.partitions.on(machine)
         await asyncio.gather(
             *(
-                self._settle(partition_entry, machine, reason)
+                self._break_partition(partition_entry, machine, reason)
                 for partition_entry in affected_partitions
             )
         )
 
-    async def _settle(self, partition_entry: PartitionEntry, machine: str, reason: str) -> None:
+    async def _break_partition(
+        self, partition_entry: PartitionEntry, machine: str, reason: str
+    ) -> None:
         with suppress(PodwrightError):
             await partition_entry.lock.acquire()
             try:
                 if not partition_entry.removed and partition_entry.known.ready is ReadyState.ACTIVE:
-                    await steps.break_down(
+                    await steps.mark_partition_broken(
                         self._state, partition_entry, [MachineFault(machine, reason, True)]
                     )
             finally:
@@ -182,7 +184,7 @@ class Heartbeats:
                     current_report = await state.hardware.describe(machine)
                     if _has_lost_configuration(partition_entry, machine, current_report):
                         reason = f"machine {machine} has lost its configuration"
-                        await steps.break_down(
+                        await steps.mark_partition_broken(
                             state, partition_entry, [MachineFault(machine, reason, False)]
                         )
 

@@ -30,7 +30,7 @@ def load(state: ControllerState, stored_records: Mapping[tuple[str, str], bytes]
 
 async def drain(state: ControllerState, machine: str) -> None:
     """Let a machine take nothing new. Raises NotFound; one that is drained already stays so."""
-    cluster = _cluster(state, machine, f"drain machine {machine[:80]}")
+    cluster = _cluster_of_machine(state, machine, f"drain machine {machine[:80]}")
     await state.journal.commit([Put(DRAIN, machine, b"{}")])
     if machine not in cluster.drained:
         cluster.drained.add(machine)
@@ -40,7 +40,7 @@ async def drain(state: ControllerState, machine: str) -> None:
 
 async def resume(state: ControllerState, machine: str) -> None:
     """Let a machine serve again. Raises NotFound."""
-    cluster = _cluster(state, machine, f"resume machine {machine[:80]}")
+    cluster = _cluster_of_machine(state, machine, f"resume machine {machine[:80]}")
     await state.journal.commit([Delete(DRAIN, machine)])
     if machine in cluster.drained:
         cluster.drained.discard(machine)
@@ -49,7 +49,7 @@ async def resume(state: ControllerState, machine: str) -> None:
         state.freed(None, (), "")
 
 
-def _cluster(state: ControllerState, machine: str, action: str) -> IndexedCluster:
+def _cluster_of_machine(state: ControllerState, machine: str, action: str) -> IndexedCluster:
     cluster = state.inventory.by_machine.get(machine)
     if cluster is None:
         machine_names = list(state.inventory.by_machine)

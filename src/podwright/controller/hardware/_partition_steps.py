@@ -54,7 +54,7 @@ async def begin_create(
     await state.journal.commit(store_changes)
     state.set(partition_entry, partition_record)
     if first_lease is not None:
-        launch_sight.look_at_new(state, state.add_lease(partition_entry, first_lease))
+        launch_sight.look_for_new_launch(state, state.add_lease(partition_entry, first_lease))
 
 
 async def join(
@@ -82,9 +82,9 @@ async def finish_create(
         state, partition_entry, partition_record.epoch, partition_entry.parts()
     )
     if machine_faults:
-        await break_down(state, partition_entry, machine_faults)
+        await mark_partition_broken(state, partition_entry, machine_faults)
     else:
-        _settled(state, partition_entry, move(partition_record, READY))
+        _record_settled(state, partition_entry, move(partition_record, READY))
     return machine_faults
 
 
@@ -128,7 +128,7 @@ async def reset(
     await state.journal.commit(store_changes)
     state.set(partition_entry, changed_record)
     if lease is not None:
-        launch_sight.look_at_new(state, state.add_lease(partition_entry, lease))
+        launch_sight.look_for_new_launch(state, state.add_lease(partition_entry, lease))
     return await finish_reset(state, partition_entry, joins_anew=was_in_error)
 
 
@@ -148,9 +148,9 @@ async def finish_reset(
             state, partition_entry, partition_record.epoch, partition_entry.parts()
         )
     if machine_faults:
-        await break_down(state, partition_entry, machine_faults)
+        await mark_partition_broken(state, partition_entry, machine_faults)
     else:
-        _settled(state, partition_entry, move(partition_record, READY, dirty=""))
+        _record_settled(state, partition_entry, move(partition_record, READY, dirty=""))
     return machine_faults
 
 
@@ -175,7 +175,7 @@ async def remove(
     state.drop_leases(partition_entry, ending_leases)
     machine_faults = await release_devices(state, partition_entry)
     if machine_faults and not force:
-        await break_down(state, partition_entry, machine_faults)
+        await mark_partition_broken(state, partition_entry, machine_faults)
     else:
         await finish_remove(state, partition_entry, machine_faults)
     return machine_faults
@@ -227,16 +227,16 @@ async def take_without_reset(
         store_changes.append(put(partition_record))
     await state.journal.commit(store_changes)
     state.set(partition_entry, partition_record)
-    launch_sight.look_at_new(state, state.add_lease(partition_entry, new_lease))
+    launch_sight.look_for_new_launch(state, state.add_lease(partition_entry, new_lease))
     machine_faults = await join(
         state, partition_entry, new_lease.epoch, partition_entry.parts(new_lease.mask)
     )
     if machine_faults:
-        await break_down(state, partition_entry, machine_faults)
+        await mark_partition_broken(state, partition_entry, machine_faults)
     return machine_faults
 
 
-async def break_down(
+async def mark_partition_broken(
     state: ControllerState, partition_entry: PartitionEntry, machine_faults: Sequence[MachineFault]
 ) -> None:
     """A step failed: ERROR, with the reasons."""
@@ -328,7 +328,7 @@ def left_behind_quarantines(
     ]
 
 
-def _settled(
+def _record_settled(
     state: ControllerState, partition_entry: PartitionEntry, partition_record: PartitionRecord
 ) -> None:
     state.set(partition_entry, partition_record)

@@ -54,7 +54,7 @@ async def recover(state: ControllerState, opened_store: Opened) -> None:
     """Bring memory, store and machines together. Raises wire.Unavailable for a store that a
     newer Podwright has written."""
     state.epochs.begin(opened_store.epoch)
-    await _load(state, opened_store)
+    await _load_store(state, opened_store)
     if state.journal.full is not None:
         return  # no step can be finished or undone that cannot be written down
     reports = await ask_all(state)
@@ -74,7 +74,7 @@ async def recover(state: ControllerState, opened_store: Opened) -> None:
             state.mark_down(machine)
     await asyncio.gather(
         *(
-            _settle(state, partition_entry, reports)
+            _settle_partition(state, partition_entry, reports)
             for partition_entry in list(state.partitions.values())
         )
     )
@@ -163,10 +163,10 @@ async def verify(
     if missing_devices:
         faults = await steps.join(state, partition_entry, partition_record.epoch, missing_devices)
         if faults:
-            await steps.break_down(state, partition_entry, faults)
+            await steps.mark_partition_broken(state, partition_entry, faults)
 
 
-async def _load(state: ControllerState, opened_store: Opened) -> None:
+async def _load_store(state: ControllerState, opened_store: Opened) -> None:
     schema_record = opened_store.records.get((META, "schema"))
     if schema_record is None:
         if state.journal.full is None:
@@ -234,7 +234,7 @@ def _take_quarantine(state: ControllerState, quarantine_record: QuarantineRecord
     state.quarantine[quarantine_record.key] = quarantine_record
 
 
-async def _settle(
+async def _settle_partition(
     state: ControllerState, partition_entry: PartitionEntry, reports: MachineReports
 ) -> None:
     """Finish or undo one partition's step."""
@@ -249,11 +249,11 @@ async def _settle(
         ]
         in_use = partition_entry.leases or partition_entry.fences
         if state_of(partition_record) == REMOVING or (partition_record.transient and not in_use):
-            await _remove(state, partition_entry, silent_machines)
+            await _remove_partition(state, partition_entry, silent_machines)
         elif partition_record.ready is ReadyState.ERROR:
             pass  # its owner, or the automatic reset, decides
         elif silent_machines:
-            await steps.break_down(
+            await steps.mark_partition_broken(
                 state,
                 partition_entry,
                 [
@@ -263,7 +263,7 @@ async def _settle(
             )
         elif partition_record.operation is OperationState.IDLE:
             await verify(state, partition_entry, reports)
-        elif _done(partition_entry, partition_record, reports):
+        elif _is_step_done(partition_entry, partition_record, reports):
             state.set(partition_entry, move(partition_record, READY, dirty=""))
             state.journal.later(put(partition_entry.known))
         else:
@@ -272,7 +272,7 @@ async def _settle(
         partition_entry.lock.release()
 
 
-def _done(
+def _is_step_done(
     partition_entry: PartitionEntry, partition_record: PartitionRecord, reports: MachineReports
 ) -> bool:
     """Whether the machines have finished the step that the record announces."""
@@ -302,7 +302,7 @@ async def _repeat_step(
         await steps.finish_reset(state, partition_entry, joins_anew=True)
 
 
-async def _remove(
+async def _remove_partition(
     state: ControllerState, partition_entry: PartitionEntry, silent_machines: list[str]
 ) -> None:
     if state_of(partition_entry.known) != REMOVING:

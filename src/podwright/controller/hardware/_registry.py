@@ -23,9 +23,9 @@ from podwright.store import Delete, Put
 
 AGENT: Final = "agent"
 CLUSTER: Final = "cluster"
-_META, _EPOCH_FLOOR_KEY = "meta", "epoch-floor"
+_META_KIND, _EPOCH_FLOOR_KEY = "meta", "epoch-floor"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class ConnectAgent(Protocol):
@@ -78,7 +78,7 @@ class Registry:
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Take over what is written, before anything else is."""
-        epoch_floor = records.get((_META, _EPOCH_FLOOR_KEY))
+        epoch_floor = records.get((_META_KIND, _EPOCH_FLOOR_KEY))
         self._state.epochs.floor = msgspec.json.decode(epoch_floor, type=int) if epoch_floor else 0
         for (record_kind, _), record_body in sorted(records.items()):
             if record_kind == AGENT:
@@ -184,7 +184,7 @@ def device_chip_ids(machine_report: MachineReport) -> tuple[str, ...]:
 
 def check_name(object_kind: str, name: str) -> None:
     """Raises InvalidRequest for what is not a name of an agent, a cluster or a user."""
-    if not _NAME.fullmatch(name):
+    if not _NAME_PATTERN.fullmatch(name):
         raise InvalidRequest(
             f"{name[:80]!r} is not a name of {object_kind}",
             would_work="use letters, digits and . _ - in it, 63 at most",
@@ -198,7 +198,7 @@ def put_agent(agent_record: AgentRecord) -> Put:
 
 def put_epoch_floor(epoch_floor: int) -> Put:
     """The change that writes how far the epochs of these devices had come under another store."""
-    return Put(_META, _EPOCH_FLOOR_KEY, msgspec.json.encode(epoch_floor))
+    return Put(_META_KIND, _EPOCH_FLOOR_KEY, msgspec.json.encode(epoch_floor))
 
 
 def put_cluster(cluster: Cluster) -> Put:

@@ -21,7 +21,7 @@ import msgspec
 from podwright.controller.moves._move_planner import (
     MoveStep,
     movers,
-    on_drained,
+    moves_off_drained,
     plan_room,
     undo,
 )
@@ -39,8 +39,8 @@ from podwright.placement.move_plans import HOUR_SECONDS
 from podwright.store import Opened, Put
 from podwright.wire import MoveRequest, MoveRow, MoveTable
 
-PATIENCE: Final = 60.0  #: seconds to end, beyond those that a launch says it loses
-_KEY: Final = "moves"
+ENDING_PATIENCE_S: Final = 60.0  #: seconds to end, beyond those that a launch says it loses
+_RECORD_KEY: Final = "moves"
 
 
 class LaunchMoves:
@@ -56,12 +56,12 @@ class LaunchMoves:
 
     def load(self, opened: Opened) -> None:
         """Load from the store whether moves are allowed."""
-        allowed_json = opened.records.get((META, _KEY))
+        allowed_json = opened.records.get((META, _RECORD_KEY))
         self.allowed = allowed_json is None or msgspec.json.decode(allowed_json, type=bool)
 
     async def allow(self, allowed: bool) -> None:
         """Allow or forbid moves. Forbidding them calls off those that were asked for."""
-        await self._state.journal.commit([Put(META, _KEY, msgspec.json.encode(allowed))])
+        await self._state.journal.commit([Put(META, _RECORD_KEY, msgspec.json.encode(allowed))])
         self.allowed = allowed
         self.tick()
 
@@ -85,12 +85,12 @@ class LaunchMoves:
                 self.call_off(move, reason)
         if not self.allowed or not (movable_leases := movers(state, now)):
             return
-        for _, planned_room, move_steps in self._plans(movable_leases):
+        for _, planned_room, move_steps in self._plan_moves(movable_leases):
             state.reservations[planned_room.goal.pool] = planned_room
             planned_room.planned_at = math.inf  # thought over when it has been called off
             for move_step in move_steps:
                 self.ask(move_step, planned_room)
-        for move_step in on_drained(state, movable_leases):
+        for move_step in moves_off_drained(state, movable_leases):
             self.ask(move_step, None)
 
     async def move(self, caller: Caller, request: MoveRequest) -> PartitionEntry:
@@ -106,7 +106,7 @@ class LaunchMoves:
             move = state.moves.get(lease.record.id)
             if move is None or move.id != request.move:
                 return entry
-            self._forget(move)
+            self._forget_move(move)
             self.moving[move.lease] = move
             try:
                 faults = await shift(state, entry, move)
@@ -116,12 +116,12 @@ class LaunchMoves:
             self.failed += 1
             reason = "; ".join(fault.reason for fault in faults)
             state.record_event("MoveFailed", move.partition, move.owner, f"it stays: {reason}")
-            self._think_over(move, 0.0)
+            self._allow_replanning(move, 0.0)
             state.freed(None, (), "")
         else:
             self.done += 1
             state.record_event("Moved", move.partition, move.owner, _destination_text(move))
-            self._think_over(move, state.now())  # what it left is about to be reset
+            self._allow_replanning(move, state.now())  # what it left is about to be reset
         return entry
 
     def show(self) -> MoveTable:
@@ -129,9 +129,9 @@ class LaunchMoves:
         state, now = self._state, self._state.now()
         movable_leases = movers(state, now)
         move_rows = [row(move, "ASKED", now) for move in state.moves.values()]
-        for reservation, planned_room, move_steps in self._plans(movable_leases):
+        for reservation, planned_room, move_steps in self._plan_moves(movable_leases):
             move_rows += [
-                row(self._pending(move_step, planned_room), "PLANNED", now)
+                row(self._make_pending_move(move_step, planned_room), "PLANNED", now)
                 for move_step in move_steps
             ]
             undo(move_steps)
@@ -145,7 +145,7 @@ class LaunchMoves:
             failed=self.failed,
         )
 
-    def _plans(
+    def _plan_moves(
         self, movable_leases: Mapping[str, HeldLease]
     ) -> Iterator[tuple[Reservation, Reservation, list[MoveStep]]]:
         """For each waiter who could get room by moves: what is reserved for him, what would be, and
@@ -160,7 +160,7 @@ class LaunchMoves:
             ):
                 yield reservation, *planned_room
 
-    def _pending(
+    def _make_pending_move(
         self,
         step: MoveStep,
         planned_room: Reservation | None,
@@ -184,7 +184,7 @@ class LaunchMoves:
             target=step.target,
             waiter=planned_room.waiter if planned_room else "",
             room=planned_room.goal.blocks if planned_room else (),
-            until=state.now() + PATIENCE + move_seconds,
+            until=state.now() + ENDING_PATIENCE_S + move_seconds,
             seconds=move_seconds,
             room_for=room_for,
         )
@@ -194,7 +194,7 @@ class LaunchMoves:
     ) -> PendingMove:
         """Ask a launch to move. planned_room: the waiter's place. room_for: see `PendingMove`."""
         state, lease = self._state, step.lease
-        move = self._pending(step, planned_room, f"m{state.epochs.next():x}", room_for)
+        move = self._make_pending_move(step, planned_room, f"m{state.epochs.next():x}", room_for)
         state.moves[move.lease] = move
         lease.move, lease.move_until = move.id, move.until
         now = state.now()
@@ -238,19 +238,19 @@ class LaunchMoves:
     def call_off(self, move: PendingMove, reason: str) -> None:
         """Cancel a requested move: the launch continues on its devices."""
         state = self._state
-        self._forget(move)
+        self._forget_move(move)
         self.failed += 1
         state.record_event("MoveCalledOff", move.partition, move.owner, reason)
         move.cluster.index.release(move.target)
-        self._think_over(move, 0.0)
+        self._allow_replanning(move, 0.0)
         state.freed(move.cluster, move.target.blocks, "")
 
-    def _forget(self, move: PendingMove) -> None:
+    def _forget_move(self, move: PendingMove) -> None:
         del self._state.moves[move.lease]
         if (lease := self._state.leases.get(move.lease)) is not None:
             lease.move, lease.move_until = "", 0.0
 
-    def _think_over(self, move: PendingMove, planned_at: float) -> None:
+    def _allow_replanning(self, move: PendingMove, planned_at: float) -> None:
         """Allow a waiter's place to be planned anew once no launch moves for it."""
         state = self._state
         if move.waiter and all(

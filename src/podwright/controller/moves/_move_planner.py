@@ -13,7 +13,7 @@ from podwright.controller.state._records import PartitionRecord
 from podwright.controller.state._reservation import Goal, Reservation
 from podwright.fabric import Attachment
 from podwright.placement import Block, Placement, Request
-from podwright.placement.move_plans import InTheWay, cheapest_places, may_be_asked
+from podwright.placement.move_plans import BlockingJob, cheapest_places, may_be_asked
 
 if TYPE_CHECKING:
     from podwright.controller.state._controller_state import ControllerState
@@ -89,7 +89,7 @@ def plan_room(
         or cluster.index.free(current_goal.allocation) + reservation.reserved < device_count
     ):
         return None
-    occupied_by_domain = _occupied(state, cluster.layout.name, current_goal.allocation)
+    occupied_by_domain = _occupied_blocks(state, cluster.layout.name, current_goal.allocation)
     worth_device_seconds = (
         _time_free_without_moves(state, current_goal, reservation.owner, now) - now
     ) * device_count
@@ -100,7 +100,7 @@ def plan_room(
         _inside(place_blocks, occupied_by_domain) for place_blocks in candidate_places
     ]
     obstacles_by_partition = {
-        partition_name: _in_the_way(state, partition_name, movable_leases)
+        partition_name: _obstructing_partition(state, partition_name, movable_leases)
         for occupants in occupants_by_place
         for partition_name in occupants
     }
@@ -126,7 +126,7 @@ def plan_room(
         )
         # What is neither free nor theirs is being reset, or about to be somebody's.
         move_steps = (
-            _placed(state, moving_partitions, movable_leases)
+            _place_moves(state, moving_partitions, movable_leases)
             if device_count - planned_room.reserved == occupied_devices
             else None
         )
@@ -159,7 +159,7 @@ def undo(move_steps: Sequence[MoveStep]) -> None:
         move_step.entry.cluster.index.release(move_step.target)
 
 
-def _placed(
+def _place_moves(
     state: ControllerState, partition_names: Sequence[str], movable_leases: Mapping[str, HeldLease]
 ) -> list[MoveStep] | None:
     move_steps: list[MoveStep] = []
@@ -175,7 +175,7 @@ def _placed(
     return move_steps
 
 
-def _occupied(
+def _occupied_blocks(
     state: ControllerState, cluster_name: str, allocation: str
 ) -> dict[int, list[tuple[Block, str]]]:
     """The blocks that partitions occupy, with the partition's name, by link domain."""
@@ -194,14 +194,14 @@ def _inside(
     occupied_counts: dict[str, int] = {}
     for block in blocks:
         for occupied_block, partition_name in occupied_by_domain.get(block.domain, ()):
-            if shared_devices := _shared(block, occupied_block):
+            if shared_devices := _shared_device_count(block, occupied_block):
                 occupied_counts[partition_name] = (
                     occupied_counts.get(partition_name, 0) + shared_devices
                 )
     return occupied_counts
 
 
-def _shared(first_block: Block, second_block: Block) -> int:
+def _shared_device_count(first_block: Block, second_block: Block) -> int:
     return max(
         0,
         min(first_block.offset + first_block.size, second_block.offset + second_block.size)
@@ -209,16 +209,16 @@ def _shared(first_block: Block, second_block: Block) -> int:
     )
 
 
-def _in_the_way(
+def _obstructing_partition(
     state: ControllerState, partition_name: str, movable_leases: Mapping[str, HeldLease]
-) -> InTheWay:
+) -> BlockingJob:
     lease = movable_leases.get(partition_name)
-    return InTheWay(
+    return BlockingJob(
         state.partitions[partition_name].known.size, lease.move_seconds if lease else math.inf
     )
 
 
-def on_drained(
+def moves_off_drained(
     state: ControllerState, movable_leases: Mapping[str, HeldLease]
 ) -> Iterator[MoveStep]:
     """Launches on machines that are drained, as far as there is another place. Targets are taken

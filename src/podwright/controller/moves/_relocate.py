@@ -14,7 +14,7 @@ from podwright.controller.hardware import _partition_steps as steps
 from podwright.controller.hardware._partition_steps import left_behind_quarantines
 from podwright.controller.moves._move_planner import shape_of
 from podwright.controller.moves._swap_partition_devices import quarantine
-from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
+from podwright.controller.state._controller_state import MAX_AUTO_RESETS, ControllerState
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import ending
 from podwright.controller.state._partition_index import PartitionEntry
@@ -22,7 +22,7 @@ from podwright.controller.state._partition_states import BROKEN, CREATING, move,
 from podwright.controller.state._process_cutoff import would_cut_off
 from podwright.controller.state._records import drop_lease, put, put_quarantine
 
-AGAIN = 5.0  #: seconds until room is looked for again
+RETRY_AFTER_S = 5.0  #: seconds until room is looked for again
 
 
 def may_move(state: ControllerState, entry: PartitionEntry, now: float) -> bool:
@@ -37,7 +37,7 @@ def may_move(state: ControllerState, entry: PartitionEntry, now: float) -> bool:
         and all(would_cut_off(state, entry, lease) for lease in entry.leases.values())
         and state_of(record) == BROKEN
         and now >= entry.retry_at
-        and (record.auto_resets >= AUTO_RESETS or not state.down.isdisjoint(entry.machines))
+        and (record.auto_resets >= MAX_AUTO_RESETS or not state.down.isdisjoint(entry.machines))
     )
 
 
@@ -47,7 +47,7 @@ async def relocate(state: ControllerState, entry: PartitionEntry) -> bool:
     assert cluster is not None
     target_placement = cluster.index.find(shape_of(record))
     if target_placement is None:
-        entry.retry_at = state.now() + AGAIN
+        entry.retry_at = state.now() + RETRY_AFTER_S
         return False
     cluster.index.take(target_placement)
     left_quarantine = left_behind_quarantines(cluster, record, record.blocks, record.epoch)

@@ -21,7 +21,7 @@ from podwright.controller.partitions._lease_lifetime import MAX_NAME_LENGTH, che
 from podwright.controller.partitions._replace_partition import Successor, replace
 from podwright.controller.requests._allocation_access import may_lend, open_spec
 from podwright.controller.requests._partition_fit import differences
-from podwright.controller.requests._refusals import does_not_fit, failed, held_by_others
+from podwright.controller.requests._refusals import failed, held_by_others_error, misfit_error
 from podwright.controller.requests._spec import CheckedSpec, check_name, described, renamed
 from podwright.controller.state._caller import (
     Caller,
@@ -66,7 +66,7 @@ class Acquisition:
 
     def check_parent(self) -> None:
         """Raises Fenced, Denied where the lease in which it lies has ended, or is another's."""
-        _parent(self.state, self.caller, self.request, self.action)
+        _parent_lease(self.state, self.caller, self.request, self.action)
 
 
 class Acquired(NamedTuple):
@@ -107,13 +107,13 @@ async def acquire(
     claim: devices for a new partition, if they are claimed already.
     """
     try:
-        acquisition = _prepare(state, caller, request)
+        acquisition = _prepare_acquisition(state, caller, request)
         partition_name = acquisition.name
         if not partition_name or state.find(caller, partition_name) is None:
             if not acquisition.may_create:
-                raise _missing(acquisition)
+                raise _missing_error(acquisition)
             own_claim, claim = claim, None
-            return await _create(
+            return await _create_and_lease(
                 acquisition, partition_name or _new_partition_name(state), own_claim
             )
     finally:
@@ -125,23 +125,25 @@ async def acquire(
                 not partition_entry.removed
                 and state.find(caller, partition_name) is partition_entry
             ):
-                return await _hold(acquisition, partition_entry)
+                return await _lease_existing(acquisition, partition_entry)
         finally:
             partition_entry.lock.release()
     if not acquisition.may_create:
-        raise _missing(acquisition)
-    return await _create(acquisition, partition_name)
+        raise _missing_error(acquisition)
+    return await _create_and_lease(acquisition, partition_name)
 
 
-def _prepare(state: ControllerState, caller: Caller, request: AcquireRequest) -> Acquisition:
+def _prepare_acquisition(
+    state: ControllerState, caller: Caller, request: AcquireRequest
+) -> Acquisition:
     """The request, checked. Raises as `acquire` does."""
     spec = request.spec
     action = "acquire " + described(spec, state.inventory.noun)
-    parent_lease = _check(state, caller, request, action)
+    parent_lease = _check_request(state, caller, request, action)
     if spec.name:
         check_name(spec.name)
     if parent_lease is not None:
-        spec = _within(parent_lease, spec, action)
+        spec = _spec_within_parent(parent_lease, spec, action)
     lease_owner = in_name_of(caller, request.owner, request.owner_uid, "", action)
     if lease_owner is not caller and (request.create or request.update):
         raise InvalidRequest(
@@ -175,7 +177,7 @@ def _prepare(state: ControllerState, caller: Caller, request: AcquireRequest) ->
     )
 
 
-async def _create(
+async def _create_and_lease(
     acquisition: Acquisition, partition_name: str, claim: DeviceClaim | None = None
 ) -> Acquired:
     state, request = acquisition.state, acquisition.request
@@ -208,7 +210,7 @@ async def _create(
         partition_entry.lock.release()
 
 
-async def _hold(acquisition: Acquisition, partition_entry: PartitionEntry) -> Acquired:
+async def _lease_existing(acquisition: Acquisition, partition_entry: PartitionEntry) -> Acquired:
     """Take a lease on an existing partition whose lock is held."""
     state, request, action = acquisition.state, acquisition.request, acquisition.action
     partition_record = partition_entry.known
@@ -230,7 +232,7 @@ async def _hold(acquisition: Acquisition, partition_entry: PartitionEntry) -> Ac
             operation=action,
         )
     try:
-        lease_share = _share(acquisition, partition_entry)
+        lease_share = _lease_share(acquisition, partition_entry)
     except Held:
         late_leases = [
             held_lease
@@ -244,7 +246,7 @@ async def _hold(acquisition: Acquisition, partition_entry: PartitionEntry) -> Ac
             state.record_event("LeaseEnd", partition_entry.name, lease.record.owner, reason)
         await fences.end(state, partition_entry, late_leases, keep=True)
         partition_record = partition_entry.known
-        lease_share = _share(acquisition, partition_entry)
+        lease_share = _lease_share(acquisition, partition_entry)
     epoch = state.epochs.next()
     lease_record = msgspec.structs.replace(
         acquisition.draft,
@@ -291,7 +293,7 @@ def _must_replace(acquisition: Acquisition, partition_entry: PartitionEntry) -> 
         acquisition.action,
         partition_entry.known,
     )
-    # Who holds a lease may use what it covers: `_check` saw whose it is.
+    # Who holds a lease may use what it covers: `_check_request` saw whose it is.
     if not request.parent and not (
         acquisition.draft.creator and may_lend(acquisition.caller, partition_entry)
     ):
@@ -299,19 +301,19 @@ def _must_replace(acquisition: Acquisition, partition_entry: PartitionEntry) -> 
     mismatches = differences(partition_record, acquisition.spec, request.hosts)
     if mismatches and (request.parent or not request.update):
         is_inside = bool(request.parent or partition_record.job or partition_entry.leases)
-        raise does_not_fit(partition_record, mismatches, action, inside_job=is_inside)
+        raise misfit_error(partition_record, mismatches, action, inside_job=is_inside)
     if mismatches:
         check_job(acquisition.caller, partition_record.job, action)
         if partition_entry.leases:
-            raise held_by_others(
-                partition_record, list(partition_entry.leases.values()), action, _LATER
+            raise held_by_others_error(
+                partition_record, list(partition_entry.leases.values()), action, _RETRY_HINT
             )
         if partition_entry.fences:
             raise fences.refusal(acquisition.state, partition_entry, action)
     return bool(mismatches)
 
 
-def _share(acquisition: Acquisition, partition_entry: PartitionEntry) -> LeaseShare:
+def _lease_share(acquisition: Acquisition, partition_entry: PartitionEntry) -> LeaseShare:
     """Which devices of a fitting partition the lease gets. Raises Held or InvalidRequest."""
     state, partition_record, parent = (
         acquisition.state,
@@ -323,8 +325,8 @@ def _share(acquisition: Acquisition, partition_entry: PartitionEntry) -> LeaseSh
         lease for lease in partition_entry.leases.values() if lease.record.id not in ancestor_ids
     ]
     if partition_record.ready is ReadyState.ERROR and partition_entry.leases:
-        raise held_by_others(
-            partition_record, list(partition_entry.leases.values()), acquisition.action, _LATER
+        raise held_by_others_error(
+            partition_record, list(partition_entry.leases.values()), acquisition.action, _RETRY_HINT
         )
     if partition_record.ready is ReadyState.ERROR and partition_entry.fences:
         raise fences.refusal(state, partition_entry, acquisition.action)
@@ -347,18 +349,18 @@ def would_acquire(state: ControllerState, caller: Caller, request: AcquireReques
 
     Raises what `acquire` would raise, but for devices that are not free.
     """
-    acquisition = _prepare(state, caller, request)
+    acquisition = _prepare_acquisition(state, caller, request)
     partition_name, action = acquisition.name, acquisition.action
     partition_entry = state.find(caller, partition_name) if partition_name else None
     if partition_entry is None or partition_entry.record is None:
         if not acquisition.may_create:
-            raise _missing(acquisition)
+            raise _missing_error(acquisition)
         outcome = f"a partition would be created{partition_name and f', {partition_name}'}"
         return WouldAcquire(acquisition.spec, action, outcome)
     if _must_replace(acquisition, partition_entry):
         outcome = f"partition {partition_name} does not fit, and would be replaced if devices allow"
         return WouldAcquire(None, action, outcome)
-    lease_share = _share(acquisition, partition_entry)
+    lease_share = _lease_share(acquisition, partition_entry)
     device_range = (
         ""
         if lease_share.size == partition_entry.known.size
@@ -371,7 +373,7 @@ def would_acquire(state: ControllerState, caller: Caller, request: AcquireReques
     )
 
 
-_LATER = "try again when it is released, or name another partition"
+_RETRY_HINT = "try again when it is released, or name another partition"
 
 
 def _choose(
@@ -413,11 +415,11 @@ def _choose(
     ):
         raise fences.refusal(state, partition_entry, action)
     if subset_start is None:
-        raise held_by_others(partition_record, other_leases, action, _LATER)
+        raise held_by_others_error(partition_record, other_leases, action, _RETRY_HINT)
     return subset_start, wanted_size
 
 
-def _check(
+def _check_request(
     state: ControllerState, caller: Caller, request: AcquireRequest, action: str
 ) -> HeldLease | None:
     """Raises InvalidRequest for bad numbers and words, and as `_parent` does, which it returns."""
@@ -439,10 +441,10 @@ def _check(
             operation=action,
             would_work=f"use at most {MAX_HOLDER_LENGTH} printable characters",
         )
-    return _parent(state, caller, request, action)
+    return _parent_lease(state, caller, request, action)
 
 
-def _parent(
+def _parent_lease(
     state: ControllerState, caller: Caller, request: AcquireRequest, action: str
 ) -> HeldLease | None:
     """The lease in which one is asked for, if any. Raises Fenced, Denied."""
@@ -455,7 +457,7 @@ def _parent(
     return parent
 
 
-def _within(parent_lease: HeldLease, spec: PartitionSpec, action: str) -> PartitionSpec:
+def _spec_within_parent(parent_lease: HeldLease, spec: PartitionSpec, action: str) -> PartitionSpec:
     partition_name = parent_lease.record.partition
     if spec.name not in ("", partition_name):
         raise InvalidRequest(
@@ -500,7 +502,7 @@ def _new_partition_name(state: ControllerState) -> str:
     return f"run-{suffix}"
 
 
-def _missing(acquisition: Acquisition) -> Exception:
+def _missing_error(acquisition: Acquisition) -> Exception:
     state, partition_name = acquisition.state, acquisition.name
     suggestion = "let it be created with --update-partition=yes"
     usable_names = sorted(

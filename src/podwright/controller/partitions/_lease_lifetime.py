@@ -118,7 +118,7 @@ async def _update_fence(
         await fences.force(state, caller, partition_entry, [fence])
         await fences.settle(state, partition_entry)
     elif request.confirmed:
-        await fences.confirm(state, partition_entry, request.id, request.hosts)
+        await fences.confirm_clean_hosts(state, partition_entry, request.id, request.hosts)
 
 
 async def expire(state: ControllerState, lease: HeldLease) -> None:

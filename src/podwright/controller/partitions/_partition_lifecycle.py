@@ -12,7 +12,7 @@ from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._allocation_access import guard
 from podwright.controller.requests._explain import in_the_way
 from podwright.controller.requests._pool_hosts import known_hosts
-from podwright.controller.requests._refusals import failed, held_by_others, no_placement_error
+from podwright.controller.requests._refusals import failed, held_by_others_error, no_placement_error
 from podwright.controller.requests._reserve_devices import backfill_reserved, reservations_lent_to
 from podwright.controller.requests._spec import CheckedSpec, check_name
 from podwright.controller.state._caller import (
@@ -112,7 +112,7 @@ def try_place(
         )
     for cluster in clusters:
         placement_request = checked_spec.at(cluster.layout)
-        pool_hosts = _hosts(state, checked_spec, cluster, owner)
+        pool_hosts = _hosts_of_pool(state, checked_spec, cluster, owner)
         placement = cluster.index.find(placement_request)
         if placement is not None:
             if cluster.closed:
@@ -139,7 +139,7 @@ def try_place(
     return None
 
 
-def _hosts(
+def _hosts_of_pool(
     state: ControllerState, checked_spec: CheckedSpec, cluster: IndexedCluster, owner: str
 ) -> tuple[str, ...]:
     """The hosts of a pool's devices, by the fabric's names; none for other clusters.
@@ -179,7 +179,7 @@ def _admit_claim(
     Whatever takes devices for a partition ends here. Raises NoCapacity; then they are free again.
     """
     try:
-        admission = quotas.admit(
+        admission = quotas.admit_devices(
             state, owner, placement.allocation, placement.size, action, instead_of=instead_of
         )
     except NoCapacity:
@@ -374,7 +374,7 @@ async def begin_reset(
     action = f"reset partition {request.name}"
     partition_entry = await state.lock(request.name, action, caller)
     try:
-        _check(state, caller, partition_entry, action, request.force)
+        _check_may_change(state, caller, partition_entry, action, request.force)
     except BaseException:
         partition_entry.lock.release()
         raise
@@ -408,7 +408,7 @@ async def begin_remove(
     try:
         if job and partition_entry.known.job != job:
             raise NotFound(f"partition {partition_name} is not for job {job}", operation=action)
-        _check(state, caller, partition_entry, action, force)
+        _check_may_change(state, caller, partition_entry, action, force)
         check_job(caller, partition_entry.known.job, action)
     except BaseException:
         partition_entry.lock.release()
@@ -438,7 +438,7 @@ async def finish_remove(
         )
 
 
-def _check(
+def _check_may_change(
     state: ControllerState,
     caller: Caller,
     partition_entry: PartitionEntry,
@@ -452,7 +452,7 @@ def _check(
     partition_record = partition_entry.known
     check_change(caller, partition_record.owner, action, partition_record.creator)
     if partition_entry.leases and not force:
-        raise held_by_others(
+        raise held_by_others_error(
             partition_record,
             list(partition_entry.leases.values()),
             action,

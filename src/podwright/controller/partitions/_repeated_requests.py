@@ -7,18 +7,18 @@ from podwright.controller.requests._refusals import failed
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._partition_index import PartitionEntry
-from podwright.controller.state._request_ids import Remembered
+from podwright.controller.state._request_ids import RememberedRequest
 from podwright.errors import NotFound
 from podwright.wire import Empty, ReadyState
 
 
 async def created_before(
-    state: ControllerState, remembered: Remembered, *, wait: bool
+    state: ControllerState, remembered: RememberedRequest, *, wait: bool
 ) -> PartitionEntry:
     """The partition that was created or reset. Raises NotFound when it has gone since."""
     partition_entry = state.partitions.get(remembered.name)
     if partition_entry is not None and wait:
-        await _settled(partition_entry)
+        await _wait_for_step(partition_entry)
     if (
         partition_entry is None
         or partition_entry.record is None
@@ -34,12 +34,12 @@ async def created_before(
 
 
 async def removed_before(
-    state: ControllerState, remembered: Remembered, *, wait: bool
+    state: ControllerState, remembered: RememberedRequest, *, wait: bool
 ) -> Empty | None:
     """Nothing to say: it is gone. None when machines stood in the way, and it is still there."""
     partition_entry = state.partitions.get(remembered.name)
     if partition_entry is not None and wait:
-        await _settled(partition_entry)
+        await _wait_for_step(partition_entry)
     partition_record = partition_entry.record if partition_entry is not None else None
     if partition_record is None or partition_record.created_at != remembered.created_at:
         return Empty()
@@ -47,7 +47,7 @@ async def removed_before(
 
 
 async def acquired_before(
-    state: ControllerState, remembered: Remembered
+    state: ControllerState, remembered: RememberedRequest
 ) -> tuple[PartitionEntry, HeldLease] | None:
     """The lease that was given, as nobody else may have its devices; None when it is over.
 
@@ -81,7 +81,7 @@ async def acquired_before(
         partition_entry.lock.release()
 
 
-async def _settled(partition_entry: PartitionEntry) -> None:
+async def _wait_for_step(partition_entry: PartitionEntry) -> None:
     """Wait for the step that the partition is in."""
     await partition_entry.lock.acquire()
     partition_entry.lock.release()

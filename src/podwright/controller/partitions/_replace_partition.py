@@ -54,12 +54,12 @@ async def replace(
             old_cluster.index.take(old_record.placement)
         raise
     try:
-        return await _exchange(state, partition_entry, successor, claim)
+        return await _exchange_partitions(state, partition_entry, successor, claim)
     finally:
         state.admitted.discard(claim.admitted)
 
 
-async def _exchange(
+async def _exchange_partitions(
     state: ControllerState,
     partition_entry: PartitionEntry,
     successor: Successor,
@@ -71,7 +71,9 @@ async def _exchange(
         successor.checked.action,
     )
     new_cluster, new_placement = claim.cluster, claim.placement
-    leftover_blocks = _rest(old_cluster, old_record.blocks, new_cluster, new_placement.blocks)
+    leftover_blocks = _uncovered_blocks(
+        old_cluster, old_record.blocks, new_cluster, new_placement.blocks
+    )
     leftovers = [Placement(old_record.allocation, (block,), (block,)) for block in leftover_blocks]
     if old_cluster is not None:
         for leftover in leftovers:
@@ -99,7 +101,7 @@ async def _exchange(
         state.admitted.discard(claim.admitted)
         # Only now, or a waiter would get what is old's.
         state.freed(new_cluster, new_placement.blocks, "")
-        await steps.break_down(state, partition_entry, faults)
+        await steps.mark_partition_broken(state, partition_entry, faults)
         raise failed(
             old_record,
             [fault.reason for fault in faults],
@@ -135,7 +137,7 @@ async def _exchange(
     return lease
 
 
-def _rest(
+def _uncovered_blocks(
     old_cluster: IndexedCluster | None,
     old_blocks: Sequence[Block],
     new_cluster: IndexedCluster,

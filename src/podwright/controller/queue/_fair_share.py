@@ -90,14 +90,16 @@ class Shares:
         """
         elapsed_seconds = max(0.0, now - self._updated_at)
         for guest in self._use:
-            self._use[guest] += elapsed_seconds * self._devices.get(guest, 0) / self._weight(guest)
+            self._use[guest] += (
+                elapsed_seconds * self._devices.get(guest, 0) / self._weight_of_guest(guest)
+            )
         self._updated_at, self._devices = now, device_counts
         self._use = {guest: guest_use for guest, guest_use in self._use.items() if guest in waiting}
         least_use = min(self._use.values(), default=0.0)
         for guest in waiting:
             self._use.setdefault(guest, least_use)
 
-    def _weight(self, guest: str) -> float:
+    def _weight_of_guest(self, guest: str) -> float:
         return self._weights.get(guest_name(guest), 1.0)
 
     def use(self, guest: str) -> float:

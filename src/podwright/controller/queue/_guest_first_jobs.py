@@ -43,13 +43,13 @@ OFFERED_S: Final = 60.0  #: seconds in which an offered place is to be used
 SILENT_S: Final = 60.0  #: seconds without a call, after which a scheduler's jobs are forgotten
 REPLAN_S: Final = 5.0  #: seconds between looks for a place that is free at once
 MOST_GUESTS: Final = 16
-_DOUBLED: Final = 6  #: times at most
+_MAX_DOUBLINGS: Final = 6  #: times at most
 _REPLAN_NOW: Final = 0.0  #: when a place was planned that is to be thought over at once
 
 Pool = tuple[str, str]
 
 
-class Need(NamedTuple):
+class JobNeed(NamedTuple):
     """What a job needs of one cluster. allocation: empty: of any. sizes: of its blocks, the largest
     first."""
 
@@ -71,7 +71,7 @@ class FirstJob:
     guest: str
     job: str
     owner: str
-    needs: tuple[Need, ...]
+    needs: tuple[JobNeed, ...]
     due: bool
     since: float
     offered_at: float = 0.0
@@ -86,7 +86,7 @@ class FirstJob:
 
 
 @dataclass(slots=True)
-class _Guest:
+class _GuestState:
     seen: float
     heads: dict[str, FirstJob] = field(default_factory=dict)
     end_times: Mapping[str, float] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class GuestQueue:
 
     def __init__(self, state: ControllerState, oldest_waiter: Callable[[], float | None]) -> None:
         self._state, self._oldest_waiter = state, oldest_waiter
-        self._guests: dict[str, _Guest] = {}
+        self._guests: dict[str, _GuestState] = {}
         # What oldest_waiter returned at the last charge.
         self._people_wait_since: float | None = None
         self._guests_compete = False  # do two guests wait
@@ -148,10 +148,12 @@ class GuestQueue:
         end_times: of its partitions, in seconds of `ControllerState.now`.
         """
         now = self._state.now()
-        guest = self._guests.setdefault(guest_key, _Guest(now))
+        guest = self._guests.setdefault(guest_key, _GuestState(now))
         guest.seen, guest.end_times = now, end_times
         while len(self._guests) > MOST_GUESTS:
-            self._forget(min(self._guests, key=lambda known_key: self._guests[known_key].seen))
+            self._forget_guest(
+                min(self._guests, key=lambda known_key: self._guests[known_key].seen)
+            )
         jobs_by_id = {first_job.job: first_job for first_job in jobs}
         for job_id, first_job in list(guest.heads.items()):
             new_job = jobs_by_id.get(job_id)
@@ -159,7 +161,7 @@ class GuestQueue:
                 first_job.owner,
                 first_job.needs,
             ):
-                self._drop(guest.heads.pop(job_id))
+                self._drop_reservations(guest.heads.pop(job_id))
             else:
                 first_job.due = new_job.due
         guest.heads = jobs_by_id | guest.heads
@@ -170,7 +172,11 @@ class GuestQueue:
         cluster, allocation = pool
         for (cluster_name, allocation_name), reservation in self._state.reservations.items():
             if cluster_name == cluster and allocation in ("", allocation_name):
-                first_job = self._head(reservation) if reservation.guest == guest_key else None
+                first_job = (
+                    self._job_of_reservation(reservation)
+                    if reservation.guest == guest_key
+                    else None
+                )
                 is_offered = first_job is not None and bool(first_job.offered_at)
                 yield first_job.job if first_job else "", reservation.goal, is_offered
 
@@ -185,12 +191,12 @@ class GuestQueue:
         now = self._state.now()
         for guest_key, guest in list(self._guests.items()):
             if now - guest.seen > SILENT_S:
-                self._forget(guest_key)
+                self._forget_guest(guest_key)
         for first_job in self._first_jobs():
             if first_job.offered_at and now - first_job.offered_at > OFFERED_S:
                 first_job.untaken += 1
-                first_job.not_before = now + OFFERED_S * 2 ** min(first_job.untaken, _DOUBLED)
-                self._drop(first_job)
+                first_job.not_before = now + OFFERED_S * 2 ** min(first_job.untaken, _MAX_DOUBLINGS)
+                self._drop_reservations(first_job)
         self._charge_use()
 
     # -- whose turn it is --------------------------------------------------------------------
@@ -209,8 +215,8 @@ class GuestQueue:
         if before_people:
             rank_limit = (self.shares.use(PEOPLE), self._people_wait_since or 0.0)
         claimed_pools: set[Pool] = set()
-        for first_job in sorted(self._waiting(), key=self._rank):
-            if self._rank(first_job)[:2] >= rank_limit:
+        for first_job in sorted(self._waiting_jobs(), key=self._job_rank):
+            if self._job_rank(first_job)[:2] >= rank_limit:
                 break
             reservations = self._planned(first_job, claimed_pools)
             claimed_pools.update(reservation.goal.pool for reservation in reservations)
@@ -224,19 +230,21 @@ class GuestQueue:
     def _planned(self, first_job: FirstJob, claimed_pools: set[Pool]) -> list[Reservation]:
         """The places of a job, which are planned where it has none yet."""
         if reservations := self._reservations_of(first_job):
-            self._think_over(first_job, reservations)
+            self._revise_places(first_job, reservations)
         if reservations := self._reservations_of(first_job):
             return reservations
-        goals = self._goals(first_job, claimed_pools | self._state.reservations.keys())
+        goals = self._find_goals(first_job, claimed_pools | self._state.reservations.keys())
         if not self._is_due(first_job):
             # It is kept only from others who wait: without them its scheduler decides alone.
-            return self._keep_free(first_job, goals or ()) if self._guests_compete else []
+            return self._reserve_if_free(first_job, goals or ()) if self._guests_compete else []
         if goals is not None:
             first_job.promised = True
-            return [self._keep(first_job, goal) for goal in goals]
-        if len(first_job.needs) > 1 and self._goals(first_job, ()):
+            return [self._reserve_goal(first_job, goal) for goal in goals]
+        if len(first_job.needs) > 1 and self._find_goals(first_job, ()):
             # One of its pools has a kept place already. The others are not given to jobs behind it.
-            claimed_pools.update(pool for need in first_job.needs for pool in self._pools(need))
+            claimed_pools.update(
+                pool for need in first_job.needs for pool in self._pools_of_need(need)
+            )
         return []
 
     def _is_due(self, first_job: FirstJob) -> bool:
@@ -255,7 +263,7 @@ class GuestQueue:
             )
         )
 
-    def _waiting(self) -> Iterator[FirstJob]:
+    def _waiting_jobs(self) -> Iterator[FirstJob]:
         now = self._state.now()
         return (
             first_job
@@ -263,11 +271,11 @@ class GuestQueue:
             if self.enabled and first_job.not_before <= now
         )
 
-    def _rank(self, first_job: FirstJob) -> tuple[float, float, str]:
+    def _job_rank(self, first_job: FirstJob) -> tuple[float, float, str]:
         return self.shares.use(first_job.guest), first_job.since, first_job.name
 
     def _charge_use(self) -> None:
-        first_jobs = list(self._waiting())
+        first_jobs = list(self._waiting_jobs())
         waiting_guests = {first_job.guest for first_job in first_jobs}
         self._due_sizes = {}
         for need in (need for first_job in first_jobs if first_job.due for need in first_job.needs):
@@ -287,7 +295,7 @@ class GuestQueue:
 
     # -- places ------------------------------------------------------------------------------
 
-    def _goals(self, first_job: FirstJob, barred_pools: Collection[Pool]) -> list[Goal] | None:
+    def _find_goals(self, first_job: FirstJob, barred_pools: Collection[Pool]) -> list[Goal] | None:
         """A place for each need, in pools that are not barred; None unless there are all."""
         end_times = {
             partition_name: end_time
@@ -297,7 +305,7 @@ class GuestQueue:
         goals: list[Goal] = []
         for need in first_job.needs:
             best_goal: Goal | None = None
-            for cluster_name, allocation_name in self._pools(need):
+            for cluster_name, allocation_name in self._pools_of_need(need):
                 if (cluster_name, allocation_name) in barred_pools or any(
                     goal.pool == (cluster_name, allocation_name) for goal in goals
                 ):
@@ -313,27 +321,27 @@ class GuestQueue:
             goals.append(best_goal)
         return goals
 
-    def _keep(self, first_job: FirstJob, goal: Goal) -> Reservation:
+    def _reserve_goal(self, first_job: FirstJob, goal: Goal) -> Reservation:
         """Reserve a place for a job.
 
         The goal counts the partitions that are written down. Devices may also belong to a start
         that is not written down yet. Then the place is thought over at the next look.
         """
-        reservation = self._reservation(first_job, goal)
+        reservation = self._new_reservation(first_job, goal)
         if sum(block.size for block in reservation.missing) > goal.busy:
             reservation.planned_at = _REPLAN_NOW
         self._state.reservations[goal.pool] = reservation
         return reservation
 
-    def _reservation(self, first_job: FirstJob, goal: Goal) -> Reservation:
+    def _new_reservation(self, first_job: FirstJob, goal: Goal) -> Reservation:
         queue_order = (0, first_job.since, first_job.name)
         return Reservation(
             first_job.name, queue_order, goal, self._state.now(), first_job.owner, first_job.guest
         )
 
-    def _keep_free(self, first_job: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
+    def _reserve_if_free(self, first_job: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
         """Reserve places if all of them are free at once; else none, and nothing has changed."""
-        reservations = [self._reservation(first_job, goal) for goal in goals if not goal.busy]
+        reservations = [self._new_reservation(first_job, goal) for goal in goals if not goal.busy]
         if (
             reservations
             and len(reservations) == len(goals)
@@ -347,35 +355,35 @@ class GuestQueue:
             reservation.lift()
         return []
 
-    def _think_over(self, first_job: FirstJob, reservations: Sequence[Reservation]) -> None:
+    def _revise_places(self, first_job: FirstJob, reservations: Sequence[Reservation]) -> None:
         """Drop places that can no longer be had, and change to places that are free at once."""
         state, now = self._state, self._state.now()
         is_stale = any(reservation.planned_at == _REPLAN_NOW for reservation in reservations)
         if is_stale or not all(in_service(state, reservation.goal) for reservation in reservations):
-            self._drop(first_job)
+            self._drop_reservations(first_job)
             return
         if not any(reservation.missing for reservation in reservations):
             return
         if not self._is_due(first_job):
-            self._drop(first_job)  # its scheduler has started something there
+            self._drop_reservations(first_job)  # its scheduler has started something there
             return
         if any(
             now - reservation.planned_at < REPLAN_S for reservation in reservations
-        ) and not self._fits(first_job):
+        ) and not self._fits_now(first_job):
             return
         pools = {reservation.goal.pool for reservation in reservations}
         for reservation in reservations:
             reservation.planned_at = now
             reservation.lift()
-        goals = self._goals(first_job, state.reservations.keys() - pools) or ()
-        if free_reservations := self._keep_free(first_job, goals):
+        goals = self._find_goals(first_job, state.reservations.keys() - pools) or ()
+        if free_reservations := self._reserve_if_free(first_job, goals):
             for pool in pools - {reservation.goal.pool for reservation in free_reservations}:
                 del state.reservations[pool]
             return
         for reservation in reservations:
             reservation.reserve_free_blocks()
 
-    def _fits(self, first_job: FirstJob) -> bool:
+    def _fits_now(self, first_job: FirstJob) -> bool:
         """Whether devices for each need are free that are kept for nobody. It costs far less than
         `_goals`."""
         for need in first_job.needs:
@@ -391,7 +399,7 @@ class GuestQueue:
                 return False
         return True
 
-    def _pools(self, need: Need) -> list[Pool]:
+    def _pools_of_need(self, need: JobNeed) -> list[Pool]:
         cluster = self._state.inventory.clusters.get(need.cluster)
         if cluster is None:
             return []
@@ -408,7 +416,7 @@ class GuestQueue:
             if reservation.guest == first_job.guest and reservation.waiter == first_job.name
         ]
 
-    def _head(self, reservation: Reservation) -> FirstJob | None:
+    def _job_of_reservation(self, reservation: Reservation) -> FirstJob | None:
         guest = self._guests.get(reservation.guest)
         first_jobs = guest.heads.values() if guest else ()
         return next(
@@ -418,7 +426,7 @@ class GuestQueue:
     def _first_jobs(self) -> Iterator[FirstJob]:
         return (first_job for guest in self._guests.values() for first_job in guest.heads.values())
 
-    def _drop(self, first_job: FirstJob) -> None:
+    def _drop_reservations(self, first_job: FirstJob) -> None:
         """Keep nothing for a job any more. The caller has the freed devices looked at."""
         first_job.offered_at = 0.0
         for pool, reservation in list(self._state.reservations.items()):
@@ -426,6 +434,6 @@ class GuestQueue:
                 reservation.lift()
                 del self._state.reservations[pool]
 
-    def _forget(self, guest_key: str) -> None:
+    def _forget_guest(self, guest_key: str) -> None:
         for first_job in self._guests.pop(guest_key).heads.values():
-            self._drop(first_job)
+            self._drop_reservations(first_job)

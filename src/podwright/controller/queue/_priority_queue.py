@@ -3,8 +3,8 @@
 It is examined only when devices become free or a waiter joins, and then shape by shape: if the
 first waiter of a shape cannot start, no other waiter of that shape can. So a thousand waiters cost
 as much as a few. A waiter may start before one ahead of it only on devices that are not reserved
-for that one (`_reserve`). Whether the next place in a pool is reserved for a waiter or for a
-scheduler's job is decided in `_guest_queue`.
+for that one (`_reserve_for_waiter`). Whether the next place in a pool is reserved for a waiter or
+for a scheduler's job is decided in `_guest_queue`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.queue._guest_first_jobs import GuestQueue
-from podwright.controller.queue._waiter import Order, Waiter
+from podwright.controller.queue._waiter import Waiter, WaiterOrder
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._reserve_devices import goal_at, goal_for, in_service, overlap
 from podwright.controller.state._cluster_index import IndexedCluster
@@ -26,7 +26,7 @@ from podwright.errors import NoCapacity, PodwrightError
 from podwright.placement import Block
 
 MOST_SHAPES: Final = 64  #: tried at one look
-REPLAN_PERIOD: Final = 5.0  #: seconds after which the place kept for a waiter is thought over
+REPLAN_PERIOD_S: Final = 5.0  #: seconds after which the place kept for a waiter is thought over
 Key = tuple[Any, ...]
 
 
@@ -40,14 +40,15 @@ class WaitingQueue:
         self._start = start_waiter
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
-        self.guest_queue = GuestQueue(state, self._oldest)
+        self.guest_queue = GuestQueue(state, self._oldest_wait_start)
         state.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter_groups = (*self._shapes.values(), *self._named.values())
         return iter(
             sorted(
-                (waiter for waiter_group in waiter_groups for waiter in waiter_group), key=_order
+                (waiter for waiter_group in waiter_groups for waiter in waiter_group),
+                key=_waiter_order,
             )
         )
 
@@ -59,18 +60,18 @@ class WaitingQueue:
         if waiter.target:
             waiter_group = self._named.setdefault(waiter.target, [])
         else:
-            waiter_group = self._shapes.setdefault(_key(waiter), [])
-        bisect.insort(waiter_group, waiter, key=_order)
+            waiter_group = self._shapes.setdefault(_shape_key(waiter), [])
+        bisect.insort(waiter_group, waiter, key=_waiter_order)
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter that starts or leaves; the devices reserved for it become free."""
         if waiter.target:
-            _drop(self._named, waiter.target, waiter)
+            _drop_from_group(self._named, waiter.target, waiter)
         else:
-            _drop(self._shapes, _key(waiter), waiter)
-        self._lift(waiter)
+            _drop_from_group(self._shapes, _shape_key(waiter), waiter)
+        self._lift_reservation(waiter)
 
-    def _lift(self, waiter: Waiter) -> None:
+    def _lift_reservation(self, waiter: Waiter) -> None:
         """Reserve nothing for a waiter any more."""
         for pool, reservation in list(self._state.reservations.items()):
             if reservation.waiter == waiter.id:
@@ -91,7 +92,7 @@ class WaitingQueue:
             if reservation.goal.cluster is cluster and overlap(reservation.goal.blocks, blocks):
                 reservation.reserve_free_blocks()
         if partition_name in self._named:
-            self._look_at(partition_name)
+            self._try_partition_waiters(partition_name)
         if self._shapes or self.guest_queue:
             self.start_ready()
 
@@ -100,7 +101,7 @@ class WaitingQueue:
         schedulers' jobs."""
         self._lift_over_quota()
         self.guest_queue.plan(before_people=True)
-        shape_heads: list[tuple[Order, Key]] = [
+        shape_heads: list[tuple[WaiterOrder, Key]] = [
             (shape_waiters[0].order, shape_key) for shape_key, shape_waiters in self._shapes.items()
         ]
         heapq.heapify(shape_heads)
@@ -108,8 +109,12 @@ class WaitingQueue:
         while shape_heads and tried_count < MOST_SHAPES:
             tried_count += 1
             _, shape_key = heapq.heappop(shape_heads)
-            waiter = self._first(self._shapes[shape_key])
-            if waiter and self._try(waiter) and (remaining_waiters := self._shapes.get(shape_key)):
+            waiter = self._first_within_quota(self._shapes[shape_key])
+            if (
+                waiter
+                and self._try_waiter(waiter)
+                and (remaining_waiters := self._shapes.get(shape_key))
+            ):
                 heapq.heappush(shape_heads, (remaining_waiters[0].order, shape_key))
         self.guest_queue.plan()
 
@@ -124,13 +129,15 @@ class WaitingQueue:
             return
         for shape_waiters in self._shapes.values():
             for waiter in shape_waiters:
-                if waiter.id in reserving_ids and self._over_quota(waiter):
-                    self._lift(waiter)
+                if waiter.id in reserving_ids and self._is_over_quota(waiter):
+                    self._lift_reservation(waiter)
 
-    def _oldest(self) -> float | None:
+    def _oldest_wait_start(self) -> float | None:
         """Since when the first waiter for devices waits; None: there is none. Those who wait for
         their quota do not count."""
-        first_waiters = [self._first(shape_waiters) for shape_waiters in self._shapes.values()]
+        first_waiters = [
+            self._first_within_quota(shape_waiters) for shape_waiters in self._shapes.values()
+        ]
         return min(
             (
                 first_waiter.record.since
@@ -140,7 +147,7 @@ class WaitingQueue:
             default=None,
         )
 
-    def _first(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
+    def _first_within_quota(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""
         if not self._state.quotas:
             return shape_waiters[0]
@@ -148,12 +155,12 @@ class WaitingQueue:
         for waiter in shape_waiters:
             owner = waiter.caller.name
             if owner not in owners_over_quota:
-                if not self._over_quota(waiter):
+                if not self._is_over_quota(waiter):
                     return waiter
                 owners_over_quota.add(owner)
         return None
 
-    def _look_at(self, partition_name: str) -> None:
+    def _try_partition_waiters(self, partition_name: str) -> None:
         """Try the first waiter for a partition, or all of them if the partition was removed."""
         is_removed = partition_name not in self._state.partitions
         partition_waiters = list(self._named[partition_name])
@@ -168,7 +175,7 @@ class WaitingQueue:
 
     # -- placing -----------------------------------------------------------------------------
 
-    def _try(self, waiter: Waiter) -> bool:
+    def _try_waiter(self, waiter: Waiter) -> bool:
         """Start a waiter if its devices are free. Returns whether it has left the queue."""
         reservation = next(
             (
@@ -179,15 +186,15 @@ class WaitingQueue:
             None,
         )
         try:
-            claim = self._place(waiter, reservation)
-            if claim is None and self._over_quota(waiter):
+            claim = self._place_waiter(waiter, reservation)
+            if claim is None and self._is_over_quota(waiter):
                 return False  # nothing is kept for somebody who could not use it
             if (
                 claim is None
-                and (reservation := self._reserve(waiter, reservation))
+                and (reservation := self._reserve_for_waiter(waiter, reservation))
                 and not reservation.missing
             ):
-                claim = self._place(waiter, reservation)
+                claim = self._place_waiter(waiter, reservation)
         except PodwrightError as error:
             self.remove(waiter)
             waiter.fail(error)
@@ -198,7 +205,7 @@ class WaitingQueue:
         self._start(waiter, claim)
         return True
 
-    def _place(self, waiter: Waiter, reservation: Reservation | None) -> DeviceClaim | None:
+    def _place_waiter(self, waiter: Waiter, reservation: Reservation | None) -> DeviceClaim | None:
         is_free = reservation is not None and not reservation.missing
         if reservation is not None and is_free:
             reservation.lift()
@@ -212,7 +219,7 @@ class WaitingQueue:
             if reservation is not None and is_free:
                 reservation.reserve_free_blocks()
 
-    def _over_quota(self, waiter: Waiter) -> bool:
+    def _is_over_quota(self, waiter: Waiter) -> bool:
         spec = waiter.spec
         device_count = spec.size or len(spec.devices)
         try:
@@ -223,10 +230,12 @@ class WaitingQueue:
             return True
         return False
 
-    def _reserve(self, waiter: Waiter, old_reservation: Reservation | None) -> Reservation | None:
+    def _reserve_for_waiter(
+        self, waiter: Waiter, old_reservation: Reservation | None
+    ) -> Reservation | None:
         """Reserve a place for the first waiter of an allocation that cannot start."""
         state, now = self._state, self._state.now()
-        if old_reservation is not None and now - old_reservation.planned_at < REPLAN_PERIOD:
+        if old_reservation is not None and now - old_reservation.planned_at < REPLAN_PERIOD_S:
             return old_reservation
         if old_reservation is None:
             self.guest_queue.plan(before_people=True)
@@ -246,7 +255,9 @@ class WaitingQueue:
                 if goal and (best_goal is None or goal.starts_at < best_goal.starts_at):
                     best_goal = goal
         if old_reservation is not None:
-            if (same_goal := self._same_place(waiter, old_reservation, best_goal)) is not None:
+            if (
+                same_goal := self._goal_at_same_place(waiter, old_reservation, best_goal)
+            ) is not None:
                 old_reservation.goal, old_reservation.planned_at = same_goal, now
                 return old_reservation
             state.reservations.pop(old_reservation.goal.pool).lift()
@@ -258,7 +269,7 @@ class WaitingQueue:
         state.reservations[best_goal.pool] = reservation
         return reservation
 
-    def _same_place(
+    def _goal_at_same_place(
         self, waiter: Waiter, old_reservation: Reservation, best_goal: Goal | None
     ) -> Goal | None:
         """The place of a reservation as it stands now; None if `best_goal` is to take its place.
@@ -267,7 +278,7 @@ class WaitingQueue:
         so far. Nothing new starts on a reserved place, so the partitions there grow old, and the
         estimate moves away. A place that followed the estimate would change for ever. So it changes
         only for one that by announced ends is free earlier. A place that is free at once was tried
-        before (`_place`).
+        before (`_place_waiter`).
         """
         old_goal = old_reservation.goal
         if best_goal is None or not in_service(self._state, old_goal):
@@ -281,11 +292,11 @@ class WaitingQueue:
         return None if is_sooner else current_goal
 
 
-def _order(waiter: Waiter) -> Order:
+def _waiter_order(waiter: Waiter) -> WaiterOrder:
     return waiter.order
 
 
-def _key(waiter: Waiter) -> Key:
+def _shape_key(waiter: Waiter) -> Key:
     """The shape of a request: waiters with equal keys can start in the same places."""
     spec = waiter.spec
     return (
@@ -300,7 +311,9 @@ def _key(waiter: Waiter) -> Key:
     )
 
 
-def _drop(groups_by_key: dict[Any, list[Waiter]], group_key: Any, waiter: Waiter) -> None:
+def _drop_from_group(
+    groups_by_key: dict[Any, list[Waiter]], group_key: Any, waiter: Waiter
+) -> None:
     waiter_group = groups_by_key.get(group_key, [])
     if waiter in waiter_group:
         waiter_group.remove(waiter)

@@ -19,14 +19,14 @@ from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.queue._priority_queue import WaitingQueue
 from podwright.controller.queue._unacknowledged_grants import (
     ServingWaiter,
-    Unacknowledged,
+    UnacknowledgedWaiters,
     put_waiter,
     restore_created,
     restore_lease,
 )
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
 from podwright.controller.queue._waiter_view import waiter_info, wanted_in_words
-from podwright.controller.state._audit_intents import intended
+from podwright.controller.state._audit_intents import intent_scope
 from podwright.controller.state._caller import Caller, Role, check_change, check_creator
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
@@ -34,10 +34,10 @@ from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import WAITER, decode
 from podwright.controller.state._request_ids import (
     REQUEST_KIND,
-    Remembered,
+    RememberedRequest,
     RequestId,
     Requests,
-    carried_by,
+    carry_record_of,
 )
 from podwright.controller.state._reservation import DeviceClaim
 from podwright.errors import (
@@ -56,7 +56,7 @@ GONE_AFTER_S: Final = 30.0  #: seconds without a question
 #: Seconds in which a client acknowledges what it was given, from its last question or from the
 #: server's start on. Clients look for a server for 25 s after theirs has gone.
 ACKNOWLEDGED_WITHIN_S: Final = 45.0
-MOST: Final = 20_000  #: waiters
+MAX_WAITERS: Final = 20_000  #: waiters
 
 
 class Waiting:
@@ -76,8 +76,8 @@ class Waiting:
         self._state, self._audit, self._requests = state, audit, requests
         self._acknowledged_within = acknowledged_within
         self._waiters: dict[str, Waiter] = {}
-        self.unacknowledged = Unacknowledged(state)
-        self.line = WaitingQueue(state, self._start)
+        self.unacknowledged = UnacknowledgedWaiters(state)
+        self.line = WaitingQueue(state, self._start_serving)
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -118,7 +118,7 @@ class Waiting:
             if await restore_lease(self._state, waiter):
                 self.unacknowledged.add(waiter)
             else:
-                self._start(waiter, None)
+                self._start_serving(waiter, None)
         except PodwrightError as error:
             waiter.starting = False
             waiter.fail(error)
@@ -134,12 +134,12 @@ class Waiting:
         )
 
         async def joined() -> Waiter:
-            return await self._join(caller, request, request_id)
+            return await self._join_queue(caller, request, request_id)
 
-        async def joined_before(remembered: Remembered) -> Waiter:
+        async def joined_before(remembered: RememberedRequest) -> Waiter:
             waiter = self._waiters.get(remembered.name)
             if waiter is None or waiter.cancelled:
-                raise self._nobody(remembered.name)
+                raise self._nobody_waits_error(remembered.name)
             return waiter
 
         full_request_id = RequestId(caller.name, "Wait", request_id)
@@ -151,7 +151,7 @@ class Waiting:
         Raises what it asked for raises, except that NoCapacity and Held are waited for.
         """
         if isinstance(waiter, str):
-            waiter = self._find(caller, waiter)
+            waiter = self._find_waiter(caller, waiter)
         waiter.seen = self._state.now()
         waiter.asking += 1
         try:
@@ -163,7 +163,7 @@ class Waiting:
             waiter.asking -= 1
             waiter.seen = self._state.now()
         if waiter.error is not None:
-            await self._refuse(waiter)
+            await self._record_refusal(waiter)
             raise waiter.error
         if waiter.partition:
             if waiter.reported or not waiter.record.acknowledges:
@@ -171,33 +171,33 @@ class Waiting:
             waiter.reported = True
         return waiter
 
-    async def _refuse(self, waiter: Waiter) -> None:
+    async def _record_refusal(self, waiter: Waiter) -> None:
         """Before its client hears that it failed: a restart must not serve it after that.
 
         It stays in memory for a while, for a client that asks again since the answer got lost.
         """
         if not waiter.refused and waiter.id in self._waiters:
             await self._state.journal.commit(
-                [Delete(WAITER, waiter.id), Delete(REQUEST_KIND, self._mark(waiter))]
+                [Delete(WAITER, waiter.id), Delete(REQUEST_KIND, self._request_key(waiter))]
             )
             waiter.refused = True
 
-    def _mark(self, waiter: Waiter) -> str:
+    def _request_key(self, waiter: Waiter) -> str:
         record = waiter.record
         return RequestId(record.name, "Wait", record.request_id).key
 
     async def leave(self, caller: Caller, name: str) -> None:
         """Leave the queue; what was given and not acknowledged is given back. Durable on return."""
-        waiter = self._find(caller, name)
+        waiter = self._find_waiter(caller, name)
         waiter.cancelled = True
         self.line.remove(waiter)
         self.unacknowledged.drop(waiter)
         if waiter.owed:
-            await self._give_back(waiter)
+            await self._give_back_grant(waiter)
         await self._state.journal.commit([Delete(WAITER, name)])
-        self._forget(waiter)
+        self._forget_waiter(waiter)
         if waiter.asking and not waiter.settled:  # somebody else took it out
-            waiter.fail(self._nobody(name))
+            waiter.fail(self._nobody_waits_error(name))
         self.line.start_ready()
 
     def sweep(self) -> None:
@@ -219,7 +219,7 @@ class Waiting:
 
     # -- joining and starting ----------------------------------------------------------------
 
-    async def _join(self, caller: Caller, request: WaitRequest, request_id: str) -> Waiter:
+    async def _join_queue(self, caller: Caller, request: WaitRequest, request_id: str) -> Waiter:
         state = self._state
         if (request.create is None) == (request.acquire is None):
             raise InvalidRequest(
@@ -235,10 +235,12 @@ class Waiting:
                 would_work="use 0 or less, or ask an administrator",
                 priority=request.priority,
             )
-        if len(self._waiters) >= MOST:
+        if len(self._waiters) >= MAX_WAITERS:
             self._forget_refused()
-        if len(self._waiters) >= MOST:
-            raise NoCapacity(f"{MOST} wait already", operation="wait", would_work="try again later")
+        if len(self._waiters) >= MAX_WAITERS:
+            raise NoCapacity(
+                f"{MAX_WAITERS} wait already", operation="wait", would_work="try again later"
+            )
         record = WaiterRecord(
             id=f"w{state.epochs.next():x}",
             since=state.now(),
@@ -258,22 +260,22 @@ class Waiting:
         waiter = Waiter(record, "", state.now())
         waiter.action = wanted_in_words(state, waiter)
         self._waiters[waiter.id] = waiter
-        self._start(waiter, None)
+        self._start_serving(waiter, None)
         return waiter
 
-    def _start(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
+    def _start_serving(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
         waiter.starting = True
-        self._state.spawn(self._begin(waiter, claim))
+        self._state.spawn(self._serve_waiter(waiter, claim))
 
-    async def _begin(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
+    async def _serve_waiter(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
         """Carry out a waiter's request in its name; if it is refused for now, wait again."""
         record = waiter.record
         action = "CreatePartition" if record.create is not None else "Acquire"
-        intent = self._audit.intend(waiter.caller, action, waiter.spec.name, record.name)
+        intent = self._audit.new_intent(waiter.caller, action, waiter.spec.name, record.name)
         serving_waiter = ServingWaiter(waiter)
-        carried_by(serving_waiter)  # and not by the request of whoever freed the devices
-        with intended(intent):
-            await self._carry_out(waiter, serving_waiter, claim)
+        carry_record_of(serving_waiter)  # and not by the request of whoever freed the devices
+        with intent_scope(intent):
+            await self._carry_out_request(waiter, serving_waiter, claim)
         if waiter.partition:
             detail = f"lease {waiter.lease}" if waiter.lease else ""
             self._audit.record_event(
@@ -294,13 +296,13 @@ class Waiting:
                 intent=intent,
             )
 
-    async def _carry_out(
+    async def _carry_out_request(
         self, waiter: Waiter, serving_waiter: ServingWaiter, claim: DeviceClaim | None
     ) -> None:
         state, record = self._state, waiter.record
         try:
             if record.create is not None:
-                partition_entry, lease = await self._create(waiter, claim), None
+                partition_entry, lease = await self._create_partition(waiter, claim), None
             else:
                 partition_entry, lease = await self._acquire(waiter, claim)
         except (NoCapacity, Held) as error:
@@ -328,12 +330,12 @@ class Waiting:
                 "Start", partition_entry.name, record.name, f"{waiter.id} had waited for it"
             )
         if waiter.cancelled:
-            await self._give_back(waiter)
+            await self._give_back_grant(waiter)
             state.journal.later(Delete(WAITER, waiter.id))
         else:
             self.unacknowledged.add(waiter)
 
-    async def _create(self, waiter: Waiter, claim: DeviceClaim | None) -> PartitionEntry:
+    async def _create_partition(self, waiter: Waiter, claim: DeviceClaim | None) -> PartitionEntry:
         request = waiter.record.create
         assert request is not None
         partition_entry = await partitions.begin_create(
@@ -358,40 +360,40 @@ class Waiting:
 
     # -- leaving -----------------------------------------------------------------------------
 
-    def _find(self, caller: Caller, waiter_id: str) -> Waiter:
+    def _find_waiter(self, caller: Caller, waiter_id: str) -> Waiter:
         waiter = self._waiters.get(waiter_id)
         if (
             waiter is None
             or waiter.cancelled
             or not self._state.sight.waiter(caller, waiter.record.name)
         ):
-            raise self._nobody(waiter_id)
+            raise self._nobody_waits_error(waiter_id)
         check_change(caller, waiter.record.name, f"wait as {waiter_id}")
         return waiter
 
-    def _nobody(self, waiter_id: str) -> NotFound:
+    def _nobody_waits_error(self, waiter_id: str) -> NotFound:
         return NotFound(
             f"nobody waits as {waiter_id[:80]}",
             operation="wait",
             would_work=f"join again: who does not ask for {GONE_AFTER_S:g} s has left the queue",
         )
 
-    def _forget(self, waiter: Waiter) -> None:
+    def _forget_waiter(self, waiter: Waiter) -> None:
         self._waiters.pop(waiter.id, None)
         if waiter.refused and waiter.record.request_id:
-            self._requests.forget(self._mark(waiter))
+            self._requests.forget(self._request_key(waiter))
 
     def _forget_refused(self) -> None:
         """Forget waiters that failed and whose clients know it."""
         for waiter in [candidate for candidate in self._waiters.values() if candidate.refused]:
-            self._forget(waiter)
+            self._forget_waiter(waiter)
 
     async def _quietly_leave(self, waiter: Waiter) -> None:
         if waiter.id in self._waiters:
             with suppress(PodwrightError):
                 await self.leave(waiter.caller, waiter.id)
 
-    async def _give_back(self, waiter: Waiter) -> None:
+    async def _give_back_grant(self, waiter: Waiter) -> None:
         state = self._state
         with suppress(PodwrightError):
             if waiter.lease:

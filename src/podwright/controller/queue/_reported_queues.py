@@ -9,7 +9,7 @@ from typing import Final
 from podwright.wire import JobInfo
 
 MOST_SCHEDULERS: Final = 16  #: who spoke last stays
-SILENT: Final = 300.0  #: seconds without a report after which a scheduler has no queue
+SILENT_AFTER_S: Final = 300.0  #: seconds without a report after which a scheduler has no queue
 
 
 class ReportedQueues:
@@ -35,7 +35,7 @@ class ReportedQueues:
     def jobs(self, now: float) -> Iterator[tuple[str, JobInfo]]:
         """Each job that waits, with its scheduler: by the scheduler's key, then as reported."""
         for scheduler, (reported_at, jobs) in sorted(self._reports.items()):
-            if now - reported_at < SILENT:
+            if now - reported_at < SILENT_AFTER_S:
                 for job in jobs:
                     yield scheduler, job
 

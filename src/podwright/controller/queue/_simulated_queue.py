@@ -19,7 +19,7 @@ from podwright.controller.partitions._partition_lifecycle import (
     try_place,
 )
 from podwright.controller.queue._fair_share import Sharing
-from podwright.controller.queue._guest_first_jobs import REPLAN_S, FirstJob, Need
+from podwright.controller.queue._guest_first_jobs import REPLAN_S, FirstJob, JobNeed
 from podwright.controller.queue._priority_queue import WaitingQueue
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
 from podwright.controller.requests._reserve_devices import guest_key, reservations_lent_to
@@ -83,7 +83,7 @@ class PodRehearsal:
         self._pool = cluster.name, "pool"
         allocations = {cluster.name: {"pool": machines}}
         self._state = ControllerState(self._clock, [cluster], {}, allocations, driver_timeout=1.0)
-        self._queue = WaitingQueue(self._state, self._serve)
+        self._queue = WaitingQueue(self._state, self._serve_waiter)
         self._queue.guest_queue.configure(sharing)
         self._served = on_served
         self._end_times: dict[str, dict[str, float]] = {}  # guest -> partition -> its end
@@ -120,14 +120,14 @@ class PodRehearsal:
         waiter = Waiter(record, _ACTION, now)
         claim = try_place(self._state, waiter.checked, owner=user_name, duration=waiter.duration)
         if claim is not None:
-            self._serve(waiter, claim)
+            self._serve_waiter(waiter, claim)
         else:
             self._queue.add(waiter)
             self._queue.start_ready()
 
-    def _serve(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
+    def _serve_waiter(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
         assert claim is not None  # nobody here waits for a partition by its name
-        self._record(waiter.checked, claim, waiter.caller, "", waiter.duration)
+        self._record_partition(waiter.checked, claim, waiter.caller, "", waiter.duration)
         self._served(waiter.spec.name, claim.placement.blocks)
 
     # -- schedulers --------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class PodRehearsal:
         if not self._queue.guest_queue.enabled:
             return
         scheduler_key, now = guest_key(guest, ""), self._state.now()
-        needs = (Need(*self._pool, (device_count,)),)
+        needs = (JobNeed(*self._pool, (device_count,)),)
         jobs = [FirstJob(scheduler_key, job, guest, needs, due, now)] if job else []
         self._queue.guest_queue.enqueue(scheduler_key, jobs, self._end_times.setdefault(guest, {}))
         self._queue.start_ready()
@@ -178,7 +178,9 @@ class PodRehearsal:
             claim = try_place(state, checked_spec, owner=guest)
         if claim is None:
             return False
-        self._record(checked_spec, claim, Caller(guest, None, Role.SCHEDULER), scheduler_key, 0.0)
+        self._record_partition(
+            checked_spec, claim, Caller(guest, None, Role.SCHEDULER), scheduler_key, 0.0
+        )
         self._guest_of[name] = guest
         if end_time < math.inf:
             self._end_times.setdefault(guest, {})[name] = _TIME_ORIGIN + end_time
@@ -186,7 +188,7 @@ class PodRehearsal:
 
     # -- both --------------------------------------------------------------------------------
 
-    def _record(
+    def _record_partition(
         self,
         checked_spec: CheckedSpec,
         claim: DeviceClaim,

@@ -16,7 +16,7 @@ from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import Record, decode
 from podwright.store import Change, Delete, Put
 
-SHARE: Final = "share"
+SHARE_KIND: Final = "share"
 
 
 class ShareRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,7 +31,7 @@ def load(records: Mapping[tuple[str, str], bytes]) -> dict[str, float]:
     share_records = [
         decode(ShareRecord, record_bytes)
         for (record_kind, _), record_bytes in records.items()
-        if record_kind == SHARE
+        if record_kind == SHARE_KIND
     ]
     return {share_record.guest: share_record.weight for share_record in share_records}
 
@@ -40,8 +40,10 @@ async def store_weight(
     state: ControllerState, queue: GuestQueue, guest: str, weight: float | None
 ) -> None:
     """Store the weight of a guest, and use it from now on. None: forget the stored one."""
-    change: Change = Delete(SHARE, guest)
+    change: Change = Delete(SHARE_KIND, guest)
     if weight is not None:
-        change = Put(SHARE, guest, msgspec.json.encode(ShareRecord(guest=guest, weight=weight)))
+        change = Put(
+            SHARE_KIND, guest, msgspec.json.encode(ShareRecord(guest=guest, weight=weight))
+        )
     await state.journal.commit([change])
     queue.set_weight(guest, weight)

@@ -19,7 +19,7 @@ from podwright.controller.queue._waiter import Waiter, WaiterRecord
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import LEASE, WAITER, LeaseRecord, decode
-from podwright.controller.state._request_ids import Remembered, partition_in
+from podwright.controller.state._request_ids import RememberedRequest, last_partition_in
 from podwright.errors import NotFound
 from podwright.store import Change, Put
 from podwright.wire import OperationState
@@ -37,12 +37,12 @@ class ServingWaiter:
 
     def added(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes of a commit. With the partition or the lease comes the waiter's record."""
-        if self.given is not None or (given_record := self._given_by(changes)) is None:
+        if self.given is not None or (given_record := self._served_record(changes)) is None:
             return changes
         self.given = given_record
         return [*changes, put_waiter(given_record)]
 
-    def _given_by(self, changes: Sequence[Change]) -> WaiterRecord | None:
+    def _served_record(self, changes: Sequence[Change]) -> WaiterRecord | None:
         waiter_record, partition_name = self._waiter.record, self._waiter.spec.name
         lease = None
         if waiter_record.create is None:
@@ -50,7 +50,7 @@ class ServingWaiter:
             if lease is None:
                 return None
             partition_name = lease.partition
-        partition = partition_in(changes, partition_name)
+        partition = last_partition_in(changes, partition_name)
         if lease is None and partition is None:
             return None
         return msgspec.structs.replace(
@@ -74,7 +74,7 @@ def put_waiter(waiter_record: WaiterRecord) -> Put:
     return Put(WAITER, waiter_record.id, msgspec.json.encode(waiter_record))
 
 
-class Unacknowledged:
+class UnacknowledgedWaiters:
     """Waiters that were given something that their clients have not acknowledged yet."""
 
     def __init__(self, state: ControllerState) -> None:
@@ -166,7 +166,7 @@ async def restore_lease(state: ControllerState, waiter: Waiter) -> bool:
             raise ends.over(waiter_record.lease, waiter.action)
         waiter.give(waiter_record.partition, waiter_record.lease, created=waiter_record.created)
         return True
-    remembered = Remembered(
+    remembered = RememberedRequest(
         method="Acquire", name=waiter_record.partition, at=state.now(), lease=waiter_record.lease
     )
     acquired = await repeats.acquired_before(state, remembered)

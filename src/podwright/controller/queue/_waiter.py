@@ -10,7 +10,7 @@ from podwright.controller.state._records import Record
 from podwright.errors import PodwrightError
 from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec
 
-Order = tuple[int, float, str]  #: who comes first: priority, then age
+WaiterOrder = tuple[int, float, str]  #: who comes first: priority, then age
 
 
 class WaiterRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,7 +73,7 @@ class Waiter:
         return self.record.id
 
     @property
-    def order(self) -> Order:
+    def order(self) -> WaiterOrder:
         """The rank of the waiter: the smallest is served first."""
         return -self.record.priority, self.record.since, self.record.id
 

@@ -45,14 +45,14 @@ def waiter_info(
     if waiter.target:
         needs_text = f"partition {waiter.target}, which is held"
     elif reservation is not None:
-        needs_text = _needs(state, waiter, reservation)
+        needs_text = _blockers_in_words(state, waiter, reservation)
         if reservation.goal.known:
             estimate_s = max(0.0, reservation.goal.starts_at - state.now())
     else:
         needs_text = (
             "those ahead, and devices that are free"
             if queue_position > 1
-            else _obstacle(state, waiter)
+            else _obstacle_in_words(state, waiter)
         )
     return msgspec.structs.replace(
         info,
@@ -69,7 +69,7 @@ def wanted_in_words(state: ControllerState, waiter: Waiter) -> str:
     return verb + described(waiter.spec, state.inventory.noun)
 
 
-def _needs(state: ControllerState, waiter: Waiter, reservation: Reservation) -> str:
+def _blockers_in_words(state: ControllerState, waiter: Waiter, reservation: Reservation) -> str:
     """The partitions that must end or move before the place reserved for a waiter is free."""
     goal = reservation.goal
     blocking_partitions = [  # of those that stood in the way when the place was chosen
@@ -100,7 +100,7 @@ def _needs(state: ControllerState, waiter: Waiter, reservation: Reservation) -> 
     )
 
 
-def _obstacle(state: ControllerState, waiter: Waiter) -> str:
+def _obstacle_in_words(state: ControllerState, waiter: Waiter) -> str:
     """What the first of the queue waits for, in the words of the refusal that it would get now.
 
     `vipu explain` shows the same refusal, so that both say the same.

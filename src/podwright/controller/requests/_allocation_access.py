@@ -25,7 +25,9 @@ from podwright.wire import (
     WaitRequest,
 )
 
-_JOB = "submit a job to it (with Slurm: sbatch --ipus=N), which gets a partition of its own"
+_SUBMIT_JOB_HINT = (
+    "submit a job to it (with Slurm: sbatch --ipus=N), which gets a partition of its own"
+)
 
 
 def restrict_to_open(state: ControllerState, caller: Caller, request: Value) -> Value:
@@ -54,7 +56,7 @@ def restrict_to_open(state: ControllerState, caller: Caller, request: Value) -> 
         )
     if isinstance(request, AcquireRequest):
         if request.create or request.update:
-            _check(state, caller, request.spec)
+            _check_may_create(state, caller, request.spec)
         return request  # which partition it finds is not known yet
     if isinstance(request, CreateRequest | ExplainRequest) and request.spec is not None:
         return _with_open_spec(state, caller, request, request.spec)
@@ -71,7 +73,7 @@ def open_spec(state: ControllerState, caller: Caller, spec: PartitionSpec) -> Pa
     ]
     if not any(cluster.closed or cluster.owned for cluster in clusters):
         return spec
-    _check(state, caller, spec)
+    _check_may_create(state, caller, spec)
     if spec.allocation:
         return spec
     if caller.role is Role.SCHEDULER:
@@ -89,23 +91,23 @@ def open_spec(state: ControllerState, caller: Caller, spec: PartitionSpec) -> Pa
         raise InvalidRequest(
             f"there are the allocations {', '.join(allocation_names[:8])}, and others that are not "
             "for all",
-            operation=_described(spec),
+            operation=_action_text(spec),
             would_work=f"say which one, as in --allocation {allocation_names[0]}",
         )
     cluster = next(cluster for cluster in clusters if cluster.closed or cluster.owned)
     if "allocations" in state.sight.private:
         raise Denied(
             "every allocation is kept for the jobs of others",
-            operation=_described(spec),
+            operation=_action_text(spec),
             would_work="submit a job of your own",
         )
-    raise _denied(spec, cluster, next(iter([*cluster.closed, *cluster.owned])))
+    raise _denied_error(spec, cluster, next(iter([*cluster.closed, *cluster.owned])))
 
 
 def guard(cluster: IndexedCluster, spec: PartitionSpec, placement: Placement) -> None:
     """Raises Denied for a placement in a scheduler's allocation that was not named."""
     if not spec.allocation and placement.allocation in cluster.closed:
-        raise _denied(spec, cluster, placement.allocation)
+        raise _denied_error(spec, cluster, placement.allocation)
 
 
 def may_lend(caller: Caller, entry: PartitionEntry) -> bool:
@@ -141,7 +143,7 @@ def _with_open_spec(
     return msgspec.structs.replace(request, spec=open_spec(state, caller, spec))
 
 
-def _check(state: ControllerState, caller: Caller, spec: PartitionSpec) -> None:
+def _check_may_create(state: ControllerState, caller: Caller, spec: PartitionSpec) -> None:
     if caller.role is Role.ADMINISTRATOR:
         return
     for cluster_name, cluster in state.inventory.clusters.items():
@@ -153,7 +155,9 @@ def _check(state: ControllerState, caller: Caller, spec: PartitionSpec) -> None:
             owner = cluster.owned.get(spec.allocation)
             is_allowed = owner is None or may_change(caller, owner)
         if not is_allowed:
-            raise _denied(spec, cluster, spec.allocation, _open_allocations([cluster], caller))
+            raise _denied_error(
+                spec, cluster, spec.allocation, _open_allocations([cluster], caller)
+            )
 
 
 def _open_allocations(clusters: list[IndexedCluster], caller: Caller) -> list[str]:
@@ -167,7 +171,7 @@ def _open_allocations(clusters: list[IndexedCluster], caller: Caller) -> list[st
     ]
 
 
-def _denied(
+def _denied_error(
     spec: PartitionSpec,
     cluster: IndexedCluster,
     allocation: str,
@@ -183,13 +187,13 @@ def _denied(
             problem = f"{allocation_text} is {owner}'s, for a job"
     return Denied(
         problem,
-        operation=_described(spec),
-        would_work=(_JOB if scheduler else "submit a job of your own")
+        operation=_action_text(spec),
+        would_work=(_SUBMIT_JOB_HINT if scheduler else "submit a job of your own")
         + (f", or use allocation {' or '.join(alternatives[:5])}" if alternatives else ""),
         allocation=spec.allocation,
         **({"scheduler": scheduler} if scheduler else {"owner": owner}),
     )
 
 
-def _described(spec: PartitionSpec) -> str:
+def _action_text(spec: PartitionSpec) -> str:
     return f"create partition {spec.name[:80]}".rstrip()

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from podwright.controller.state._partition_index import PartitionEntry
     from podwright.controller.state._records import PartitionRecord
 
-SHOWN: Final = 5  #: partitions that a refusal names, the largest first
+MAX_SHOWN_PARTITIONS: Final = 5  #: partitions that a refusal names, the largest first
 
 
-def _who(waiter_name: str) -> str:
+def _waiter_in_words(waiter_name: str) -> str:
     """A waiter of the server's own queue by its id, or a scheduler's job as it is named."""
     return waiter_name if " of " in waiter_name else f"waiter {waiter_name}"
 
@@ -53,9 +53,11 @@ def in_the_way(
         entry
         for entry in obstructing_entries
         if state.sight.user_sees_partition(owner, entry.known)
-    ][:SHOWN]
+    ][:MAX_SHOWN_PARTITIONS]
     allocation_machines = [
-        machine for machine in cluster.machines() if _is_in(cluster, machine, spec.allocation)
+        machine
+        for machine in cluster.machines()
+        if _is_in_allocation(cluster, machine, spec.allocation)
     ]
     reservations = [
         reservation
@@ -69,7 +71,7 @@ def in_the_way(
         "free": refusal.free,
         "largest": refusal.largest,
         "fragmented": refusal.free >= requested_size,
-        "partitions": [_standing(state, entry) for entry in named_entries],
+        "partitions": [_partition_standing(state, entry) for entry in named_entries],
         "more_partitions": len(obstructing_entries) - len(named_entries),
         "down": [machine for machine in allocation_machines if machine in state.down],
         "drained": [
@@ -146,7 +148,7 @@ def in_words(spec: PartitionSpec, nearest_data: Mapping[str, Any] | None) -> str
     )
 
 
-def of_error(action: str, error: PodwrightError) -> Explanation:
+def explanation_of_error(action: str, error: PodwrightError) -> Explanation:
     """The explanation of a refusal."""
     error_data = error.data
     nearest_data = error_data.get("nearest")
@@ -197,7 +199,8 @@ def lines_of(error_data: Mapping[str, Any]) -> list[str]:
             f"machine {machine} {state_text}" for machine in error_data.get(machine_state, ())
         ]
     sentences += [
-        f"devices are kept for {_who(waiter)}" for waiter in error_data.get("kept_for", ())
+        f"devices are kept for {_waiter_in_words(waiter)}"
+        for waiter in error_data.get("kept_for", ())
     ]
     if hidden_waiters := error_data.get("kept_for_others"):
         sentences.append(f"devices are kept for {other_waiters(hidden_waiters)}")
@@ -245,7 +248,8 @@ def of_partition(state: ControllerState, entry: PartitionEntry, caller: Caller) 
         if entry.name in reservation.goal.partitions:
             waiter_is_visible = state.sight.waiter(caller, reservation.owner)
             sentences.append(
-                f"{_who(reservation.waiter) if waiter_is_visible else 'another'} waits for its "
+                f"{_waiter_in_words(reservation.waiter) if waiter_is_visible else 'another'} waits "
+                "for its "
                 "devices"
             )
     if entry.cluster is not None:
@@ -268,7 +272,7 @@ def of_partition(state: ControllerState, entry: PartitionEntry, caller: Caller) 
     return Explanation(asked=f"partition {entry.name}", lines=sentences, starts_now=starts_now)
 
 
-def _standing(state: ControllerState, entry: PartitionEntry) -> dict[str, Any]:
+def _partition_standing(state: ControllerState, entry: PartitionEntry) -> dict[str, Any]:
     record: PartitionRecord = entry.known
     end_time, end_is_announced = end_of(record, state.now())
     return {
@@ -280,5 +284,5 @@ def _standing(state: ControllerState, entry: PartitionEntry) -> dict[str, Any]:
     }
 
 
-def _is_in(cluster: IndexedCluster, machine: str, allocation: str) -> bool:
+def _is_in_allocation(cluster: IndexedCluster, machine: str, allocation: str) -> bool:
     return not allocation or machine in cluster.allocations.get(allocation, ())

@@ -10,7 +10,7 @@ from podwright.controller.state._records import PartitionRecord
 from podwright.wire import PartitionSpec
 
 
-class Difference(NamedTuple):
+class PropertyMismatch(NamedTuple):
     """One property that does not fit."""
 
     property: str
@@ -20,7 +20,7 @@ class Difference(NamedTuple):
 
 def differences(
     record: PartitionRecord, spec: PartitionSpec, launch_hosts: Sequence[str] = ()
-) -> list[Difference]:
+) -> list[PropertyMismatch]:
     """The properties that do not fit; empty if the partition fits.
 
     Zero or empty in the spec means that anything will do; what the partition's creator left open is
@@ -28,12 +28,12 @@ def differences(
     GCD in one link domain. launch_hosts: the hosts of the launch that wants it, in order. A pool's
     devices must be attached to these.
     """
-    found_differences: list[Difference] = []
+    found_differences: list[PropertyMismatch] = []
 
     def differ(property_name: str, actual_value: object, wanted_value: object) -> None:
         if actual_value != wanted_value:
             found_differences.append(
-                Difference(property_name, str(actual_value), str(wanted_value))
+                PropertyMismatch(property_name, str(actual_value), str(wanted_value))
             )
 
     size = spec.size or len(spec.devices)
@@ -67,7 +67,7 @@ def differences(
     return found_differences
 
 
-def in_words(mismatches: list[Difference]) -> str:
+def in_words(mismatches: list[PropertyMismatch]) -> str:
     """The differences as one phrase."""
     return ", ".join(
         f"{mismatch.property} {mismatch.has} instead of {mismatch.wanted}"

@@ -89,7 +89,7 @@ def check(
         quota = state.quotas.get(quota_key)
         if quota is None:
             continue
-        used_devices, used_partitions = _used(state, quota, instead_of)
+        used_devices, used_partitions = _used_counts(state, quota, instead_of)
         for limited_noun, used_count, added_count, limit in (
             ("devices", used_devices, size, quota.devices),
             ("partitions", used_partitions, 1, quota.partitions),
@@ -111,7 +111,7 @@ def check(
                 )
 
 
-def admit(
+def admit_devices(
     state: ControllerState,
     owner: str,
     allocation: str,
@@ -129,7 +129,7 @@ def admit(
 
 def show(state: ControllerState, quota: QuotaRecord) -> QuotaInfo:
     """A quota and what is used of it."""
-    used_devices, used_partitions = _used(state, quota, None)
+    used_devices, used_partitions = _used_counts(state, quota, None)
     return QuotaInfo(
         user=quota.user,
         allocation=quota.allocation,
@@ -140,7 +140,7 @@ def show(state: ControllerState, quota: QuotaRecord) -> QuotaInfo:
     )
 
 
-def _used(
+def _used_counts(
     state: ControllerState, quota: QuotaRecord, replaced_record: PartitionRecord | None
 ) -> tuple[int, int]:
     """Devices and partitions, of what is recorded and what is admitted."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from podwright.controller.requests._explain import SHOWN, in_words, other_waiters
-from podwright.controller.requests._partition_fit import Difference
+from podwright.controller.requests._explain import MAX_SHOWN_PARTITIONS, in_words, other_waiters
+from podwright.controller.requests._partition_fit import PropertyMismatch
 from podwright.controller.requests._partition_fit import in_words as differences_in_words
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._leases import HeldLease
@@ -52,7 +52,8 @@ def no_placement_error(
     )
     error_data = obstacles()
     problem = (
-        f"{refusal.rule} ({place_text} has {_size(cluster, spec)}, {refusal.free} of them free)"
+        f"{refusal.rule} ({place_text} has {_pool_size(cluster, spec)}, {refusal.free} of them "
+        "free)"
     )
     if standing_partitions := error_data["partitions"]:
         problem += "; in the way: " + ", ".join(
@@ -67,7 +68,7 @@ def no_placement_error(
         ("kept_for", "kept for those who wait"),
     ):
         if error_data[data_key]:
-            problem += f"; {state_text}: {', '.join(error_data[data_key][:SHOWN])}"
+            problem += f"; {state_text}: {', '.join(error_data[data_key][:MAX_SHOWN_PARTITIONS])}"
     if hidden_waiters := error_data["kept_for_others"]:
         problem += f"; kept for {other_waiters(hidden_waiters)}"
     return NoCapacity(
@@ -75,17 +76,17 @@ def no_placement_error(
     )
 
 
-def _size(cluster: IndexedCluster, spec: PartitionSpec) -> int:
+def _pool_size(cluster: IndexedCluster, spec: PartitionSpec) -> int:
     return cluster.index.size(spec.allocation or None)
 
 
-def held_by_others(
+def held_by_others_error(
     record: PartitionRecord, leases: Sequence[HeldLease], action: str, would_work: str
 ) -> Held:
     """The error for a partition that others hold."""
     holder_names = [holder_of(lease) for lease in leases]
     return Held(
-        f"partition {record.name} is held by {', '.join(holder_names[:SHOWN])}",
+        f"partition {record.name} is held by {', '.join(holder_names[:MAX_SHOWN_PARTITIONS])}",
         operation=action,
         would_work=would_work,
         holder=holder_names[0] if holder_names else "",
@@ -97,7 +98,7 @@ def held_by_others(
 def fencing(record: PartitionRecord, reasons: Sequence[str], action: str) -> Held:
     """The error for a partition without a holder on which processes of an old lease may run."""
     return Held(
-        f"partition {record.name} is FENCING: {'; '.join(reasons[:SHOWN])}",
+        f"partition {record.name} is FENCING: {'; '.join(reasons[:MAX_SHOWN_PARTITIONS])}",
         operation=action,
         would_work=f"wait for that (vipu explain {record.name}), or, where nothing of it runs any "
         "more, let an administrator say so: vipu remove lease ID --force",
@@ -113,8 +114,12 @@ def holder_of(lease: HeldLease) -> str:
     return lease.record.holder or lease.record.owner
 
 
-def does_not_fit(
-    record: PartitionRecord, mismatches: list[Difference], action: str, *, inside_job: bool = False
+def misfit_error(
+    record: PartitionRecord,
+    mismatches: list[PropertyMismatch],
+    action: str,
+    *,
+    inside_job: bool = False,
 ) -> WrongState:
     """It exists, but is another shape. inside_job: a job or a launch holds it, and the request is
     made in there: it cannot be replaced, and the request has to fit.

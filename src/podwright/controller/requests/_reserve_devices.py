@@ -56,10 +56,10 @@ def goal_for(
     owner: whose request it is; the ends that others said count only where he may know them.
     """
     now = state.now()
-    occupied_by_domain = _occupied(state, cluster, owner, allocation, {})
+    occupied_by_domain = _occupied_blocks(state, cluster, owner, allocation, {})
     best_goal: Goal | None = None
     for blocks in islice(candidates(state, cluster, spec, allocation), MAX_CANDIDATES):
-        goal = _goal(cluster, allocation, blocks, occupied_by_domain, now)
+        goal = _make_goal(cluster, allocation, blocks, occupied_by_domain, now)
         if best_goal is None or (goal.starts_at, goal.busy) < (best_goal.starts_at, best_goal.busy):
             best_goal = goal
     return best_goal
@@ -73,8 +73,8 @@ def goal_at(
     blocks: tuple[Block, ...],
 ) -> Goal:
     """A given place as it stands now. owner: see `goal_for`."""
-    occupied_by_domain = _occupied(state, cluster, owner, allocation, {})
-    return _goal(cluster, allocation, blocks, occupied_by_domain, state.now())
+    occupied_by_domain = _occupied_blocks(state, cluster, owner, allocation, {})
+    return _make_goal(cluster, allocation, blocks, occupied_by_domain, state.now())
 
 
 def guest_goal(
@@ -93,7 +93,7 @@ def guest_goal(
     said so.
     """
     now = state.now()
-    occupied_by_domain = _occupied(state, cluster, owner, allocation, end_times)
+    occupied_by_domain = _occupied_blocks(state, cluster, owner, allocation, end_times)
     chosen_goals: list[Goal] = []
     for block_size in block_sizes:
         best_goal: Goal | None = None
@@ -106,7 +106,7 @@ def guest_goal(
                 continue
             if any(overlap(blocks, chosen_goal.blocks) for chosen_goal in chosen_goals):
                 continue
-            goal = _goal(cluster, allocation, blocks, occupied_by_domain, now)
+            goal = _make_goal(cluster, allocation, blocks, occupied_by_domain, now)
             if best_goal is None or (goal.starts_at, goal.busy) < (
                 best_goal.starts_at,
                 best_goal.busy,
@@ -137,10 +137,12 @@ def in_service(state: ControllerState, goal: Goal) -> bool:
     usable_machines = (
         set(cluster.allocations.get(goal.allocation, ())) - cluster.drained - state.down
     )
-    return usable_machines.issuperset(cluster.parts(goal.blocks)) and _healthy(cluster, goal.blocks)
+    return usable_machines.issuperset(cluster.parts(goal.blocks)) and _is_healthy(
+        cluster, goal.blocks
+    )
 
 
-def _healthy(cluster: IndexedCluster, blocks: Sequence[Block]) -> bool:
+def _is_healthy(cluster: IndexedCluster, blocks: Sequence[Block]) -> bool:
     return not any(cluster.unhealthy.values()) or all(
         cluster.unhealthy.get(machine, frozenset()).isdisjoint(device_indices)
         for machine, device_indices in cluster.parts(blocks).items()
@@ -173,7 +175,7 @@ def reservations_lent_to(state: ControllerState, guest: str) -> Iterator[None]:
             reservation.reserve_free_blocks()
 
 
-def _occupied(
+def _occupied_blocks(
     state: ControllerState,
     cluster: IndexedCluster,
     owner: str,
@@ -228,7 +230,7 @@ def candidates(
                 machines[machine_index].name in usable_machines
                 for machine_index in range(block.offset // devices_per_machine, last_machine + 1)
             )
-            and _healthy(cluster, (block,))
+            and _is_healthy(cluster, (block,))
         )
 
     if spec.profile:
@@ -249,13 +251,13 @@ def candidates(
         domain_run = [
             (first_domain + domain_step) % domain_count for domain_step in range(part_count)
         ]
-        for offset in _offsets(layout, first_domain, part_size):
+        for offset in _legal_offsets(layout, first_domain, part_size):
             blocks = tuple(Block(domain, offset, part_size) for domain in domain_run)
             if all(fits(block) for block in blocks):
                 yield blocks
 
 
-def _offsets(cluster: Cluster, domain: int, part_size: int) -> Iterator[int]:
+def _legal_offsets(cluster: Cluster, domain: int, part_size: int) -> Iterator[int]:
     """Where a part of a partition may begin in a link domain."""
     devices_per_machine = cluster.family.devices_per_machine
     offset_step = cluster.family.block_rule.step(part_size, devices_per_machine)
@@ -290,7 +292,7 @@ def backfill_reserved(
             continue
         reservation.lift()
         try:
-            placement = cluster.index.plan(_within(request, allocation))
+            placement = cluster.index.plan(_in_allocation(request, allocation))
             if not isinstance(placement, Refusal):
                 cluster.index.take(placement)
                 return placement
@@ -299,11 +301,11 @@ def backfill_reserved(
     return None
 
 
-def _within(request: Request, allocation: str) -> Request:
+def _in_allocation(request: Request, allocation: str) -> Request:
     return replace(request, allocation=allocation)
 
 
-def _goal(
+def _make_goal(
     cluster: IndexedCluster,
     allocation: str,
     blocks: tuple[Block, ...],

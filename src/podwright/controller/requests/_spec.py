@@ -21,12 +21,12 @@ from podwright.wire import GatewayRouting, PartitionSpec, Routing, SyncType
 
 MAX_DEVICES: Final = 1 << 24  #: far above any pod; keeps arithmetic and messages small
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(name: str, object_noun: str = "partition") -> None:
     """Raises InvalidRequest unless the name can be used in files, commands and variables."""
-    if _NAME.fullmatch(name) is None:
+    if _NAME_PATTERN.fullmatch(name) is None:
         shortened = name if len(name) <= 80 else name[:77] + "..."
         raise InvalidRequest(
             f"{shortened!r} is not a name for a {object_noun}",
@@ -140,30 +140,30 @@ def _check_counts(spec: PartitionSpec, action: str, *, for_job: bool) -> None:
         )
     gcd_count = spec.num_gcds or 1
     if gcd_count < 0 or device_count % gcd_count:
-        fitting_counts = _divisors(device_count)
+        fitting_counts = _power_of_two_divisors(device_count)
         refuse(
             f"{device_count} devices do not divide into {spec.num_gcds} GCDs",
-            f"use {_one_of(fitting_counts)} GCDs",
+            f"use {_numbers_in_words(fitting_counts)} GCDs",
             num_gcds=spec.num_gcds,
             nearest=fitting_counts,
         )
     replica_count = spec.num_replicas or gcd_count
     if replica_count < 1 or replica_count % gcd_count or device_count % replica_count:
         fitting_counts = [
-            divisor for divisor in _divisors(device_count) if divisor % gcd_count == 0
+            divisor for divisor in _power_of_two_divisors(device_count) if divisor % gcd_count == 0
         ] or [gcd_count]
         refuse(
             f"{replica_count} replicas do not divide evenly over {device_count} devices in "
             f"{gcd_count} GCD{'' if gcd_count == 1 else 's'}",
-            f"use {_one_of(fitting_counts)} replicas",
+            f"use {_numbers_in_words(fitting_counts)} replicas",
             num_replicas=replica_count,
             nearest=fitting_counts,
         )
     if spec.num_ilds < 0 or (spec.num_ilds and device_count % spec.num_ilds):
-        fitting_counts = _divisors(device_count)
+        fitting_counts = _power_of_two_divisors(device_count)
         refuse(
             f"{device_count} devices do not divide into {spec.num_ilds} link domains",
-            f"use {_one_of(fitting_counts)} link domains, or leave it to the server",
+            f"use {_numbers_in_words(fitting_counts)} link domains, or leave it to the server",
             num_ilds=spec.num_ilds,
         )
 
@@ -329,14 +329,14 @@ def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], action: 
             )
 
 
-def _divisors(dividend: int) -> list[int]:
+def _power_of_two_divisors(dividend: int) -> list[int]:
     """Powers of two that divide n, at most ten of them."""
     return [
         1 << exponent for exponent in range(10) if dividend > 0 and dividend % (1 << exponent) == 0
     ]
 
 
-def _one_of(numbers: Sequence[int]) -> str:
+def _numbers_in_words(numbers: Sequence[int]) -> str:
     number_texts = [str(number) for number in numbers]
     return (
         number_texts[0]

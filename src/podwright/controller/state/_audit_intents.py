@@ -58,7 +58,7 @@ def with_intent(changes: Sequence[Change]) -> Sequence[Change]:
 
 
 @contextmanager
-def intended(intent: Intent) -> Iterator[Intent]:
+def intent_scope(intent: Intent) -> Iterator[Intent]:
     """What is committed inside, by this task or one that it starts, is the intent's effect."""
     context_token = CURRENT.set(intent)
     try:

@@ -101,7 +101,7 @@ class IndexedCluster:
                 del machine_table[name]
         self.drained &= self.places.keys()
         for name in self.attributes:
-            self._shape(name)
+            self._update_index(name)
 
     def make_restore(self) -> Callable[[], None]:
         """A function that restores the cluster as it is now, with the devices taken by then."""
@@ -118,14 +118,14 @@ class IndexedCluster:
             self.index = self.redefined(saved_fields["layout"], machines_by_allocation)
             vars(self).update(saved_fields)
             for machine_name in self.attributes:
-                self._shape(machine_name)
+                self._update_index(machine_name)
 
         return restore
 
-    def _shape(self, machine: str) -> None:
+    def _update_index(self, machine: str) -> None:
         """Tell the index which devices of a machine are unhealthy, and which are slices."""
         if isinstance(self.index, NodeIndex):
-            self.index.avoid(machine, self.unhealthy[machine])
+            self.index.avoid_devices(machine, self.unhealthy[machine])
             numbered_attributes = enumerate(self.attributes[machine])
             profiles = {
                 device_index: attributes.get("profile", "")
@@ -162,7 +162,7 @@ class IndexedCluster:
             for reported_device in machine_report.devices
             if not reported_device.healthy
         )
-        self._shape(machine)
+        self._update_index(machine)
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
         """Blocks as indices of devices in each machine."""

@@ -37,7 +37,7 @@ from podwright.wire import ReadyState
 if TYPE_CHECKING:
     from podwright.controller.state._own_host import OwnHost
 
-AUTO_RESETS: Final = 3  #: our choice: the guides name the counter, not its limit
+MAX_AUTO_RESETS: Final = 3  #: our choice: the guides name the counter, not its limit
 
 
 class ControllerState:

@@ -67,7 +67,7 @@ class Journal:
         try:
             await self._store.commit(changes)
         except BaseException as commit_error:
-            self._fail(commit_error)
+            self._record_failure(commit_error)
             raise
 
     def later(self, change: Change) -> None:
@@ -103,9 +103,9 @@ class Journal:
 
     def only_read(self, cause: PodwrightError) -> None:
         """Refuse all writes from the start on. cause: the error of a full disk."""
-        self._fail(cause)
+        self._record_failure(cause)
 
-    def _fail(self, error: BaseException) -> None:
+    def _record_failure(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = (
                 error

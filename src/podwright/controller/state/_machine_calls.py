@@ -63,7 +63,7 @@ class MachineCalls:
         """Whether a machine has real devices, whose health can change by itself."""
         return hasattr(self._drivers.get(machine), "configure_for")
 
-    def give_up(self, machine: str, abort_reason: str) -> None:
+    def abort_calls(self, machine: str, abort_reason: str) -> None:
         """Abort the calls to a machine: they end as if they had timed out."""
         for timeout_scope in (timeout_scopes := self._under_way.get(machine, {})):
             timeout_scopes[timeout_scope] = abort_reason
@@ -104,11 +104,11 @@ class MachineCalls:
                 fabric_call = self.fabric.join(fabric_name, epoch, joined_devices)
                 if faults := await self._fabric_call(fabric_call, devices_by_machine):
                     return faults
-        return await self._each(devices_by_machine, join)
+        return await self._call_each_machine(devices_by_machine, join)
 
     async def reset(self, epoch: int, devices_by_machine: DevicesByMachine) -> list[MachineFault]:
         """Reset devices. Returns the machines that failed."""
-        return await self._each(
+        return await self._call_each_machine(
             devices_by_machine, lambda driver, device_indices: driver.reset(epoch, device_indices)
         )
 
@@ -119,7 +119,7 @@ class MachineCalls:
 
         run: what marks the processes of the launch whose they were.
         """
-        return await self._each(
+        return await self._call_each_machine(
             devices_by_machine,
             lambda driver, device_indices: driver.fence(epoch, device_indices, run),
         )
@@ -133,7 +133,7 @@ class MachineCalls:
             )
         ):
             return faults
-        return await self._each(
+        return await self._call_each_machine(
             devices_by_machine, lambda driver, device_indices: driver.release(epoch, device_indices)
         )
 
@@ -167,7 +167,7 @@ class MachineCalls:
             async with asyncio.timeout(self.patience):
                 report = await driver.describe()
         except TimeoutError:
-            raise Unavailable(self._late(machine, self.patience)) from None
+            raise Unavailable(self._timeout_text(machine, self.patience)) from None
         except WrongState as error:
             if error.data.get("incompatible"):
                 self.foreign[machine] = error.problem
@@ -177,7 +177,7 @@ class MachineCalls:
         self.accept(machine, report)
         return report
 
-    async def _each(
+    async def _call_each_machine(
         self,
         devices_by_machine: DevicesByMachine,
         machine_call: Callable[[Driver, Sequence[int]], Awaitable[None]],
@@ -211,7 +211,9 @@ class MachineCalls:
                 await machine_call(driver, device_indices)
         except TimeoutError:
             fault = MachineFault(
-                machine, timeout_scopes[timeout_scope] or self._late(machine, self._timeout), True
+                machine,
+                timeout_scopes[timeout_scope] or self._timeout_text(machine, self._timeout),
+                True,
             )
         except PodwrightError as error:
             fault = MachineFault(machine, error.message.rstrip("."), isinstance(error, Unavailable))
@@ -225,5 +227,5 @@ class MachineCalls:
             self._on_silence(machine)
         return fault
 
-    def _late(self, machine: str, timeout_seconds: float) -> str:
+    def _timeout_text(self, machine: str, timeout_seconds: float) -> str:
         return f"machine {machine} does not answer within {timeout_seconds:g} s"

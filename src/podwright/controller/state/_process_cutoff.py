@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from podwright.controller.state._controller_state import ControllerState
     from podwright.controller.state._partition_index import PartitionEntry
 
-ROOT: Final = 0
+ROOT_UID: Final = 0
 
 
 def would_cut_off(
@@ -34,7 +34,7 @@ def can_cut_off(state: ControllerState, machine: str, lease_record: LeaseRecord)
     if machine_cut.by == "devices":
         return True
     if lease_record.owner_uid < 0:
-        return machine_cut.uid == ROOT and lease_record.owner not in ("root", "anonymous")
+        return machine_cut.uid == ROOT_UID and lease_record.owner not in ("root", "anonymous")
     return machine_cut.uid >= 0 and machine_cut.uid != lease_record.owner_uid
 
 

@@ -171,33 +171,33 @@ class QuarantineRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
         return Placement(self.allocation, (self.block,), (self.block,))
 
 
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 _T = TypeVar("_T", bound=Record)
 
 
 def put(partition_record: PartitionRecord) -> Put:
     """The change that writes a partition."""
-    return Put(PARTITION, partition_record.name, _encode(partition_record))
+    return Put(PARTITION, partition_record.name, _encode_json(partition_record))
 
 
 def put_lease(record: LeaseRecord) -> Put:
     """The change that writes a lease."""
-    return Put(LEASE, record.id, _encode(record))
+    return Put(LEASE, record.id, _encode_json(record))
 
 
 def put_fence(record: FenceRecord) -> Put:
     """The change that writes a fence."""
-    return Put(FENCE, record.id, _encode(record))
+    return Put(FENCE, record.id, _encode_json(record))
 
 
 def put_quarantine(record: QuarantineRecord) -> Put:
     """The change that writes a quarantine."""
-    return Put(QUARANTINE, record.key, _encode(record))
+    return Put(QUARANTINE, record.key, _encode_json(record))
 
 
 def put_meta() -> Put:
     """The change that writes the schema's version."""
-    return Put(META, "schema", _encode(MetaRecord(version=SCHEMA_VERSION)))
+    return Put(META, "schema", _encode_json(MetaRecord(version=SCHEMA_VERSION)))
 
 
 def drop(partition_name: str) -> Delete:

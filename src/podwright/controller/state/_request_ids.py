@@ -31,25 +31,25 @@ from podwright.controller.state._records import (
     Record,
     decode,
 )
-from podwright.controller.state._shielded_tasks import shielded
+from podwright.controller.state._shielded_tasks import await_shielded
 from podwright.errors import InvalidRequest
 from podwright.store import Change, Delete, Put
 from podwright.wire import OperationState
 
 REQUEST_KIND: Final = "request"
-KEEP: Final = 300.0  #: seconds that an id is remembered; clients ask again within ten
-MOST: Final = 50_000  #: ids remembered at once; then the oldest goes
-LONGEST: Final = 64  #: characters of an id
+REMEMBERED_S: Final = 300.0  #: seconds that an id is remembered; clients ask again within ten
+MAX_REMEMBERED: Final = 50_000  #: ids remembered at once; then the oldest goes
+MAX_ID_CHARS: Final = 64  #: characters of an id
 
 #: By method: the step whose beginning is its effect, as the partition's record has it.
-_STEPS: Final[Mapping[str, OperationState]] = {
+_STEP_BY_METHOD: Final[Mapping[str, OperationState]] = {
     "CreatePartition": OperationState.CREATING,
     "ResetPartition": OperationState.RESETTING,
     "RemovePartition": OperationState.REMOVING,
 }
 #: By method: the kind of record that is its effect. That of every other method is its first commit.
-_EFFECT_KINDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_STEPS, PARTITION),
+_EFFECT_KIND_BY_METHOD: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_STEP_BY_METHOD, PARTITION),
     "Acquire": LEASE,
     "Wait": WAITER,
 }
@@ -57,13 +57,13 @@ _EFFECT_KINDS: Final[Mapping[str, str]] = {
 _T = TypeVar("_T")
 
 
-class _Stamped(Record, frozen=True, kw_only=True, omit_defaults=True):
+class _CreatedRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What records of several kinds have in common: when their object was created."""
 
     created_at: float = 0.0
 
 
-class Remembered(Record, frozen=True, kw_only=True, omit_defaults=True):
+class RememberedRequest(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What a request did. at: when. name: its object, made at `created_at` where that is known. For
     Wait it is the waiter's id. lease: its id. created: Acquire made the partition.
     """
@@ -119,13 +119,13 @@ class _PendingRequest:
         if effect_change is None:
             return changes
         self.done = True
-        remembered = self._outcome(changes, effect_change)
+        remembered = self._remembered_outcome(changes, effect_change)
         self.requests.remember(self.request.key, remembered)
         return [*changes, Put(REQUEST_KIND, self.request.key, msgspec.json.encode(remembered))]
 
     def _is_effect(self, change: Change) -> bool:
         method = self.request.method
-        effect_kind = _EFFECT_KINDS.get(method)
+        effect_kind = _EFFECT_KIND_BY_METHOD.get(method)
         if effect_kind is None:
             return True
         if not isinstance(change, Put) or change.kind != effect_kind:
@@ -133,22 +133,26 @@ class _PendingRequest:
         if effect_kind != PARTITION:
             return True
         operation_state = decode(PartitionRecord, change.body).operation
-        return change.key == self.request.name and operation_state is _STEPS[method]
+        return change.key == self.request.name and operation_state is _STEP_BY_METHOD[method]
 
-    def _outcome(self, changes: Sequence[Change], effect_change: Change) -> Remembered:
+    def _remembered_outcome(
+        self, changes: Sequence[Change], effect_change: Change
+    ) -> RememberedRequest:
         method, now = self.request.method, self.requests.now()
         if method == "Wait":
-            return Remembered(method=method, name=effect_change.key, at=now)
+            return RememberedRequest(method=method, name=effect_change.key, at=now)
         lease_id = effect_change.key if method == "Acquire" else ""
-        if method not in _EFFECT_KINDS:
+        if method not in _EFFECT_KIND_BY_METHOD:
             created_at = (
-                decode(_Stamped, effect_change.body).created_at
+                decode(_CreatedRecord, effect_change.body).created_at
                 if isinstance(effect_change, Put)
                 else 0.0
             )
-            return Remembered(method=method, name=self.request.name, at=now, created_at=created_at)
-        partition_record = partition_in(changes, "" if lease_id else self.request.name)
-        return Remembered(
+            return RememberedRequest(
+                method=method, name=self.request.name, at=now, created_at=created_at
+            )
+        partition_record = last_partition_in(changes, "" if lease_id else self.request.name)
+        return RememberedRequest(
             method=method,
             name=partition_record.name if partition_record else self.request.name,
             at=now,
@@ -159,7 +163,9 @@ class _PendingRequest:
         )
 
 
-def partition_in(changes: Sequence[Change], partition_name: str = "") -> PartitionRecord | None:
+def last_partition_in(
+    changes: Sequence[Change], partition_name: str = ""
+) -> PartitionRecord | None:
     """The last record of a partition among changes. partition_name: of this one alone."""
     latest_record = None
     for change in changes:
@@ -172,18 +178,18 @@ def partition_in(changes: Sequence[Change], partition_name: str = "") -> Partiti
     return latest_record
 
 
-_current: ContextVar[Pending | None] = ContextVar("request", default=None)
+_current_request: ContextVar[Pending | None] = ContextVar("request", default=None)
 
 
 def with_request(changes: Sequence[Change]) -> Sequence[Change]:
     """The changes, and with them what records that they are the effect of a request."""
-    pending_request = _current.get()
+    pending_request = _current_request.get()
     return changes if pending_request is None else pending_request.added(changes)
 
 
-def carried_by(pending: Pending) -> None:
+def carry_record_of(pending: Pending) -> None:
     """Let the commits of this task, and of those that it starts, carry a record of `pending`."""
-    _current.set(pending)
+    _current_request.set(pending)
 
 
 class Requests:
@@ -196,24 +202,24 @@ class Requests:
         self, write_later: Callable[[Change], None], now: Callable[[], float], spawn: Spawn
     ) -> None:
         self._later, self.now, self._spawn = write_later, now, spawn
-        self._done: dict[str, Remembered] = {}
+        self._done: dict[str, RememberedRequest] = {}
         self._under_way: dict[str, asyncio.Task[Any]] = {}
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Load the requests that were done before."""
         remembered_pairs = [
-            (request_key, decode(Remembered, record_json))
+            (request_key, decode(RememberedRequest, record_json))
             for (record_kind, request_key), record_json in records.items()
             if record_kind == REQUEST_KIND
         ]
         self._done = dict(sorted(remembered_pairs, key=lambda key_and_record: key_and_record[1].at))
 
-    def remember(self, request_key: str, remembered: Remembered) -> None:
+    def remember(self, request_key: str, remembered: RememberedRequest) -> None:
         """Remember that a request was done, and forget those that are too old."""
         self._done[request_key] = remembered
-        for old_key, old_record in list(_first(self._done, 2)):
+        for old_key, old_record in list(_first_remembered(self._done, 2)):
             if old_key != request_key and (
-                remembered.at - old_record.at > KEEP or len(self._done) > MOST
+                remembered.at - old_record.at > REMEMBERED_S or len(self._done) > MAX_REMEMBERED
             ):
                 del self._done[old_key]
                 self._later(Delete(REQUEST_KIND, old_key))
@@ -226,7 +232,7 @@ class Requests:
         self,
         request: RequestId,
         start_work: Callable[[], Coroutine[Any, Any, _T]],
-        repeat_answer: Callable[[Remembered], Awaitable[_T | None]],
+        repeat_answer: Callable[[RememberedRequest], Awaitable[_T | None]],
     ) -> _T:
         """Do `start_work` once, however often it is requested under one id; without an id, always
         do it.
@@ -236,25 +242,25 @@ class Requests:
         wire.InvalidRequest for a malformed id, and for one that belongs to another request.
         """
         if not request.id:
-            return await shielded(self._spawn(start_work()))
-        if len(request.id) > LONGEST or not request.id.isprintable():
+            return await await_shielded(self._spawn(start_work()))
+        if len(request.id) > MAX_ID_CHARS or not request.id.isprintable():
             raise InvalidRequest(
                 "the request's id is too long or not printable",
                 operation=request.method,
-                would_work=f"use at most {LONGEST} printable characters, drawn at random",
+                would_work=f"use at most {MAX_ID_CHARS} printable characters, drawn at random",
             )
         request_key = request.key
         if (request_task := self._under_way.get(request_key)) is None:
-            request_task = self._spawn(self._begin(request, start_work, repeat_answer))
+            request_task = self._spawn(self._begin_or_repeat(request, start_work, repeat_answer))
             self._under_way[request_key] = request_task
             request_task.add_done_callback(lambda _: self._under_way.pop(request_key, None))
-        return await shielded(request_task)
+        return await await_shielded(request_task)
 
-    async def _begin(
+    async def _begin_or_repeat(
         self,
         request: RequestId,
         start_work: Callable[[], Coroutine[Any, Any, _T]],
-        repeat_answer: Callable[[Remembered], Awaitable[_T | None]],
+        repeat_answer: Callable[[RememberedRequest], Awaitable[_T | None]],
     ) -> _T:
         remembered = self._done.get(request.key)
         if remembered is not None:
@@ -269,11 +275,13 @@ class Requests:
             repeated_outcome = await repeat_answer(remembered)
             if repeated_outcome is not None:
                 return repeated_outcome
-        carried_by(_PendingRequest(self, request))
+        carry_record_of(_PendingRequest(self, request))
         return await start_work()
 
 
-def _first(remembered_by_key: Mapping[str, Remembered], limit: int) -> list[tuple[str, Remembered]]:
+def _first_remembered(
+    remembered_by_key: Mapping[str, RememberedRequest], limit: int
+) -> list[tuple[str, RememberedRequest]]:
     return [
         key_and_record
         for key_and_record, _ in zip(remembered_by_key.items(), range(limit), strict=False)

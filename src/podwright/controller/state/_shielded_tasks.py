@@ -29,20 +29,20 @@ class _Services(Protocol):
 
 _S = TypeVar("_S", bound=_Services)
 _R = TypeVar("_R")
-_Call = Callable[[_S, "Caller", _R], Coroutine[Any, Any, _V]]
+_CallFunction = Callable[[_S, "Caller", _R], Coroutine[Any, Any, _V]]
 
 
-def uninterruptible(service_call: _Call[_S, _R, _V]) -> _Call[_S, _R, _V]:
+def uninterruptible(service_call: _CallFunction[_S, _R, _V]) -> _CallFunction[_S, _R, _V]:
     """The call, as a task of the controller's own."""
 
     @wraps(service_call)
     async def uninterrupted(services: _S, caller: Caller, request: _R) -> _V:
-        return await shielded(services.state.spawn(service_call(services, caller, request)))
+        return await await_shielded(services.state.spawn(service_call(services, caller, request)))
 
     return uninterrupted
 
 
-async def shielded(task: asyncio.Task[_V]) -> _V:
+async def await_shielded(task: asyncio.Task[_V]) -> _V:
     """A task's outcome. The task goes on although its caller goes; its failure is then logged."""
     try:
         return await asyncio.shield(task)

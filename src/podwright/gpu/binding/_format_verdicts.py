@@ -33,10 +33,10 @@ def as_text(tasks: Sequence[Task], verdicts: Mapping[int, Verdict]) -> str:
         if not task.gpus:
             rows.append((task.rank, task.node, "", "", "", "", task.cpus, verdict))
     header = ("Task", "Node", "GPU", "UUID", "Bus", "NUMA", "Cores", "Verdict")
-    return f"{table(header, rows)}\n{_summary(list(verdicts.values()))}"
+    return f"{table(header, rows)}\n{_verdict_summary(list(verdicts.values()))}"
 
 
-def _summary(verdicts: list[Verdict]) -> str:
+def _verdict_summary(verdicts: list[Verdict]) -> str:
     task_count = len(verdicts)
     bad_count = sum(verdict.bad for verdict in verdicts)
     if bad_count:

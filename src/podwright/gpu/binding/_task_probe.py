@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from podwright.gpu.binding._verdict import MARK
+from podwright.gpu.binding._verdict import TASK_LINE_PREFIX
 from podwright.hosts import host_name, write_list
 from podwright.hosts.gpus import VARIABLES, take_inventory, visible
 
@@ -48,7 +48,7 @@ def main() -> int:
             for gpu in visible_gpus
         ],
     }
-    os.write(1, f"{MARK}{json.dumps(task_fields)}\n".encode())
+    os.write(1, f"{TASK_LINE_PREFIX}{json.dumps(task_fields)}\n".encode())
     return 0
 
 

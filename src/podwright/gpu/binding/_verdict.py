@@ -11,7 +11,7 @@ from podwright.gpu.requests import SlurmRequest, is_number
 from podwright.hosts import read_list
 
 #: The prefix of a task's line, which tells it apart from everything else that a job prints.
-MARK = "podwright-binding "
+TASK_LINE_PREFIX = "podwright-binding "
 
 
 class TaskSeen(NamedTuple):
@@ -70,7 +70,7 @@ def read_tasks(job_output: str) -> list[Task]:
     """Read the tasks from the output of a job, in the order of their ranks."""
     tasks = []
     for output_line in job_output.splitlines():
-        _, mark, task_json = output_line.partition(MARK)
+        _, mark, task_json = output_line.partition(TASK_LINE_PREFIX)
         if mark:
             task_fields = json.loads(task_json)
             gpus = tuple(TaskSeen(**gpu) for gpu in task_fields.pop("gpus")) or _gpus_from_variable(
@@ -109,7 +109,7 @@ def _compare_with_request(task: Task, request: SlurmRequest, shared: bool) -> tu
     """Compare the GPUs of a task with the request. Returns (words, whether this is a fault)."""
     if not request.asks_for_gpus:
         return ("none were asked for", True) if task.gpus else ("as asked", False)
-    wanted_count, wants_own = _wanted(task, request)
+    wanted_count, wants_own = _requested_gpus(task, request)
     if wanted_count is not None and len(task.gpus) != wanted_count:
         return f"asked for {wanted_count}", True
     if wants_own and shared:
@@ -120,7 +120,7 @@ def _compare_with_request(task: Task, request: SlurmRequest, shared: bool) -> tu
     return ("as asked", False) if task.gpus else ("asked for GPUs", True)
 
 
-def _wanted(task: Task, request: SlurmRequest) -> tuple[int | None, bool]:
+def _requested_gpus(task: Task, request: SlurmRequest) -> tuple[int | None, bool]:
     """Return (GPUs of a task, whether for itself alone) by the options; None where they do
     not say.
     """

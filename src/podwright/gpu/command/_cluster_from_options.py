@@ -12,7 +12,7 @@ from podwright.gpu.configure._job_summary_script import Summary
 from podwright.gpu.configure._plan_configuration import ConfigureOptions
 from podwright.gpu.configure._sampling_script import Sampling
 from podwright.slurm.site.blocking_commands import ask_slurm
-from podwright.slurm.site.releases import Version, parse_version
+from podwright.slurm.site.releases import SlurmVersion, parse_version
 
 
 def chosen_options(cluster_options: GpuClusterOptions, own_folder: str) -> ConfigureOptions:
@@ -22,14 +22,14 @@ def chosen_options(cluster_options: GpuClusterOptions, own_folder: str) -> Confi
         cluster_options.topology,
         cluster_options.confine,
         cluster_options.imex,
-        _program(cluster_options.health_check),
-        _gate(cluster_options, own_folder),
+        _check_program_path(cluster_options.health_check),
+        _chosen_health_gate(cluster_options, own_folder),
         _sampling(cluster_options, own_folder),
-        _summary(cluster_options, own_folder),
+        _chosen_summary(cluster_options, own_folder),
     )
 
 
-def _program(program_path: str) -> str:
+def _check_program_path(program_path: str) -> str:
     if program_path and (
         not program_path.startswith("/") or any(letter in program_path for letter in " \t\n#=")
     ):
@@ -41,7 +41,7 @@ def _program(program_path: str) -> str:
     return program_path
 
 
-def _gate(cluster_options: GpuClusterOptions, own_folder: str) -> GateScript | None:
+def _chosen_health_gate(cluster_options: GpuClusterOptions, own_folder: str) -> GateScript | None:
     """Return the settings of our own health check, if it is wanted. Raises InvalidRequest."""
     if not cluster_options.health:
         return None
@@ -53,7 +53,9 @@ def _gate(cluster_options: GpuClusterOptions, own_folder: str) -> GateScript | N
         )
     script_path = Path(own_folder).absolute() / "node-health"
     return GateScript(
-        _program(str(script_path)), _node_podwright_path(cluster_options), cluster_options.health
+        _check_program_path(str(script_path)),
+        _node_podwright_path(cluster_options),
+        cluster_options.health,
     )
 
 
@@ -63,20 +65,20 @@ def _sampling(cluster_options: GpuClusterOptions, own_folder: str) -> Sampling |
         return None
     script_path = Path(own_folder).absolute() / "task-prolog"
     return Sampling(
-        _program(str(script_path)),
+        _check_program_path(str(script_path)),
         _node_podwright_path(cluster_options),
         cluster_options.efficiency,
     )
 
 
-def _summary(cluster_options: GpuClusterOptions, own_folder: str) -> Summary | None:
+def _chosen_summary(cluster_options: GpuClusterOptions, own_folder: str) -> Summary | None:
     """Return the settings for summaries at jobs' ends, if they are wanted. Raises
     InvalidRequest.
     """
     if not cluster_options.summary:
         return None
-    script_path = _program(str(Path(own_folder).absolute() / "job-epilog"))
-    summary_folder = _program(cluster_options.summary_folder)
+    script_path = _check_program_path(str(Path(own_folder).absolute() / "job-epilog"))
+    summary_folder = _check_program_path(cluster_options.summary_folder)
     return Summary(
         script_path, _node_podwright_path(cluster_options), cluster_options.summary, summary_folder
     )
@@ -84,12 +86,12 @@ def _summary(cluster_options: GpuClusterOptions, own_folder: str) -> Summary | N
 
 def _node_podwright_path(cluster_options: GpuClusterOptions) -> str:
     """Return the path of podwright on the nodes."""
-    return _program(
+    return _check_program_path(
         cluster_options.node_podwright or shutil.which("podwright") or "/usr/bin/podwright"
     )
 
 
-def chosen_version(named_version: str | None) -> Version:
+def chosen_version(named_version: str | None) -> SlurmVersion:
     """Return the named release of Slurm, or that of this machine. Raises InvalidRequest."""
     version_text = named_version or ask_slurm(["scontrol", "--version"])
     if not version_text:

@@ -7,12 +7,12 @@ from podwright.option_rows import seconds
 
 #: Where `podwright slurm serve-lint` answers.
 LINT_SOCKET = "/run/podwright-lint/lint.sock"
-_GPUS = opt.OptionGroup(
+_GPU_OPTION_GROUP = opt.OptionGroup(
     "GPU clusters", "Nodes with GPUs, from an inventory (TOML or JSON), instead of a pod."
 )
 
 
-class GpuClusterOptions(opt.OptionTable, group=_GPUS):
+class GpuClusterOptions(opt.OptionTable, group=_GPU_OPTION_GROUP):
     """What is set up for GPUs. An empty text or None: not wanted."""
 
     gpus = opt.optional(

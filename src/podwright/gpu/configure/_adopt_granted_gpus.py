@@ -63,7 +63,7 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     creation of a partition raises.
     """
     action = f"adopt the GPUs of job {grant.job}"
-    devices = _devices(client.list_devices(), grant, action)
+    devices = _granted_devices(client.list_devices(), grant, action)
     job_partition = partition_name(grant.job)
     for info in client.list_partitions():
         if info.name == job_partition:
@@ -96,7 +96,7 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     return partition
 
 
-def _devices(
+def _granted_devices(
     known_devices: Sequence[DeviceInfo], grant: GrantedJob, action: str
 ) -> list[DeviceInfo]:
     device_by_place = {

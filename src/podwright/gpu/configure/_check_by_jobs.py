@@ -12,7 +12,7 @@ from typing import NamedTuple
 from podwright.errors import FieldNotKnown
 from podwright.gpu.configure._edit_conf_lines import fold
 from podwright.gpu.configure._inventory import Kind, SiteInventory
-from podwright.gpu.configure._topology import RACKS, plan_topology, units
+from podwright.gpu.configure._topology import RACKS_TOPOLOGY_NAME, plan_topology, units
 from podwright.slurm.reader import (
     SHOW_CONFIG,
     SHOW_NODES,
@@ -40,7 +40,7 @@ class Promise(NamedTuple):
 
 
 #: The time that one-GPU jobs have to start on an idle node, and the interval between checks.
-_FILL_S, _LOOK_S = 30.0, 0.5
+_FILL_TIMEOUT_S, _POLL_INTERVAL_S = 30.0, 0.5
 
 
 def commands(command_prefix: Sequence[str] = (), timeout_s: float = 60.0) -> Ask:
@@ -73,24 +73,24 @@ def check(
     """Check all promises one after another. Jobs run on one node of each kind."""
     exit_code, output = ask_slurm(list(SHOW_NODES))
     if exit_code:
-        yield Promise("Slurm answers", _short(output))
+        yield Promise("Slurm answers", _shortened_output(output))
         return
     try:
-        yield from _all(
+        yield from _check_promises(
             inventory, {node.name: node for node in read_nodes(output)}, ask_slurm, sleep
         )
     except FieldNotKnown as error:
         yield Promise("Slurm shows what is checked", error.problem)
 
 
-def _all(
+def _check_promises(
     inventory: SiteInventory,
     nodes: Mapping[str, SlurmNode],
     ask_slurm: Ask,
     sleep: Callable[[float], None],
 ) -> Iterator[Promise]:
     """Check the promises in order. nodes: Slurm's nodes by name. Raises FieldNotKnown."""
-    yield Promise("every node has the GPUs of the inventory", _counted(inventory, nodes))
+    yield Promise("every node has the GPUs of the inventory", _gpu_count_problem(inventory, nodes))
     slurm_config = SlurmConfig(ask_slurm(list(SHOW_CONFIG))[1])
     if version_note := release_note(slurm_config.version):
         yield Promise(f"Note: {version_note}")
@@ -98,12 +98,14 @@ def _all(
     for kind, names in inventory.kinds().items():
         name = next((name for name in names if name in nodes and nodes[name].state.idle), names[0])
         node = nodes.get(name)
-        partition_options, shared_partition = _partitions(node, ask_slurm) if node else ([], "")
+        partition_options, shared_partition = (
+            _node_partitions(node, ask_slurm) if node else ([], "")
+        )
         features = node.features if node else frozenset()
-        yield from _on_node(kind, name, partition_options, ask_slurm, devices_confined, features)
+        yield from _check_node(kind, name, partition_options, ask_slurm, devices_confined, features)
         if shared_partition:  # in other modes jobs have whole nodes, as the site wants
-            yield from _filled(len(kind.gpus), name, shared_partition, ask_slurm, sleep)
-    yield Promise("a type that there is not is refused", _refused(ask_slurm))
+            yield from _check_node_fills(len(kind.gpus), name, shared_partition, ask_slurm, sleep)
+    yield Promise("a type that there is not is refused", _unknown_type_problem(ask_slurm))
     plugin = slurm_config.topology
     has_both = plan_topology(inventory, slurm_config.version, "auto").kind == "both"
     if plugin in ("tree", "block") or has_both:
@@ -114,11 +116,11 @@ def _all(
             leaf_names if has_both or is_tree else list(inventory.domains), ask_slurm
         )
         if has_both and not problem:
-            problem = _topology_problem(rack_names, ask_slurm, RACKS)
+            problem = _topology_problem(rack_names, ask_slurm, RACKS_TOPOLOGY_NAME)
         yield Promise("Slurm knows the network of the inventory", problem)
 
 
-def _on_node(
+def _check_node(
     node_kind: Kind,
     node_name: str,
     partition_options: list[str],
@@ -152,9 +154,9 @@ def _on_node(
     visible_match = re.search(r"@(.*?)@", output)
     problem = ""
     if exit_code or not visible_match:
-        problem = _short(output)
+        problem = _shortened_output(output)
     elif "lacks" in output:
-        problem = _short(output.partition("@")[0])
+        problem = _shortened_output(output.partition("@")[0])
     elif len(visible_match[1].split(",")) != gpu_count:
         problem = f"it sees {visible_match[1] or 'none'}"
     yield Promise(f"{node_name}: a job finds {gpu_count} GPUs and their device files", problem)
@@ -164,13 +166,15 @@ def _on_node(
         command = ["sbatch", "--test-only", "--wrap=true", *partition_options, "--gpus-per-node=1"]
         exit_code, output = ask_slurm([*command, f"--constraint={feature}"])
         yield Promise(
-            f"GPUs can be asked for by feature {feature}", _short(output) if exit_code else ""
+            f"GPUs can be asked for by feature {feature}",
+            _shortened_output(output) if exit_code else "",
         )
     for gpu_type in dict.fromkeys(gpu.type for gpu in node_kind.gpus):
         command = ["sbatch", "--test-only", "--wrap=true", *partition_options]
         exit_code, output = ask_slurm([*command, f"--gres=gpu:{gpu_type}:1"])
         yield Promise(
-            f"GPUs can be asked for by type {gpu_type}", _short(output) if exit_code else ""
+            f"GPUs can be asked for by type {gpu_type}",
+            _shortened_output(output) if exit_code else "",
         )
     if devices_confined and gpu_count > 1:
         script = f'export LC_ALL=C; for f in {quoted_files}; do (: <"$f") 2>&1; done; true'
@@ -181,7 +185,7 @@ def _on_node(
         expected_counts = {len(all_files) - len(gpu_files) for gpu_files in files_by_gpu}
         expected_text = " or ".join(map(str, sorted(expected_counts)))
         problem = (
-            _short(output)
+            _shortened_output(output)
             if exit_code
             else f"{refused_count} of {expected_text} files of other GPUs are shut"
         )
@@ -191,7 +195,7 @@ def _on_node(
         )
 
 
-def _filled(
+def _check_node_fills(
     gpu_count: int,
     node_name: str,
     partition_name: str,
@@ -213,11 +217,11 @@ def _filled(
     exit_code, output = ask_slurm(command)
     job_number = output.split()[-1].partition(";")[0] if output.split() else ""
     if exit_code or not job_number.isdecimal():
-        yield Promise(promise_text, _short(output))
+        yield Promise(promise_text, _shortened_output(output))
         return
     running_count, pending_reason = 0, ""
     try:
-        for _ in range(int(_FILL_S / _LOOK_S)):
+        for _ in range(int(_FILL_TIMEOUT_S / _POLL_INTERVAL_S)):
             queue_lines = ask_slurm(["squeue", "-h", "-r", "-j", job_number, "-o", "%T %r"])[
                 1
             ].splitlines()
@@ -230,7 +234,7 @@ def _filled(
             pending_reason = pending_reasons[0] if pending_reasons else ""
             if running_count == gpu_count or not queue_lines:
                 break
-            sleep(_LOOK_S)
+            sleep(_POLL_INTERVAL_S)
     finally:
         ask_slurm(["scancel", job_number])
     problem = f"{running_count} ran" + (
@@ -239,7 +243,7 @@ def _filled(
     yield Promise(promise_text, "" if running_count == gpu_count else problem)
 
 
-def _partitions(node: SlurmNode, ask_slurm: Ask) -> tuple[list[str], str]:
+def _node_partitions(node: SlurmNode, ask_slurm: Ask) -> tuple[list[str], str]:
     """Return the options that name a partition of this node, and one in which jobs share the node.
 
     Each is empty if there is none. Raises FieldNotKnown.
@@ -255,7 +259,7 @@ def _partitions(node: SlurmNode, ask_slurm: Ask) -> tuple[list[str], str]:
     )[0]
 
 
-def _counted(inventory: SiteInventory, nodes: Mapping[str, SlurmNode]) -> str:
+def _gpu_count_problem(inventory: SiteInventory, nodes: Mapping[str, SlurmNode]) -> str:
     nodes_by_problem: dict[str, list[str]] = {}
     for node_name, node_kind in inventory.nodes.items():
         if node_name not in nodes:
@@ -278,11 +282,11 @@ def _counted(inventory: SiteInventory, nodes: Mapping[str, SlurmNode]) -> str:
     )
 
 
-def _refused(ask_slurm: Ask) -> str:
+def _unknown_type_problem(ask_slurm: Ask) -> str:
     exit_code, output = ask_slurm(
         ["sbatch", "--test-only", "--wrap=true", "--gres=gpu:podwright_no_type:1"]
     )
-    return "" if exit_code else f"it was taken: {_short(output)}"
+    return "" if exit_code else f"it was taken: {_shortened_output(output)}"
 
 
 def _topology_problem(expected_names: Sequence[str], ask_slurm: Ask, topology: str = "") -> str:
@@ -291,7 +295,7 @@ def _topology_problem(expected_names: Sequence[str], ask_slurm: Ask, topology: s
     """
     exit_code, output = ask_slurm([*SHOW_TOPOLOGY, *([topology] if topology else [])])
     if exit_code:
-        return _short(output)
+        return _shortened_output(output)
     switch_names = {switch.name for switch in read_switches(output)}
     missing_names = [
         switch_name for switch_name in expected_names if switch_name not in switch_names
@@ -299,5 +303,5 @@ def _topology_problem(expected_names: Sequence[str], ask_slurm: Ask, topology: s
     return f"{', '.join(missing_names)} not in scontrol show topology" if missing_names else ""
 
 
-def _short(output: str) -> str:
+def _shortened_output(output: str) -> str:
     return " ".join(output.split())[:240] or "no word"

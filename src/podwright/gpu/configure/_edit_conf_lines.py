@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, expand, write_list
-from podwright.slurm.site.edit import commented
+from podwright.slurm.site.edit import comment_out
 
-MARK = "podwright-gpus"
-OURS = f" #{MARK}"
+OWN_LINE_MARK = "podwright-gpus"
+OWN_LINE_SUFFIX = f" #{OWN_LINE_MARK}"
 
 #: The keys that hold one value for each node of a line.
-_EACH = {"nodeaddr", "nodehostname", "port", "bcastaddr"}
-_PAIR = re.compile(r'([A-Za-z]\w*)\s*=\s*("[^"]*"|[^\s"]+)')
+_PER_NODE_KEYS = {"nodeaddr", "nodehostname", "port", "bcastaddr"}
+_PAIR_PATTERN = re.compile(r'([A-Za-z]\w*)\s*=\s*("[^"]*"|[^\s"]+)')
 
 Row = dict[str, str]
 
@@ -28,7 +28,7 @@ def fold(names: Iterable[str]) -> str:
     names = list(names)
     if len(names) == 1:
         return names[0]
-    if folded := _plain(names):
+    if folded := _fold_numbered(names):
         return folded
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
@@ -37,7 +37,7 @@ def fold(names: Iterable[str]) -> str:
     return str(node_set)
 
 
-def _plain(names: list[str]) -> str:
+def _fold_numbered(names: list[str]) -> str:
     """Names that differ in one number at their end alone, of one width: the quick way."""
     common_stem = names[0].rstrip("0123456789")
     name_width = len(names[0])
@@ -81,7 +81,7 @@ def logical_lines(conf_text: str) -> Iterator[tuple[list[str], str]]:
 
 def read_row(line: str) -> Row:
     """The keys of one line with their values. Keys keep their case."""
-    return dict(_PAIR.findall(line))
+    return dict(_PAIR_PATTERN.findall(line))
 
 
 def value(row: Mapping[str, str], key: str) -> str:
@@ -93,7 +93,11 @@ def value(row: Mapping[str, str], key: str) -> str:
 
 def write_row(row: Mapping[str, str]) -> str:
     """The row as a line that is marked as ours."""
-    return " ".join(f"{row_key}={row_value}" for row_key, row_value in row.items()) + OURS + "\n"
+    return (
+        " ".join(f"{row_key}={row_value}" for row_key, row_value in row.items())
+        + OWN_LINE_SUFFIX
+        + "\n"
+    )
 
 
 def names_in(host_list: str, file_label: str) -> tuple[str, ...]:
@@ -118,7 +122,9 @@ def part(
             cut_row[row_key] = fold(chosen_names)
             continue
         cut_row[row_key] = row_value
-        if row_key.lower() in _EACH and (node_values := each(row_key, row_value, len(node_names))):
+        if row_key.lower() in _PER_NODE_KEYS and (
+            node_values := each(row_key, row_value, len(node_names))
+        ):
             chosen_values = [node_values[index_by_name[node_name]] for node_name in ordered_names]
             if row_key.lower() == "port":
                 port_numbers = list(map(int, chosen_values))
@@ -170,7 +176,7 @@ def replaced(
             new_lines += physical_lines
         else:
             new_lines += [
-                *commented(physical_lines, MARK),
+                *comment_out(physical_lines, OWN_LINE_MARK),
                 *(write_row(new_row) for new_row in new_rows),
             ]
     return "".join(new_lines)
@@ -180,6 +186,6 @@ def with_rows(conf_text: str, rows: Iterable[Mapping[str, str]]) -> str:
     """The file with our rows appended."""
     new_lines = [write_row(row) for row in rows]
     if new_lines and conf_text and not conf_text.endswith("\n"):
-        mark_line = f"\n#{MARK}: this file ended without a newline{OURS}\n"
+        mark_line = f"\n#{OWN_LINE_MARK}: this file ended without a newline{OWN_LINE_SUFFIX}\n"
         return conf_text + mark_line + "".join(new_lines)
     return conf_text + "".join(new_lines)

@@ -9,16 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from podwright.gpu.configure._edit_conf_lines import OURS
+from podwright.gpu.configure._edit_conf_lines import OWN_LINE_SUFFIX
 from podwright.gpu.health import STAYS_DRAINED
 from podwright.slurm.site.edit import joined, settings
 from podwright.slurm.site.files import read
 
-_OURS = f"# Checks of this node, by podwright slurm configure --gpus --health{OURS}\n"
+_SCRIPT_HEADER = (
+    f"# Checks of this node, by podwright slurm configure --gpus --health{OWN_LINE_SUFFIX}\n"
+)
 #: The PATH of the script, since Slurm sets neither PATH nor SLURM_CONF. It fits a Debian, an RHEL
 #: and a local Slurm.
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LONGEST = 120  # the limit of a check in seconds, whatever hangs
+SCRIPT_PATH_VARIABLE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CHECK_TIMEOUT_S = 120  # the limit of a check in seconds, whatever hangs
 #: Slurm drains a node whose hook fails, however many nodes are drained already. So the script fails
 #: only on our explicit exit code, and not if podwright is missing, broken, or does not answer.
 _SCRIPT_ENDING = f"""\
@@ -67,8 +69,8 @@ def script(gate_script: GateScript, conf_path: Path, site_settings: Mapping[str,
     """Return the text of the script. site_settings: the site's own settings, without ours."""
     script_lines = [
         "#!/bin/sh\n",
-        _OURS,
-        f"PATH={PATH}\n",
+        _SCRIPT_HEADER,
+        f"PATH={SCRIPT_PATH_VARIABLE}\n",
         f"SLURM_CONF={shlex.quote(str(conf_path))}\n",
     ]
     script_lines += ["export PATH SLURM_CONF\n", 'case "${SLURM_SCRIPT_CONTEXT-}" in\n']
@@ -81,7 +83,7 @@ def script(gate_script: GateScript, conf_path: Path, site_settings: Mapping[str,
     )
     command = f"{shlex.quote(gate_script.podwright)} node health --slurm --act={gate_script.act}"
     return "".join(
-        [*script_lines, f"timeout --foreground -k 5 {_LONGEST} {command}\n", _SCRIPT_ENDING]
+        [*script_lines, f"timeout --foreground -k 5 {_CHECK_TIMEOUT_S} {command}\n", _SCRIPT_ENDING]
     )
 
 
@@ -132,5 +134,5 @@ def known(conf_path: Path) -> list[Path]:
         return []
     program_path = settings(read(conf_path)).get("healthcheckprogram", "")
     script_path = Path(program_path)
-    is_ours = program_path and script_path.is_file() and _OURS in read(script_path)
+    is_ours = program_path and script_path.is_file() and _SCRIPT_HEADER in read(script_path)
     return [script_path] if is_ours else []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from podwright.errors import InvalidRequest
 from podwright.gpu.configure._edit_conf_lines import (
-    OURS,
+    OWN_LINE_SUFFIX,
     each,
     fold,
     logical_lines,
@@ -23,7 +23,7 @@ from podwright.gpu.configure._edit_conf_lines import (
 from podwright.gpu.configure._inventory import SiteInventory
 
 #: The path that the daemon reads (NVIDIA's IMEX guide, IMEX_NODE_CONFIG_FILE).
-PLACE = "/etc/nvidia-imex/nodes_config.cfg"
+NODES_CONFIG_PATH = "/etc/nvidia-imex/nodes_config.cfg"
 _NODE_FILE_MARK = "# Nodes of an NVLink domain, for nvidia-imex: "
 
 
@@ -41,7 +41,7 @@ def imex_texts(
             operation="--imex",
             would_work='domain = "rack1" at the nodes of a rack; a survey finds it',
         )
-    address_by_node = _addresses(slurm_conf, etc_folder)
+    address_by_node = _addresses_by_node(slurm_conf, etc_folder)
     own_paths = known(etc_folder)
     texts_by_path = {}
     for domain, node_names in domains.items():
@@ -51,7 +51,7 @@ def imex_texts(
                 f"{node_file} is there, and not ours", operation="--imex", would_work="move it away"
             )
         texts_by_path[node_file] = "".join(
-            f"{_address(node, address_by_node, resolve)}\n" for node in node_names
+            f"{_node_address(node, address_by_node, resolve)}\n" for node in node_names
         )
     return texts_by_path
 
@@ -63,21 +63,25 @@ def known(etc_folder: Path) -> list[Path]:
         return []
     lines = gres_conf.read_text("utf-8", "surrogateescape").splitlines()
     return [
-        etc_folder / Path(gres_line.removeprefix(_NODE_FILE_MARK).removesuffix(OURS)).name
+        etc_folder
+        / Path(gres_line.removeprefix(_NODE_FILE_MARK).removesuffix(OWN_LINE_SUFFIX)).name
         for gres_line in lines
-        if gres_line.startswith(_NODE_FILE_MARK) and gres_line.endswith(OURS)
+        if gres_line.startswith(_NODE_FILE_MARK) and gres_line.endswith(OWN_LINE_SUFFIX)
     ]
 
 
-def remark(node_files: Sequence[Path]) -> str:
+def node_files_remark(node_files: Sequence[Path]) -> str:
     """The comment in gres.conf that lists these files."""
-    return "".join(f"{_NODE_FILE_MARK}{node_file.name}{OURS}\n" for node_file in node_files)
+    return "".join(
+        f"{_NODE_FILE_MARK}{node_file.name}{OWN_LINE_SUFFIX}\n" for node_file in node_files
+    )
 
 
 def notes(node_files: Sequence[Path], inventory: SiteInventory) -> list[str]:
     """The steps that remain for the administrator."""
     return [
-        f"{node_file} belongs at {PLACE} of {fold(node_names)}, or into IMEX_NODE_CONFIG_FILE "
+        f"{node_file} belongs at {NODES_CONFIG_PATH} of {fold(node_names)}, or into "
+        "IMEX_NODE_CONFIG_FILE "
         "there; then restart nvidia-imex"
         for node_file in node_files
         for domain, node_names in inventory.domains.items()
@@ -85,7 +89,7 @@ def notes(node_files: Sequence[Path], inventory: SiteInventory) -> list[str]:
     ]
 
 
-def resolved(host_name: str) -> str:
+def resolve_host(host_name: str) -> str:
     """The address to which a name resolves on this machine, IPv4 before IPv6; empty where there is
     none."""
     import socket
@@ -98,7 +102,7 @@ def resolved(host_name: str) -> str:
     return str(addresses[0][4][0]) if addresses else ""
 
 
-def _addresses(slurm_conf: str, etc_folder: Path) -> dict[str, str]:
+def _addresses_by_node(slurm_conf: str, etc_folder: Path) -> dict[str, str]:
     """The NodeAddr of each node that has one."""
     address_by_node: dict[str, str] = {}
     for _, line in logical_lines(slurm_conf):
@@ -113,7 +117,9 @@ def _addresses(slurm_conf: str, etc_folder: Path) -> dict[str, str]:
     return address_by_node
 
 
-def _address(node_name: str, address_by_node: dict[str, str], resolve: Callable[[str], str]) -> str:
+def _node_address(
+    node_name: str, address_by_node: dict[str, str], resolve: Callable[[str], str]
+) -> str:
     host_name = address_by_node.get(node_name, node_name)
     address = resolve(host_name)
     if not address or address.startswith("127.") or address == "::1":

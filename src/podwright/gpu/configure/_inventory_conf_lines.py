@@ -42,10 +42,10 @@ def gres_rows(inventory: SiteInventory, detection_mode: str) -> list[Row]:
                 "/proc/driver/nvidia/capabilities can be read",
             )
         node_list = fold(node_names)
-        for _, gpu_group in groupby(gpus, key=_together):
+        for _, gpu_group in groupby(gpus, key=_shared_line_key):
             line_gpus = list(gpu_group)
             row = {"NodeName": node_list, "Name": "gpu", "Type": line_gpus[0].type}
-            row["File"] = _files([gpu.file for gpu in line_gpus])
+            row["File"] = _folded_files([gpu.file for gpu in line_gpus])
             if "," in line_gpus[0].file:
                 row["MultipleFiles"] = row.pop("File")
             row["Cores"] = write_list(line_gpus[0].cores)
@@ -55,12 +55,12 @@ def gres_rows(inventory: SiteInventory, detection_mode: str) -> list[Row]:
     return gpu_rows + shared_rows
 
 
-def _together(gpu: NodeGpu) -> tuple[object, ...]:
+def _shared_line_key(gpu: NodeGpu) -> tuple[object, ...]:
     """GPUs with the same key are written in one line."""
     return gpu.type, gpu.cores, gpu.links, gpu.file if "," in gpu.file else ""
 
 
-def _files(files: Sequence[str]) -> str:
+def _folded_files(files: Sequence[str]) -> str:
     """`/dev/nvidia[0-3]`, where only the numbers at the end differ and rise one by one."""
     if len(files) == 1:
         return files[0]

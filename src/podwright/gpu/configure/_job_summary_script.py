@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from podwright.gpu.configure._edit_conf_lines import OURS
-from podwright.gpu.configure._health_gate_script import PATH, first
+from podwright.gpu.configure._edit_conf_lines import OWN_LINE_SUFFIX
+from podwright.gpu.configure._health_gate_script import SCRIPT_PATH_VARIABLE, first
 from podwright.slurm.site.edit import settings
 from podwright.slurm.site.files import read
 
-_OURS = f"# Summaries of jobs, by podwright slurm configure --gpus --summary{OURS}\n"
+_SCRIPT_HEADER = (
+    f"# Summaries of jobs, by podwright slurm configure --gpus --summary{OWN_LINE_SUFFIX}\n"
+)
 #: It runs on the first node of a job that had GPUs. It is detached before the script ends, because
 #: Slurm then kills the script's process group. Slurm 22.05 calls the list of nodes SLURM_NODELIST.
 _NOTE_JOB_SCRIPT = """\
@@ -56,8 +58,8 @@ def script(summary: Summary, conf_path: Path, site_epilog: str) -> str:
     background_command = f"( {shell_command} ) </dev/null >/dev/null 2>&1 &"
     script_lines = [
         "#!/bin/sh\n",
-        _OURS,
-        f"PATH={PATH}\n",
+        _SCRIPT_HEADER,
+        f"PATH={SCRIPT_PATH_VARIABLE}\n",
         f"SLURM_CONF={shlex.quote(str(conf_path))}\n",
     ]
     script_lines += [
@@ -88,4 +90,4 @@ def known(conf_path: Path) -> list[Path]:
     if not conf_path.exists():
         return []
     script_path = Path(settings(read(conf_path)).get("epilog", ""))
-    return [script_path] if script_path.is_file() and _OURS in read(script_path) else []
+    return [script_path] if script_path.is_file() and _SCRIPT_HEADER in read(script_path) else []

@@ -21,7 +21,7 @@ from podwright.gpu.configure._edit_conf_lines import (
 from podwright.gpu.configure._inventory import SiteInventory
 
 #: Where the site sets any of these, its default stays.
-_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
+_MEMORY_SETTINGS = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 
 
 class NodeShare(NamedTuple):
@@ -60,10 +60,12 @@ def node_shares(inventory: SiteInventory, slurm_conf: str, conf_path: str) -> di
     shares = {}
     for node_name, node_kind in inventory.nodes.items():
         row = settings_by_node.get(node_name, {})
-        reserved_bytes = node_kind.mem_spec_limit or _number(row, "MemSpecLimit") << 20
-        memory_bytes = (node_kind.memory or _number(row, "RealMemory") << 20) - reserved_bytes
+        reserved_bytes = node_kind.mem_spec_limit or _numeric_setting(row, "MemSpecLimit") << 20
+        memory_bytes = (
+            node_kind.memory or _numeric_setting(row, "RealMemory") << 20
+        ) - reserved_bytes
         core_count = node_kind.sockets * node_kind.cores_per_socket
-        core_count -= node_kind.core_spec_count or _number(row, "CoreSpecCount")
+        core_count -= node_kind.core_spec_count or _numeric_setting(row, "CoreSpecCount")
         threads = node_kind.threads_per_core
         shares[node_name] = NodeShare(
             len(node_kind.gpus), max(core_count, 1) * threads, max(memory_bytes, 0), threads
@@ -71,7 +73,7 @@ def node_shares(inventory: SiteInventory, slurm_conf: str, conf_path: str) -> di
     return shares
 
 
-def _number(row: Row, setting_name: str) -> int:
+def _numeric_setting(row: Row, setting_name: str) -> int:
     number_text = value(row, setting_name)
     return int(number_text) if number_text.isdecimal() else 0
 
@@ -85,7 +87,7 @@ def cluster_defaults(
     site_settings: slurm.conf's settings by lower-case key. counts_memory: whether Slurm counts
     memory.
     """
-    defaults = _shares(shares.values(), site_settings, memory=counts_memory)
+    defaults = _share_defaults(shares.values(), site_settings, memory=counts_memory)
     if counts_memory and defaults.get("DefMemPerGPU"):
         # Otherwise a job without GPUs would still take all memory of its node.
         defaults["DefMemPerCPU"] = str(
@@ -104,14 +106,14 @@ def partition_defaults(
     """The defaults of one partition, where its nodes have more per GPU than the poorest node of the
     cluster."""
     row_settings = {key.lower(): row_value for key, row_value in row.items()}
-    if any(key.lower() in row_settings for key in _MEMORY):
+    if any(key.lower() in row_settings for key in _MEMORY_SETTINGS):
         return {}
-    own_defaults = _shares(
+    own_defaults = _share_defaults(
         [shares[node_name] for node_name in nodes],
         {**site_settings, **row_settings},
         memory=counts_memory,
     )
-    cluster_wide = _shares(shares.values(), site_settings, memory=counts_memory)
+    cluster_wide = _share_defaults(shares.values(), site_settings, memory=counts_memory)
     return {
         key: default_value
         for key, default_value in own_defaults.items()
@@ -119,7 +121,7 @@ def partition_defaults(
     }
 
 
-def _shares(
+def _share_defaults(
     shares: Iterable[NodeShare], site_settings: Mapping[str, str], *, memory: bool
 ) -> dict[str, str]:
     share_list = list(shares)
@@ -132,7 +134,11 @@ def _shares(
     if "defcpupergpu" not in known_settings:
         defaults["DefCpuPerGPU"] = str(min(share.cpus_per_gpu for share in share_list))
     least_memory_mib = min(share.memory_per_gpu for share in share_list) >> 20
-    if memory and least_memory_mib and not known_settings & {key.lower() for key in _MEMORY}:
+    if (
+        memory
+        and least_memory_mib
+        and not known_settings & {key.lower() for key in _MEMORY_SETTINGS}
+    ):
         defaults["DefMemPerGPU"] = str(least_memory_mib)
     return defaults
 

@@ -13,8 +13,8 @@ from podwright.gpu.configure import _imex as imex
 from podwright.gpu.configure import _job_summary_script as summaries
 from podwright.gpu.configure import _sampling_script as samples
 from podwright.gpu.configure._edit_conf_lines import (
-    MARK,
-    OURS,
+    OWN_LINE_MARK,
+    OWN_LINE_SUFFIX,
     Row,
     fold,
     logical_lines,
@@ -35,15 +35,15 @@ from podwright.gpu.configure._per_gpu_defaults import (
     partition_defaults,
 )
 from podwright.gpu.configure._topology import Topology, plan_topology, topology_notes
-from podwright.slurm.site.edit import OLD_LINE_MARK, changed, commented, joined, settings, undone
+from podwright.slurm.site.edit import OLD_LINE_MARK, changed, comment_out, joined, settings, undone
 from podwright.slurm.site.file_changes import FileChanges
 from podwright.slurm.site.files import read
-from podwright.slurm.site.releases import Version, release_of
+from podwright.slurm.site.releases import SlurmVersion, release_of
 
-_HEAD = f"# GPUs, by podwright slurm configure --gpus{OURS}\n"
-_NEW = f"# There was no such file before.{OURS}\n"
-_TOPOLOGIES = ("topology.conf", "topology.yaml")
-_FILES = ("gres.conf", *_TOPOLOGIES, "cgroup.conf")
+_OWN_LINES_HEADER = f"# GPUs, by podwright slurm configure --gpus{OWN_LINE_SUFFIX}\n"
+_NEW_FILE_MARK = f"# There was no such file before.{OWN_LINE_SUFFIX}\n"
+_TOPOLOGY_FILE_NAMES = ("topology.conf", "topology.yaml")
+_CONF_FILE_NAMES = ("gres.conf", *_TOPOLOGY_FILE_NAMES, "cgroup.conf")
 
 
 class ConfigureOptions(NamedTuple):
@@ -68,19 +68,19 @@ class ConfigureOptions(NamedTuple):
 def configure(
     conf_path: Path,
     inventory: SiteInventory,
-    version: Version,
+    version: SlurmVersion,
     options: ConfigureOptions,
-    resolve: Callable[[str], str] = imex.resolved,
+    resolve: Callable[[str], str] = imex.resolve_host,
 ) -> tuple[FileChanges, list[str]]:
     """The plan, and notes for the administrator. Raises InvalidRequest."""
     etc_folder = conf_path.parent
-    base_conf = undone(read(conf_path), MARK)
+    base_conf = undone(read(conf_path), OWN_LINE_MARK)
     site_settings = settings(base_conf)
     _check_includes(etc_folder, base_conf, inventory)
     topology = plan_topology(inventory, version, options.topology)
-    notes = [*topology_notes(topology, version), *_notes(inventory, site_settings)]
+    notes = [*topology_notes(topology, version), *_admin_notes(inventory, site_settings)]
     shares = node_shares(inventory, base_conf, str(conf_path))
-    new_settings = _settings(inventory, site_settings, topology, version, options, shares)
+    new_settings = _planned_settings(inventory, site_settings, topology, version, options, shares)
     counts_memory = _counts_memory(
         {
             **site_settings,
@@ -89,8 +89,8 @@ def configure(
     )
     new_settings |= cluster_defaults(shares, site_settings, counts_memory=counts_memory)
     notes += memory_notes(shares, site_settings, counts_memory=counts_memory)
-    conf_text = changed(base_conf, new_settings, str(conf_path), MARK)
-    conf_text = _nodes(conf_text, inventory, str(conf_path), options.detect)
+    conf_text = changed(base_conf, new_settings, str(conf_path), OWN_LINE_MARK)
+    conf_text = _conf_with_nodes(conf_text, inventory, str(conf_path), options.detect)
 
     def more(partition: PlannedPartition, row: Row) -> Row:
         partition_values = partition_defaults(
@@ -100,22 +100,26 @@ def configure(
             partition_values["Topology"] = topology_name
         return partition_values
 
-    conf_text = _partitions(conf_text, inventory, str(conf_path), more)
+    conf_text = _conf_with_partitions(conf_text, inventory, str(conf_path), more)
     file_changes = FileChanges()
     imex_files = imex.imex_texts(etc_folder, base_conf, inventory, resolve) if options.imex else {}
     notes += imex.notes([*imex_files], inventory)
     file_changes.texts.update(dict.fromkeys(imex.known(etc_folder)))
-    file_changes.texts[etc_folder / "gres.conf"] = _gres(
+    file_changes.texts[etc_folder / "gres.conf"] = _planned_gres_conf(
         etc_folder / "gres.conf", inventory, options.detect, [*imex_files]
     )
     file_changes.texts.update(imex_files)  # once gres.conf says that they are ours
     file_changes.texts.update(_topology_files(etc_folder, topology, version))
     cgroup_path = etc_folder / "cgroup.conf"
-    cgroup_text = undone(read(cgroup_path), MARK) if cgroup_path.exists() else ""
+    cgroup_text = undone(read(cgroup_path), OWN_LINE_MARK) if cgroup_path.exists() else ""
     if options.confine:
-        file_header = "" if cgroup_path.exists() and _NEW not in read(cgroup_path) else _NEW
+        file_header = (
+            ""
+            if cgroup_path.exists() and _NEW_FILE_MARK not in read(cgroup_path)
+            else _NEW_FILE_MARK
+        )
         file_changes.texts[cgroup_path] = file_header + changed(
-            cgroup_text, {"ConstrainDevices": "yes"}, str(cgroup_path), MARK
+            cgroup_text, {"ConstrainDevices": "yes"}, str(cgroup_path), OWN_LINE_MARK
         )
     elif settings(cgroup_text).get("constraindevices", "no").lower() != "yes":
         notes.append("jobs can open GPUs of other jobs: --confine sets ConstrainDevices=yes")
@@ -151,41 +155,46 @@ def take_back(conf_path: Path) -> FileChanges:
             )
         )
     )
-    for path in (*(conf_path.parent / file_name for file_name in _FILES), conf_path):
+    for path in (*(conf_path.parent / file_name for file_name in _CONF_FILE_NAMES), conf_path):
         if not path.exists():
             continue
         text = read(path)
         if any(
-            line.startswith(OLD_LINE_MARK) and line.endswith(OURS + "\n") for line in _lines(text)
+            line.startswith(OLD_LINE_MARK) and line.endswith(OWN_LINE_SUFFIX + "\n")
+            for line in _split_lines(text)
         ):
             raise InvalidRequest(
                 "native mode was set up after the GPUs, and changed the same lines",
                 operation=f"take the GPUs back out of {path}",
                 would_work="podwright slurm configure --undo first",
             )
-        if OURS in text:
-            file_changes.texts[path] = None if _NEW in text else undone(text, MARK)
+        if OWN_LINE_SUFFIX in text:
+            file_changes.texts[path] = (
+                None if _NEW_FILE_MARK in text else undone(text, OWN_LINE_MARK)
+            )
     return file_changes
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
 def _topology_files(
-    etc_folder: Path, topology: Topology, version: Version
+    etc_folder: Path, topology: Topology, version: SlurmVersion
 ) -> dict[Path, str | None]:
     """Both topology files: the new text of the one that Slurm is to read, and the other one without
     our lines."""
     new_files = topology.files()
     new_texts: dict[Path, str | None] = {}
-    for file_name in _TOPOLOGIES:
+    for file_name in _TOPOLOGY_FILE_NAMES:
         path = etc_folder / file_name
         present_text = read(path) if path.exists() else ""
         if file_name in new_files:
-            new_texts[path] = _own_file(path, new_files[file_name])
-        elif OURS in present_text:
-            new_texts[path] = None if _NEW in present_text else undone(present_text, MARK)
+            new_texts[path] = _own_file_text(path, new_files[file_name])
+        elif OWN_LINE_SUFFIX in present_text:
+            new_texts[path] = (
+                None if _NEW_FILE_MARK in present_text else undone(present_text, OWN_LINE_MARK)
+            )
     yaml_path = etc_folder / "topology.yaml"
     yaml_text = new_texts.get(yaml_path, read(yaml_path) if yaml_path.exists() else None)
     if (
@@ -202,7 +211,7 @@ def _topology_files(
     return new_texts
 
 
-def _notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> list[str]:
+def _admin_notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> list[str]:
     notes = []
     for partition in inventory.partitions:
         gres_kinds = {inventory.nodes[node_name].gres for node_name in partition.nodes}
@@ -236,11 +245,11 @@ def _notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> list[s
     return notes
 
 
-def _settings(
+def _planned_settings(
     inventory: SiteInventory,
     site_settings: Mapping[str, str],
     topology: Topology,
-    version: Version,
+    version: SlurmVersion,
     options: ConfigureOptions,
     shares: Mapping[str, NodeShare],
 ) -> dict[str, str]:
@@ -292,7 +301,9 @@ def _counts_memory(slurm_settings: Mapping[str, str]) -> bool:
     return "memory" in parameters or not parameters
 
 
-def _nodes(conf_text: str, inventory: SiteInventory, conf_path: str, detection_mode: str) -> str:
+def _conf_with_nodes(
+    conf_text: str, inventory: SiteInventory, conf_path: str, detection_mode: str
+) -> str:
     seen_nodes: set[str] = set()
 
     def rows(row: Row, node_names: tuple[str, ...]) -> list[Row] | None:
@@ -322,7 +333,7 @@ def _nodes(conf_text: str, inventory: SiteInventory, conf_path: str, detection_m
     return with_rows(conf_text, added_rows)
 
 
-def _partitions(
+def _conf_with_partitions(
     conf_text: str,
     inventory: SiteInventory,
     conf_path: str,
@@ -346,13 +357,15 @@ def _partitions(
 
     def rows(row: Row, node_names: tuple[str, ...]) -> list[Row] | None:
         partition = wanted_partitions.pop(value(row, "PartitionName"), None)
-        return [_partition(partition, row, extra_values_of(partition, row))] if partition else None
+        return (
+            [_partition_row(partition, row, extra_values_of(partition, row))] if partition else None
+        )
 
     conf_text = replaced(conf_text, "PartitionName", rows, conf_path)
     return with_rows(
         conf_text,
         [
-            _partition(
+            _partition_row(
                 planned, row := {"PartitionName": planned.name}, extra_values_of(planned, row)
             )
             for planned in wanted_partitions.values()
@@ -360,7 +373,7 @@ def _partitions(
     )
 
 
-def _partition(partition: PlannedPartition, row: Row, extra_values: Row) -> Row:
+def _partition_row(partition: PlannedPartition, row: Row, extra_values: Row) -> Row:
     own_keys = [
         "nodes",
         "oversubscribe",
@@ -381,12 +394,12 @@ def _partition(partition: PlannedPartition, row: Row, extra_values: Row) -> Row:
     return new_row
 
 
-def _gres(
+def _planned_gres_conf(
     gres_path: Path, inventory: SiteInventory, detection_mode: str, imex_files: Sequence[Path]
 ) -> str:
     """gres.conf with the GPUs of the inventory's nodes. Its lines about other nodes and other GRES
     stay."""
-    old_text = undone(read(gres_path), MARK) if gres_path.exists() else ""
+    old_text = undone(read(gres_path), OWN_LINE_MARK) if gres_path.exists() else ""
     new_lines = []
     for physical_lines, line in logical_lines(old_text):
         row = read_row(line)
@@ -398,32 +411,36 @@ def _gres(
                 node_name for node_name in node_names if node_name not in inventory.nodes
             ]
             if len(other_names) < len(node_names):
-                new_lines += commented(physical_lines, MARK)
+                new_lines += comment_out(physical_lines, OWN_LINE_MARK)
                 if other_names:
                     new_lines.append(
                         with_rows("", [part(row, node_names, other_names, "NodeName")])
                     )
                 continue
         elif is_gpu_row and value(row, "Name"):  # of all nodes that have GPUs
-            new_lines += commented(physical_lines, MARK)
+            new_lines += comment_out(physical_lines, OWN_LINE_MARK)
             continue
         new_lines += physical_lines
     kept_text = "".join(new_lines)
-    header = _HEAD if gres_path.exists() and _NEW not in read(gres_path) else _NEW + _HEAD
+    header = (
+        _OWN_LINES_HEADER
+        if gres_path.exists() and _NEW_FILE_MARK not in read(gres_path)
+        else _NEW_FILE_MARK + _OWN_LINES_HEADER
+    )
     return (
         header
-        + imex.remark(imex_files)
+        + imex.node_files_remark(imex_files)
         + with_rows(kept_text, gres_rows(inventory, detection_mode))
     )
 
 
-def _own_file(path: Path, new_lines: Sequence[str]) -> str:
+def _own_file_text(path: Path, new_lines: Sequence[str]) -> str:
     """The text of a file that belongs to us alone."""
-    has_site_lines = path.exists() and _NEW not in read(path)
-    old_text = undone(read(path), MARK) if has_site_lines else ""
-    header = _HEAD if has_site_lines else _NEW + _HEAD
-    own_lines = "".join(f"{line}{OURS}\n" for line in new_lines)
-    return header + "".join(commented(_lines(old_text), MARK)) + own_lines
+    has_site_lines = path.exists() and _NEW_FILE_MARK not in read(path)
+    old_text = undone(read(path), OWN_LINE_MARK) if has_site_lines else ""
+    header = _OWN_LINES_HEADER if has_site_lines else _NEW_FILE_MARK + _OWN_LINES_HEADER
+    own_lines = "".join(f"{line}{OWN_LINE_SUFFIX}\n" for line in new_lines)
+    return header + "".join(comment_out(_split_lines(old_text), OWN_LINE_MARK)) + own_lines
 
 
 def _check_includes(etc_folder: Path, conf_text: str, inventory: SiteInventory) -> None:

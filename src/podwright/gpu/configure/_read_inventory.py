@@ -49,22 +49,22 @@ from podwright.gpu.configure._inventory import (
     SiteInventory,
     Switch,
 )
-from podwright.gpu.configure._survey_to_inventory import surveyed
+from podwright.gpu.configure._survey_to_inventory import survey_tables
 from podwright.hosts import BadHostList, expand, read_list
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_WORD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: A GPU's type, in the form of Slurm's GRES. MIG's types begin with a digit (1g.10gb). Slurm would
 #: read a bare number, or one with its multiples behind it (2k), as a count.
-_GPU_TYPE = re.compile(r"(?!\d+[kmgtp]?$)[A-Za-z0-9_][A-Za-z0-9_.+-]*", re.IGNORECASE)
-_FILE = re.compile(r"/[A-Za-z0-9/_.:+-]+(,/[A-Za-z0-9/_.:+-]+)*")
-_NIC = re.compile(r"[A-Za-z0-9_.:-]+")
-_TOP = ("survey", "nodes", "switches", "partitions")
-_NODE = (
+_GPU_TYPE_PATTERN = re.compile(r"(?!\d+[kmgtp]?$)[A-Za-z0-9_][A-Za-z0-9_.+-]*", re.IGNORECASE)
+_DEVICE_FILE_PATTERN = re.compile(r"/[A-Za-z0-9/_.:+-]+(,/[A-Za-z0-9/_.:+-]+)*")
+_NIC_PATTERN = re.compile(r"[A-Za-z0-9_.:-]+")
+_TOP_KEYS = ("survey", "nodes", "switches", "partitions")
+_NODE_KEYS = (
     *("name", "names", "sockets", "cores_per_socket", "threads_per_core", "numa_nodes", "memory"),
     *("features", "domain", "gpus", "nics", "core_spec_count", "mem_spec_limit", "shards", "mps"),
 )
-_GPU = ("type", "file", "memory", "numa", "cores", "links", "uuid", "bus")
-_COUNT = ("type", "count", "files", "memory", "numa", "links")
+_GPU_KEYS = ("type", "file", "memory", "numa", "cores", "links", "uuid", "bus")
+_GPU_COUNT_KEYS = ("type", "count", "files", "memory", "numa", "links")
 
 
 def read_inventory(path: str | Path) -> SiteInventory:
@@ -84,14 +84,14 @@ def read_inventory(path: str | Path) -> SiteInventory:
                     raise
                 inventory_tree = {}
             if not isinstance(inventory_tree, dict) or "nodes" not in inventory_tree:
-                inventory_tree = {"nodes": surveyed(file_bytes.decode(), str(path))}
+                inventory_tree = {"nodes": survey_tables(file_bytes.decode(), str(path))}
         else:
             import tomllib
 
             inventory_tree = tomllib.loads(file_bytes.decode())
             if isinstance(survey_name := inventory_tree.pop("survey", None), str):
                 survey_path = Path(path).parent / survey_name
-                survey_nodes = surveyed(survey_path.read_text(), str(survey_path))
+                survey_nodes = survey_tables(survey_path.read_text(), str(survey_path))
                 file_nodes = inventory_tree.get("nodes", [])
                 if isinstance(file_nodes, list):  # make_inventory refuses anything else
                     inventory_tree["nodes"] = [*file_nodes, *survey_nodes]
@@ -108,7 +108,7 @@ def make_inventory(
     inventory_tree: Mapping[str, Any], file_label: str = "inventory"
 ) -> SiteInventory:
     """The inventory that a tree of tables describes. Raises InvalidRequest."""
-    return _Reader(file_label).inventory(inventory_tree)
+    return _InventoryReader(file_label).inventory(inventory_tree)
 
 
 def _without_identity(value: Any) -> Any:
@@ -126,13 +126,13 @@ def _without_identity(value: Any) -> Any:
     return value
 
 
-def _device(gpu_table: Mapping[str, Any], gpu_index: int) -> str:
+def _default_device_file(gpu_table: Mapping[str, Any], gpu_index: int) -> str:
     """Return the device file that the driver of such a GPU makes: AMD's have render nodes."""
     amd_match = re.match(r"(amd_?)?(instinct_?)?mi\d", str(gpu_table.get("type", "")), re.I)
     return f"/dev/dri/renderD{128 + gpu_index}" if amd_match else f"/dev/nvidia{gpu_index}"
 
 
-class _Reader:
+class _InventoryReader:
     def __init__(self, file_label: str) -> None:
         self.file = file_label
         self._kinds: dict[str, Kind] = {}
@@ -145,50 +145,56 @@ class _Reader:
         )
 
     def inventory(self, inventory_tree: Any) -> SiteInventory:
-        self._keys("the file", inventory_tree, _TOP)
+        self._check_keys("the file", inventory_tree, _TOP_KEYS)
         nodes: dict[str, Kind] = {}
         domains: dict[str, list[str]] = {}
-        for node_index, node_table in enumerate(self._tables("nodes", inventory_tree.get("nodes"))):
+        for node_index, node_table in enumerate(
+            self._check_table_list("nodes", inventory_tree.get("nodes"))
+        ):
             key_path = f"nodes[{node_index}]"
-            self._keys(key_path, node_table, _NODE)
-            node_names = self._hosts(
+            self._check_keys(key_path, node_table, _NODE_KEYS)
+            node_names = self._expand_hosts(
                 f"{key_path}.names", node_table.get("names") or node_table.get("name")
             )
-            node_kind = self._kind(key_path, node_table)
+            node_kind = self._read_node_kind(key_path, node_table)
             for name in node_names:
                 if name in nodes:
                     raise self.fail(f"{key_path}.names:", f"{name} is named twice")
                 nodes[name] = node_kind
             if domain := node_table.get("domain"):
-                domains.setdefault(self._word(f"{key_path}.domain", domain), []).extend(node_names)
+                domains.setdefault(self._check_word(f"{key_path}.domain", domain), []).extend(
+                    node_names
+                )
         if not nodes:
             raise self.fail("nodes:", "there are none", "a table [[nodes]] for each kind of node")
         return SiteInventory(
             nodes,
-            self._switches(inventory_tree.get("switches", []), nodes),
+            self._read_switches(inventory_tree.get("switches", []), nodes),
             {name: tuple(domain_nodes) for name, domain_nodes in domains.items()},
-            self._partitions(inventory_tree.get("partitions", []), nodes),
+            self._read_partitions(inventory_tree.get("partitions", []), nodes),
         )
 
-    def _kind(self, key_path: str, node_table: Mapping[str, Any]) -> Kind:
+    def _read_node_kind(self, key_path: str, node_table: Mapping[str, Any]) -> Kind:
         # Nodes of a survey that are otherwise equal differ in values that Slurm does not need
         # (UUIDs, bus addresses).
         equality_key = repr(
-            [_without_identity(node_table.get(key)) for key in _NODE[2:] if key != "domain"]
+            [_without_identity(node_table.get(key)) for key in _NODE_KEYS[2:] if key != "domain"]
         )
         if equality_key in self._kinds:
             return self._kinds[equality_key]
-        sockets = self._number(f"{key_path}.sockets", node_table.get("sockets"))
-        cores_per_socket = self._number(
+        sockets = self._check_number(f"{key_path}.sockets", node_table.get("sockets"))
+        cores_per_socket = self._check_number(
             f"{key_path}.cores_per_socket", node_table.get("cores_per_socket")
         )
-        numa_count = self._number(f"{key_path}.numa_nodes", node_table.get("numa_nodes", sockets))
+        numa_count = self._check_number(
+            f"{key_path}.numa_nodes", node_table.get("numa_nodes", sockets)
+        )
         if sockets * cores_per_socket % numa_count:
             raise self.fail(
                 f"{key_path}:",
                 f"{sockets * cores_per_socket} cores are not {numa_count} equal NUMA nodes",
             )
-        core_spec_count = self._number(
+        core_spec_count = self._check_number(
             f"{key_path}.core_spec_count", node_table.get("core_spec_count", 0), least=0
         )
         if core_spec_count >= sockets * cores_per_socket:
@@ -197,57 +203,58 @@ class _Reader:
                 f"{core_spec_count} of {sockets * cores_per_socket} cores",
             )
         node_kind = Kind(
-            gpus=self._gpus(
+            gpus=self._read_gpus(
                 f"{key_path}.gpus", node_table.get("gpus"), sockets * cores_per_socket, numa_count
             ),
             sockets=sockets,
             cores_per_socket=cores_per_socket,
-            threads_per_core=self._number(
+            threads_per_core=self._check_number(
                 f"{key_path}.threads_per_core", node_table.get("threads_per_core", 1)
             ),
             numa_nodes=numa_count,
-            memory=self._number(f"{key_path}.memory", node_table.get("memory", 0), least=0) << 20,
+            memory=self._check_number(f"{key_path}.memory", node_table.get("memory", 0), least=0)
+            << 20,
             features=tuple(
-                self._word(f"{key_path}.features", feature)
+                self._check_word(f"{key_path}.features", feature)
                 for feature in self._list(f"{key_path}.features", node_table.get("features", []))
             ),
             nics=tuple(
-                self._nic(f"{key_path}.nics[{nic_index}]", nic, nic_index, numa_count)
+                self._read_nic(f"{key_path}.nics[{nic_index}]", nic, nic_index, numa_count)
                 for nic_index, nic in enumerate(
                     self._list(f"{key_path}.nics", node_table.get("nics", []))
                 )
             ),
             core_spec_count=core_spec_count,
-            mem_spec_limit=self._number(
+            mem_spec_limit=self._check_number(
                 f"{key_path}.mem_spec_limit", node_table.get("mem_spec_limit", 0), least=0
             )
             << 20,
-            shards=self._number(f"{key_path}.shards", node_table.get("shards", 0), least=0),
-            mps=self._number(f"{key_path}.mps", node_table.get("mps", 0), least=0),
+            shards=self._check_number(f"{key_path}.shards", node_table.get("shards", 0), least=0),
+            mps=self._check_number(f"{key_path}.mps", node_table.get("mps", 0), least=0),
         )
         self._kinds[equality_key] = node_kind
         return node_kind
 
-    def _gpus(
+    def _read_gpus(
         self, key_path: str, gpu_entries: Any, core_count: int, numa_count: int
     ) -> tuple[NodeGpu, ...]:
         if isinstance(gpu_entries, Mapping):
-            gpu_entries = self._counted(key_path, gpu_entries, numa_count)
+            gpu_entries = self._expand_gpu_count(key_path, gpu_entries, numa_count)
         if not isinstance(gpu_entries, list) or not gpu_entries:
             raise self.fail(key_path, "names no GPU", 'gpus = { type = "h100", count = 8 }')
         cores_per_numa = core_count // numa_count
         gpus = []
         for gpu_index, gpu_entry in enumerate(gpu_entries):
             entry_path = f"{key_path}[{gpu_index}]"
-            self._keys(entry_path, gpu_entry, _GPU)
-            numa_node = self._number(f"{entry_path}.numa", gpu_entry.get("numa", 0), least=0)
+            self._check_keys(entry_path, gpu_entry, _GPU_KEYS)
+            numa_node = self._check_number(f"{entry_path}.numa", gpu_entry.get("numa", 0), least=0)
             if numa_node >= numa_count:
                 raise self.fail(
                     f"{entry_path}.numa:", f"{numa_node}, but there are {numa_count} NUMA nodes"
                 )
             core_list = gpu_entry.get("cores")
             own_cores = (
-                self._cores(f"{entry_path}.cores", core_list, core_count)
+                self._read_cores(f"{entry_path}.cores", core_list, core_count)
                 if core_list is not None
                 else ()
             )
@@ -261,11 +268,14 @@ class _Reader:
                 )
             gpus.append(
                 NodeGpu(
-                    type=self._gpu_type(f"{entry_path}.type", gpu_entry.get("type")),
-                    file=self._file(
-                        f"{entry_path}.file", gpu_entry.get("file", _device(gpu_entry, gpu_index))
+                    type=self._check_gpu_type(f"{entry_path}.type", gpu_entry.get("type")),
+                    file=self._check_device_file(
+                        f"{entry_path}.file",
+                        gpu_entry.get("file", _default_device_file(gpu_entry, gpu_index)),
                     ),
-                    memory=self._number(f"{entry_path}.memory", gpu_entry.get("memory", 0), least=0)
+                    memory=self._check_number(
+                        f"{entry_path}.memory", gpu_entry.get("memory", 0), least=0
+                    )
                     << 30,
                     numa=numa_node,
                     cores=own_cores
@@ -280,17 +290,19 @@ class _Reader:
             raise self.fail(key_path, "links are told of some GPUs and not of others")
         return tuple(gpus)
 
-    def _counted(
+    def _expand_gpu_count(
         self, key_path: str, gpu_table: Mapping[str, Any], numa_count: int
     ) -> list[dict[str, Any]]:
         """Return equal GPUs, spread evenly over the NUMA nodes unless the inventory gives the
         nodes.
         """
-        self._keys(key_path, gpu_table, _COUNT)
-        gpu_count = self._number(f"{key_path}.count", gpu_table.get("count"))
-        default_files = [_device(gpu_table, gpu_index) for gpu_index in range(gpu_count)]
+        self._check_keys(key_path, gpu_table, _GPU_COUNT_KEYS)
+        gpu_count = self._check_number(f"{key_path}.count", gpu_table.get("count"))
+        default_files = [
+            _default_device_file(gpu_table, gpu_index) for gpu_index in range(gpu_count)
+        ]
         files = (
-            self._files(f"{key_path}.files", gpu_table["files"])
+            self._expand_files(f"{key_path}.files", gpu_table["files"])
             if "files" in gpu_table
             else default_files
         )
@@ -312,36 +324,40 @@ class _Reader:
             for file, numa_node, link_row in zip(files, numa_nodes, link_rows, strict=True)
         ]
 
-    def _nic(self, key_path: str, nic_table: Any, nic_index: int, numa_count: int) -> NodeNic:
-        self._keys(key_path, nic_table, ("device", "interface", "numa", "rail"))
+    def _read_nic(self, key_path: str, nic_table: Any, nic_index: int, numa_count: int) -> NodeNic:
+        self._check_keys(key_path, nic_table, ("device", "interface", "numa", "rail"))
         nic_names = [nic_table.get("device", ""), nic_table.get("interface", "")]
         for nic_name in nic_names:
-            if not isinstance(nic_name, str) or (nic_name and not _NIC.fullmatch(nic_name)):
+            if not isinstance(nic_name, str) or (nic_name and not _NIC_PATTERN.fullmatch(nic_name)):
                 raise self.fail(
                     key_path, f"{nic_name!r} is not a network card", '{ device = "mlx5_0" }'
                 )
         if not any(nic_names):
             raise self.fail(key_path, "names neither device nor interface")
-        numa_node = self._number(f"{key_path}.numa", nic_table.get("numa", 0), least=0)
+        numa_node = self._check_number(f"{key_path}.numa", nic_table.get("numa", 0), least=0)
         if numa_node >= numa_count:
             raise self.fail(
                 f"{key_path}.numa:", f"{numa_node}, but there are {numa_count} NUMA nodes"
             )
-        rail = self._number(f"{key_path}.rail", nic_table.get("rail", nic_index), least=0)
+        rail = self._check_number(f"{key_path}.rail", nic_table.get("rail", nic_index), least=0)
         return NodeNic(nic_names[0], nic_names[1], numa_node, rail)
 
-    def _switches(self, switch_tables: Any, nodes: Mapping[str, Kind]) -> tuple[Switch, ...]:
+    def _read_switches(self, switch_tables: Any, nodes: Mapping[str, Kind]) -> tuple[Switch, ...]:
         switches: dict[str, Switch] = {}
-        for switch_index, switch_table in enumerate(self._tables("switches", switch_tables)):
+        for switch_index, switch_table in enumerate(
+            self._check_table_list("switches", switch_tables)
+        ):
             key_path = f"switches[{switch_index}]"
-            self._keys(key_path, switch_table, ("name", "nodes", "switches"))
-            switch_name = self._word(f"{key_path}.name", switch_table.get("name"))
+            self._check_keys(key_path, switch_table, ("name", "nodes", "switches"))
+            switch_name = self._check_word(f"{key_path}.name", switch_table.get("name"))
             member_keys = [key for key in ("nodes", "switches") if switch_table.get(key)]
             if len(member_keys) != 1 or switch_name in switches:
                 raise self.fail(
                     key_path, "each has a name of its own, and either nodes or switches"
                 )
-            members = self._hosts(f"{key_path}.{member_keys[0]}", switch_table[member_keys[0]])
+            members = self._expand_hosts(
+                f"{key_path}.{member_keys[0]}", switch_table[member_keys[0]]
+            )
             switches[switch_name] = Switch(switch_name, **{member_keys[0]: members})
         for switch in switches.values():
             for member in (*switch.nodes, *switch.switches):
@@ -349,16 +365,16 @@ class _Reader:
                     raise self.fail(f"switch {switch.name}:", f"there is no {member}")
         return tuple(switches.values())
 
-    def _partitions(
+    def _read_partitions(
         self, partition_tables: Any, nodes: Mapping[str, Kind]
     ) -> tuple[PlannedPartition, ...]:
         partitions = []
         for partition_index, partition_table in enumerate(
-            self._tables("partitions", partition_tables)
+            self._check_table_list("partitions", partition_tables)
         ):
             key_path = f"partitions[{partition_index}]"
-            self._keys(key_path, partition_table, ("name", "nodes", "default", "exclusive"))
-            node_names = self._hosts(f"{key_path}.nodes", partition_table.get("nodes"))
+            self._check_keys(key_path, partition_table, ("name", "nodes", "default", "exclusive"))
+            node_names = self._expand_hosts(f"{key_path}.nodes", partition_table.get("nodes"))
             for node_name in node_names:
                 if node_name not in nodes:
                     raise self.fail(f"{key_path}.nodes:", f"there is no {node_name}")
@@ -367,14 +383,16 @@ class _Reader:
                 raise self.fail(key_path, "default and exclusive are true or false")
             partitions.append(
                 PlannedPartition(
-                    self._word(f"{key_path}.name", partition_table.get("name")), node_names, *flags
+                    self._check_word(f"{key_path}.name", partition_table.get("name")),
+                    node_names,
+                    *flags,
                 )
             )
         return tuple(partitions)
 
     # Single values
 
-    def _keys(self, key_path: str, table: Any, known_keys: Sequence[str]) -> None:
+    def _check_keys(self, key_path: str, table: Any, known_keys: Sequence[str]) -> None:
         if not isinstance(table, Mapping):
             raise self.fail(key_path, "is not a table")
         for key in table:
@@ -385,7 +403,7 @@ class _Reader:
                     f"one of {', '.join(known_keys)}",
                 )
 
-    def _tables(self, table_key: str, value: Any) -> list[Any]:
+    def _check_table_list(self, table_key: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
             raise self.fail(f"{table_key}:", "is not a list of tables", f"[[{table_key}]]")
         return value
@@ -395,7 +413,7 @@ class _Reader:
             raise self.fail(key_path, f"is {value!r}, and not a list")
         return value
 
-    def _hosts(self, key_path: str, host_list: Any) -> tuple[str, ...]:
+    def _expand_hosts(self, key_path: str, host_list: Any) -> tuple[str, ...]:
         if isinstance(host_list, list) and all(isinstance(host, str) for host in host_list):
             host_list = ",".join(host_list)
         if not isinstance(host_list, str) or not host_list:
@@ -405,18 +423,20 @@ class _Reader:
         except BadHostList as error:
             raise self.fail(f"{key_path}:", str(error)) from None
 
-    def _files(self, key_path: str, file_list: Any) -> list[str]:
+    def _expand_files(self, key_path: str, file_list: Any) -> list[str]:
         if isinstance(file_list, list):
             return file_list
         folder, _, file_names = str(file_list).rpartition("/")
-        return [f"{folder}/{file_name}" for file_name in self._hosts(key_path, file_names)]
+        return [f"{folder}/{file_name}" for file_name in self._expand_hosts(key_path, file_names)]
 
-    def _file(self, key_path: str, file_path: Any) -> str:
-        if not isinstance(file_path, str) or (file_path and not _FILE.fullmatch(file_path)):
+    def _check_device_file(self, key_path: str, file_path: Any) -> str:
+        if not isinstance(file_path, str) or (
+            file_path and not _DEVICE_FILE_PATTERN.fullmatch(file_path)
+        ):
             raise self.fail(key_path, f"{file_path!r} is not a device file", '"/dev/nvidia0"')
         return file_path
 
-    def _cores(self, key_path: str, core_list: Any, core_count: int) -> tuple[int, ...]:
+    def _read_cores(self, key_path: str, core_list: Any, core_count: int) -> tuple[int, ...]:
         try:
             core_numbers = read_list(core_list) if isinstance(core_list, str) else list(core_list)
             bad_cores = [
@@ -431,19 +451,19 @@ class _Reader:
             )
         return tuple(sorted(core_numbers))
 
-    def _number(self, key_path: str, value: Any, least: int = 1) -> int:
+    def _check_number(self, key_path: str, value: Any, least: int = 1) -> int:
         if type(value) is not int or value < least:
             raise self.fail(key_path, f"is {value!r}, and no number of {least} or more")
         return value
 
-    def _gpu_type(self, key_path: str, value: Any) -> str:
-        if not isinstance(value, str) or not _GPU_TYPE.fullmatch(value):
+    def _check_gpu_type(self, key_path: str, value: Any) -> str:
+        if not isinstance(value, str) or not _GPU_TYPE_PATTERN.fullmatch(value):
             raise self.fail(
                 key_path, f"{value!r}: a GPU type of letters, digits, _ . + and - is wanted"
             )
         return value
 
-    def _word(self, key_path: str, value: Any) -> str:
-        if not isinstance(value, str) or not _WORD.fullmatch(value):
+    def _check_word(self, key_path: str, value: Any) -> str:
+        if not isinstance(value, str) or not _WORD_PATTERN.fullmatch(value):
             raise self.fail(key_path, f"{value!r}: a word of letters, digits, _ . and - is wanted")
         return value

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from podwright.gpu.configure._edit_conf_lines import OURS
+from podwright.gpu.configure._edit_conf_lines import OWN_LINE_SUFFIX
 from podwright.slurm.site.edit import settings
 from podwright.slurm.site.files import read
 
-_OURS = f"# Samples of GPUs, by podwright slurm configure --gpus --efficiency{OURS}\n"
+_SCRIPT_HEADER = (
+    f"# Samples of GPUs, by podwright slurm configure --gpus --efficiency{OWN_LINE_SUFFIX}\n"
+)
 
 
 class Sampling(NamedTuple):
@@ -38,7 +40,7 @@ def script(sampling: Sampling, site_settings: Mapping[str, str]) -> str:
     """The text of the script. It runs as the user, in the task's environment. Slurm reads its
     output line by line; the output of the sampler goes nowhere."""
     site_program = site_settings.get("taskprolog", "")
-    script_lines = ["#!/bin/sh\n", _OURS]
+    script_lines = ["#!/bin/sh\n", _SCRIPT_HEADER]
     if site_program:
         script_lines.append(f'{shlex.quote(site_program)} "$@" || exit\n')
     quoted_program = shlex.quote(sampling.podwright)
@@ -61,4 +63,4 @@ def known(conf_path: Path) -> list[Path]:
     if not conf_path.exists():
         return []
     script_path = Path(settings(read(conf_path)).get("taskprolog", ""))
-    return [script_path] if script_path.is_file() and _OURS in read(script_path) else []
+    return [script_path] if script_path.is_file() and _SCRIPT_HEADER in read(script_path) else []

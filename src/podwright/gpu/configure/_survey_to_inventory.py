@@ -9,7 +9,7 @@ from typing import Any
 from podwright.hosts.gpus import BadInventory, Gpu, Inventory, read_inventories
 
 
-def surveyed(survey_text: str, source_name: str) -> list[dict[str, Any]]:
+def survey_tables(survey_text: str, source_name: str) -> list[dict[str, Any]]:
     """One table for each machine that has GPUs. Raises ValueError."""
     inventories = [
         inventory for inventory in read_inventories(survey_text, source_name) if inventory.gpus
@@ -28,10 +28,10 @@ def surveyed(survey_text: str, source_name: str) -> list[dict[str, Any]]:
         fabric: f"nvlink{domain_number}"
         for domain_number, fabric in enumerate(sorted(shared_fabrics), 1)
     }
-    return [_table(inventory, domain_names) for inventory in inventories]
+    return [_machine_table(inventory, domain_names) for inventory in inventories]
 
 
-def _table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict[str, Any]:
+def _machine_table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict[str, Any]:
     file_counts = Counter(file for gpu in machine.gpus for file in set(gpu.files))
     least_numa_nodes = max((gpu.node for gpu in machine.gpus), default=0) + 1
     cores = machine.sockets * machine.cores_per_socket
@@ -47,7 +47,7 @@ def _table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict[str, An
         "threads_per_core": machine.threads_per_core,
         "numa_nodes": numa_nodes,
         "memory": machine.memory >> 20,
-        "gpus": [gpu_row for gpu in machine.gpus for gpu_row in _rows(gpu, file_counts)],
+        "gpus": [gpu_row for gpu in machine.gpus for gpu_row in _gpu_rows(gpu, file_counts)],
         "nics": [
             {
                 "device": nic.name if nic.rdma else "",
@@ -64,7 +64,7 @@ def _table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict[str, An
     return node_table
 
 
-def _rows(gpu: Gpu, file_counts: Counter[str]) -> list[dict[str, Any]]:
+def _gpu_rows(gpu: Gpu, file_counts: Counter[str]) -> list[dict[str, Any]]:
     """A GPU, or each of its slices."""
     common_values: dict[str, Any] = {"numa": max(gpu.node, 0), "uuid": gpu.uuid}
     if gpu.cores:

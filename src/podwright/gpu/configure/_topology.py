@@ -13,11 +13,11 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.gpu.configure._edit_conf_lines import Row, fold
 from podwright.gpu.configure._inventory import SiteInventory, Switch
-from podwright.slurm.site.releases import Version, release_of
+from podwright.slurm.site.releases import SlurmVersion, release_of
 
 TOPOLOGIES = ("auto", "tree", "block", "none")
 #: Names in topology.yaml.
-FABRIC, RACKS = "fabric", "racks"
+FABRIC_TOPOLOGY_NAME, RACKS_TOPOLOGY_NAME = "fabric", "racks"
 
 
 class Topology(NamedTuple):
@@ -54,14 +54,14 @@ class Topology(NamedTuple):
     def of_partition(self, nodes: Iterable[str]) -> str:
         """Return the topology that a partition of these nodes names; empty: the cluster's."""
         all_racked = self.kind == "both" and set(nodes) <= nodes_in_racks(self.inventory)
-        return RACKS if all_racked else ""
+        return RACKS_TOPOLOGY_NAME if all_racked else ""
 
     def files(self) -> dict[str, list[str]]:
         """The lines of topology.conf or topology.yaml, by name. Raises InvalidRequest."""
         if self.kind == "none":
             return {}
         if self.kind == "both":
-            return {"topology.yaml": _yaml(self.inventory)}
+            return {"topology.yaml": _topology_yaml_lines(self.inventory)}
         topology_rows = (
             block_rows(self.inventory) if self.kind == "block" else tree_rows(self.inventory)
         )
@@ -73,7 +73,7 @@ class Topology(NamedTuple):
         }
 
 
-def plan_topology(inventory: SiteInventory, version: Version, requested_kind: str) -> Topology:
+def plan_topology(inventory: SiteInventory, version: SlurmVersion, requested_kind: str) -> Topology:
     """The topology, out of TOPOLOGIES, for a requested kind and a Slurm release. Raises
     InvalidRequest."""
     release = release_of(version)
@@ -103,7 +103,7 @@ def nodes_in_racks(inventory: SiteInventory) -> set[str]:
     return {node for nodes in inventory.domains.values() if len(nodes) > 1 for node in nodes}
 
 
-def topology_notes(topology: Topology, version: Version) -> list[str]:
+def topology_notes(topology: Topology, version: SlurmVersion) -> list[str]:
     """Notes about the topology for the administrator."""
     inventory = topology.inventory
     unconnected_nodes = [
@@ -131,9 +131,9 @@ def topology_notes(topology: Topology, version: Version) -> list[str]:
     return notes
 
 
-def _yaml(inventory: SiteInventory) -> list[str]:
+def _topology_yaml_lines(inventory: SiteInventory) -> list[str]:
     """Return topology.yaml: the fabric for all, and the racks for partitions that name them."""
-    yaml_lines = [f"- topology: {FABRIC}", "  cluster_default: true"]
+    yaml_lines = [f"- topology: {FABRIC_TOPOLOGY_NAME}", "  cluster_default: true"]
     if inventory.switches:
         yaml_lines += ["  tree:", "    switches:"]
         for switch in units(inventory.switches):
@@ -146,7 +146,7 @@ def _yaml(inventory: SiteInventory) -> list[str]:
         yaml_lines.append("  flat: true")
     domains = _rack_domains(inventory)
     yaml_lines += [
-        f"- topology: {RACKS}",
+        f"- topology: {RACKS_TOPOLOGY_NAME}",
         "  cluster_default: false",
         "  block:",
         "    block_sizes:",
@@ -180,7 +180,7 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
     for switch in [candidate for candidate in remaining_switches if candidate.nodes]:
         member_nodes = tuple(sorted(switch.nodes))
         if member_nodes not in switches_by_nodes:
-            _claim(owner_by_member, switch.name, member_nodes)
+            _claim_members(owner_by_member, switch.name, member_nodes)
             switches_by_nodes[member_nodes] = switch
         unit_by_switch[switch.name] = switches_by_nodes[member_nodes]
     remaining_switches = [switch for switch in remaining_switches if switch.switches]
@@ -198,7 +198,7 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
                 sorted({unit_by_switch[switch_name].name for switch_name in switch.switches})
             )
             if lower_units not in switches_by_nodes:
-                _claim(owner_by_member, switch.name, lower_units)
+                _claim_members(owner_by_member, switch.name, lower_units)
                 switches_by_nodes[lower_units] = switch._replace(switches=lower_units)
             unit_by_switch[switch.name] = switches_by_nodes[lower_units]
         remaining_switches = [
@@ -207,7 +207,9 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
     return tuple(switches_by_nodes.values())
 
 
-def _claim(owner_by_member: dict[str, str], switch_name: str, members: tuple[str, ...]) -> None:
+def _claim_members(
+    owner_by_member: dict[str, str], switch_name: str, members: tuple[str, ...]
+) -> None:
     for member in members:
         if member in owner_by_member:
             raise InvalidRequest(

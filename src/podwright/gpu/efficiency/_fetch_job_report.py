@@ -13,7 +13,7 @@ from podwright.gpu.efficiency._job_summaries import Destinations, append_as_user
 from podwright.gpu.efficiency._sacct_jobs import AccountedJob, Ask, asker, one_job
 from podwright.gpu.efficiency._samples import read_samples
 
-_PATIENCE = 120.0  # seconds for a command of Slurm's, and for a summary
+_COMMAND_TIMEOUT_S = 120.0  # seconds for a command of Slurm's, and for a summary
 
 
 def job_report(run_slurm: Ask, job_id: str, samples_folder: str = "") -> Efficiency:
@@ -47,8 +47,14 @@ def summarise_ended(noted_folder: Path, destinations: Destinations) -> Iterator[
     ]
 
     def summarise(job: AccountedJob) -> str:
-        return as_user(job.user, [*report_command, job.id], "", _PATIENCE)
+        return as_user(job.user, [*report_command, job.id], "", _COMMAND_TIMEOUT_S)
 
     return iter(
-        work(noted_folder, asker(os.environ, _PATIENCE), destinations, summarise, append_as_user)
+        work(
+            noted_folder,
+            asker(os.environ, _COMMAND_TIMEOUT_S),
+            destinations,
+            summarise,
+            append_as_user,
+        )
     )

@@ -10,8 +10,17 @@ from podwright.gpu.efficiency._samples import GpuUse
 from podwright.tables import card, table
 
 #: The colours of a plot's lines, which colour-blind readers can distinguish (Okabe and Ito).
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#000000")
-_PLOT_WIDTH, _PLOT_HEIGHT, _LEFT, _TOP = 720, 260, 48, 28
+_PLOT_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#999933",
+    "#000000",
+)
+_PLOT_WIDTH, _PLOT_HEIGHT, _PLOT_LEFT, _PLOT_TOP = 720, 260, 48, 28
 _MAX_POINTS = 720  # of a line: more is not to be seen
 
 
@@ -37,7 +46,7 @@ def line(efficiency: Efficiency) -> str:
     if efficiency.cores is not None:
         phrases.append(f"cores {efficiency.cores:.1f} of {job.cpus}")
     if efficiency.memory is not None:
-        phrases.append(f"memory {_of(efficiency.memory, job.memory)}")
+        phrases.append(f"memory {_used_of_granted(efficiency.memory, job.memory)}")
     options = " ".join(item.ask for item in efficiency.advice if item.ask.startswith("--"))
     return (
         "; ".join([*phrases, *([f"next time {options}"] if options else [])])
@@ -45,7 +54,7 @@ def line(efficiency: Efficiency) -> str:
     )
 
 
-def _of(used_bytes: int, granted_bytes: int) -> str:
+def _used_of_granted(used_bytes: int, granted_bytes: int) -> str:
     """granted_bytes: 0 where Slurm does not count it."""
     return (
         f"{amount(used_bytes)} of {amount(granted_bytes)}" if granted_bytes else amount(used_bytes)
@@ -80,7 +89,7 @@ def facts(efficiency: Efficiency) -> list[tuple[str, object]]:
         )
         fact_rows.append(("Cores", f"{job.cpus}; their use {missing_reason}"))
     if efficiency.memory is not None:
-        fact_rows.append(("Memory", f"{_of(efficiency.memory, job.memory)} at most"))
+        fact_rows.append(("Memory", f"{_used_of_granted(efficiency.memory, job.memory)} at most"))
     if efficiency.gpu_load is not None:
         fact_rows.append(
             ("GPUs", f"{efficiency.gpus_used} of {job.gpus} used, {efficiency.gpu_load:.0f} % busy")
@@ -172,36 +181,37 @@ def plot(efficiency: Efficiency) -> str:
     start_time = min([efficiency.job.start or min(timestamps, default=0), *timestamps], default=0)
     duration = max(max(timestamps, default=1) - start_time, 1)
     legend_height = 18 * ((len(gpu_uses) + 3) // 4)
-    svg_height = _TOP + _PLOT_HEIGHT + 40 + legend_height
+    svg_height = _PLOT_TOP + _PLOT_HEIGHT + 40 + legend_height
     svg_lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_PLOT_WIDTH + _LEFT + 16}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_PLOT_WIDTH + _PLOT_LEFT + 16}" '
         f'height="{svg_height}"'
         ' font-family="sans-serif" font-size="12">',
         f"<title>{escape(f'GPU load of job {efficiency.job.id}')}</title>",
         '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{_LEFT}" y="18">{escape(f"Job {efficiency.job.id}: {line(efficiency)}")}</text>',
+        f'<text x="{_PLOT_LEFT}" '
+        f'y="18">{escape(f"Job {efficiency.job.id}: {line(efficiency)}")}</text>',
     ]
     for percent in (0, 25, 50, 75, 100):
-        y = _TOP + _PLOT_HEIGHT * (1 - percent / 100)
-        svg_lines.append(f'<path d="M{_LEFT} {y:.0f}h{_PLOT_WIDTH}" stroke="#ddd"/>')
+        y = _PLOT_TOP + _PLOT_HEIGHT * (1 - percent / 100)
+        svg_lines.append(f'<path d="M{_PLOT_LEFT} {y:.0f}h{_PLOT_WIDTH}" stroke="#ddd"/>')
         svg_lines.append(
-            f'<text x="{_LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{percent} %</text>'
+            f'<text x="{_PLOT_LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{percent} %</text>'
         )
     for tick in range(5):
-        x = _LEFT + _PLOT_WIDTH * tick / 4
+        x = _PLOT_LEFT + _PLOT_WIDTH * tick / 4
         tick_label = span(duration * tick / 4)
         text_anchor = ("start", "middle", "middle", "middle", "end")[tick]
         svg_lines.append(
-            f'<text x="{x:.0f}" y="{_TOP + _PLOT_HEIGHT + 18}" '
+            f'<text x="{x:.0f}" y="{_PLOT_TOP + _PLOT_HEIGHT + 18}" '
             f'text-anchor="{text_anchor}">{tick_label}</text>'
         )
     for gpu_index, gpu_use in enumerate(gpu_uses):
-        colour = _COLOURS[gpu_index % len(_COLOURS)]
-        dash_attribute = ' stroke-dasharray="6 3"' if gpu_index >= len(_COLOURS) else ""
+        colour = _PLOT_COLOURS[gpu_index % len(_PLOT_COLOURS)]
+        dash_attribute = ' stroke-dasharray="6 3"' if gpu_index >= len(_PLOT_COLOURS) else ""
         sample_step = -(-len(gpu_use.series) // _MAX_POINTS) or 1
         points = " ".join(
-            f"{_LEFT + _PLOT_WIDTH * (timestamp - start_time) / duration:.1f},"
-            f"{_TOP + _PLOT_HEIGHT * (1 - load / 100):.1f}"
+            f"{_PLOT_LEFT + _PLOT_WIDTH * (timestamp - start_time) / duration:.1f},"
+            f"{_PLOT_TOP + _PLOT_HEIGHT * (1 - load / 100):.1f}"
             for timestamp, load, _ in gpu_use.series[::sample_step]
         )
         svg_lines.append(
@@ -209,8 +219,8 @@ def plot(efficiency: Efficiency) -> str:
             f'stroke-width="1.5"{dash_attribute}/>'
         )
         x, y = (
-            _LEFT + (gpu_index % 4) * _PLOT_WIDTH / 4,
-            _TOP + _PLOT_HEIGHT + 42 + 18 * (gpu_index // 4),
+            _PLOT_LEFT + (gpu_index % 4) * _PLOT_WIDTH / 4,
+            _PLOT_TOP + _PLOT_HEIGHT + 42 + 18 * (gpu_index // 4),
         )
         legend_text = escape(f"{gpu_use.node} GPU {gpu_use.number}: {gpu_use.load:.0f} %")
         svg_lines.append(

@@ -13,7 +13,7 @@ from podwright.gpu.efficiency._samples import GpuUse, Sampled
 _MIN_BUSY_SHARE = 0.5
 #: The next request is this many times the use.
 _REQUEST_FACTOR = 1.25
-_LATE = 60.0  # seconds at the start without any work that are worth a word
+_LATE_START_S = 60.0  # seconds at the start without any work that are worth a word
 
 
 class Advice(NamedTuple):
@@ -60,12 +60,12 @@ def report(job: AccountedJob, job_samples: Sampled | None) -> Efficiency:
         gpus_used=sum(use.used for use in gpu_uses) if gpu_uses else None,
         cores=busy_cores,
         memory=job.used_memory,
-        idle_start=_idle_start(job, job_samples),
+        idle_start=_idle_start_s(job, job_samples),
         idle_ranks=job_samples.idle_ranks if job_samples else (),
         every=job_samples.every if job_samples else 0.0,
         advice=(),
     )
-    return efficiency._replace(advice=tuple(_advice(efficiency)))
+    return efficiency._replace(advice=tuple(_all_advice(efficiency)))
 
 
 def job_of_samples(job_id: str, job_samples: Sampled) -> AccountedJob:
@@ -94,7 +94,7 @@ def job_of_samples(job_id: str, job_samples: Sampled) -> AccountedJob:
     )
 
 
-def _idle_start(job: AccountedJob, job_samples: Sampled | None) -> float | None:
+def _idle_start_s(job: AccountedJob, job_samples: Sampled | None) -> float | None:
     if job_samples is None:
         return None
     job_start = min(job.start or job_samples.first, job_samples.first)
@@ -103,7 +103,7 @@ def _idle_start(job: AccountedJob, job_samples: Sampled | None) -> float | None:
     ) - job_start
 
 
-def _advice(efficiency: Efficiency) -> list[Advice]:
+def _all_advice(efficiency: Efficiency) -> list[Advice]:
     return [
         *_gpu_advice(efficiency),
         *_start_advice(efficiency),
@@ -124,12 +124,12 @@ def _gpu_advice(efficiency: Efficiency) -> list[Advice]:
     advice = []
     idle_gpus = [use for use in uses if not use.used]
     if len(idle_gpus) == len(uses):
-        return [Advice(f"none of its {_gpus(len(uses))} was ever used", "no --gpus")]
+        return [Advice(f"none of its {_gpu_count_text(len(uses))} was ever used", "no --gpus")]
     if idle_gpus:
         verb = "was" if len(idle_gpus) == 1 else "were"
         advice.append(
             Advice(
-                f"{len(idle_gpus)} of {_gpus(len(uses))} {verb} never used",
+                f"{len(idle_gpus)} of {_gpu_count_text(len(uses))} {verb} never used",
                 _fewer_gpus_option(uses),
             )
         )
@@ -180,7 +180,7 @@ def _start_advice(efficiency: Efficiency) -> list[Advice]:
     if (
         idle_seconds is None
         or not efficiency.gpus_used
-        or idle_seconds < max(_LATE, 0.05 * job.seconds)
+        or idle_seconds < max(_LATE_START_S, 0.05 * job.seconds)
     ):
         return []
     return [
@@ -234,7 +234,7 @@ def _time_limit_advice(job: AccountedJob) -> list[Advice]:
     ]
 
 
-def _gpus(gpu_count: int) -> str:
+def _gpu_count_text(gpu_count: int) -> str:
     return f"{gpu_count} GPU" if gpu_count == 1 else f"{gpu_count} GPUs"
 
 

@@ -21,10 +21,10 @@ from podwright.gpu.efficiency._sacct_jobs import AccountedJob, Ask, sacct
 from podwright.slurm.reader import read_jobs
 
 #: The prefix of our comments. A comment without it belongs to somebody else and is never changed.
-MARK = "podwright: "
-_PATIENCE = 600.0  # seconds for the accounting to have a job's end
-_AT_ONCE = 100  # jobs of one question
-_LONGEST = 400  # letters of a summary
+SUMMARY_PREFIX = "podwright: "
+_ACCOUNTING_WAIT_S = 600.0  # seconds for the accounting to have a job's end
+_MAX_JOBS_PER_QUERY = 100  # jobs of one question
+_MAX_SUMMARY_CHARS = 400  # letters of a summary
 
 #: Returns the summary of a job, made with its user's rights; empty if there is none.
 Summarise = Callable[[AccountedJob], str]
@@ -41,13 +41,13 @@ class Destinations(NamedTuple):
 
 def keep(run_slurm: Ask, job: AccountedJob, summary: str) -> None:
     """Write a summary into a job's AdminComment. Raises Unavailable."""
-    if job.comment and not job.comment.startswith(MARK):
+    if job.comment and not job.comment.startswith(SUMMARY_PREFIX):
         raise Unavailable(
             f"job {job.id} has another comment: {job.comment[:80]}",
             operation="write the summary into AdminComment",
             would_work="--line prints it",
         )
-    comment_setting = f"AdminComment={MARK}{summary}"
+    comment_setting = f"AdminComment={SUMMARY_PREFIX}{summary}"
     sacctmgr_arguments = ["where", f"jobid={job.raw}", "set", comment_setting]
     scontrol_command = ["scontrol", "update", f"JobId={job.raw}", comment_setting]
     if (
@@ -78,13 +78,13 @@ def work(
     """
     problems: list[str] = []
     # A job may be noted while another instance is about to end. The outer loop then looks again.
-    while _noted(noted_folder):
-        with _alone(noted_folder) as lock_acquired:
+    while _noted_job_files(noted_folder):
+        with _lock_folder(noted_folder) as lock_acquired:
             if not lock_acquired:
                 return problems
             pause_seconds = 1.0
-            while noted_paths := _noted(noted_folder):
-                finished_count = _round(
+            while noted_paths := _noted_job_files(noted_folder):
+                finished_count = _summarise_noted(
                     noted_paths,
                     run_slurm,
                     destinations,
@@ -94,12 +94,12 @@ def work(
                     wrong=problems,
                 )
                 pause_seconds = 1.0 if finished_count else min(2 * pause_seconds, 30.0)
-                if _noted(noted_folder):
+                if _noted_job_files(noted_folder):
                     sleep(pause_seconds)
     return problems
 
 
-def _noted(noted_folder: Path) -> list[Path]:
+def _noted_job_files(noted_folder: Path) -> list[Path]:
     try:
         job_ids = sorted(file_name for file_name in os.listdir(noted_folder) if file_name.isdigit())
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _noted(noted_folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _alone(noted_folder: Path) -> Iterator[bool]:
+def _lock_folder(noted_folder: Path) -> Iterator[bool]:
     with (noted_folder / "lock").open("w") as lock_file:
         try:
             fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +118,7 @@ def _alone(noted_folder: Path) -> Iterator[bool]:
             yield True
 
 
-def _round(
+def _summarise_noted(
     noted_paths: Sequence[Path],
     run_slurm: Ask,
     destinations: Destinations,
@@ -130,9 +130,10 @@ def _round(
 ) -> int:
     """Handle all noted jobs once. Returns the number of finished ones."""
     jobs: dict[str, AccountedJob] = {}
-    for batch_start in range(0, len(noted_paths), _AT_ONCE):
+    for batch_start in range(0, len(noted_paths), _MAX_JOBS_PER_QUERY):
         job_ids = ",".join(
-            noted_path.name for noted_path in noted_paths[batch_start : batch_start + _AT_ONCE]
+            noted_path.name
+            for noted_path in noted_paths[batch_start : batch_start + _MAX_JOBS_PER_QUERY]
         )
         try:
             jobs |= {job.raw: job for job in sacct(run_slurm, [f"--jobs={job_ids}"])}
@@ -147,10 +148,10 @@ def _round(
         )  # the job will end once more
         if job is not None and job.end and not will_rerun:
             try:
-                _write(job, run_slurm, destinations, summarise, append_line)
+                _write_summary(job, run_slurm, destinations, summarise, append_line)
             except (Unavailable, OSError, subprocess.SubprocessError) as error:
                 wrong.append(f"job {noted_path.name}: {error}")
-        elif not will_rerun and _noted_age(noted_path, now) < _PATIENCE:
+        elif not will_rerun and _noted_age(noted_path, now) < _ACCOUNTING_WAIT_S:
             continue
         elif not will_rerun:
             wrong.append(f"job {noted_path.name}: sacct does not tell of its end")
@@ -163,10 +164,10 @@ def _noted_age(noted_path: Path, now: float) -> float:
     try:
         return now - noted_path.stat().st_mtime
     except FileNotFoundError:
-        return _PATIENCE
+        return _ACCOUNTING_WAIT_S
 
 
-def _write(
+def _write_summary(
     job: AccountedJob,
     run_slurm: Ask,
     destinations: Destinations,
@@ -174,16 +175,18 @@ def _write(
     append_line: Append,
 ) -> None:
     summary = summarise(job).strip()
-    summary_text = "".join(character for character in summary if character.isprintable())[:_LONGEST]
+    summary_text = "".join(character for character in summary if character.isprintable())[
+        :_MAX_SUMMARY_CHARS
+    ]
     if not summary_text:
         return
-    if destinations.output and (output_path := _output(run_slurm, job)):
-        append_line(job.user, output_path, f"{MARK}{summary_text}\n")
+    if destinations.output and (output_path := _stdout_path(run_slurm, job)):
+        append_line(job.user, output_path, f"{SUMMARY_PREFIX}{summary_text}\n")
     if destinations.comment:
         keep(run_slurm, job, summary_text)
 
 
-def _output(run_slurm: Ask, job: AccountedJob) -> str:
+def _stdout_path(run_slurm: Ask, job: AccountedJob) -> str:
     """Return the file of a job's standard output; empty if slurmctld has forgotten it."""
     scontrol_output = run_slurm(["scontrol", "--oneliner", "show", "job", job.raw]) or ""
     path = next((slurm_job.output for slurm_job in read_jobs(scontrol_output)), "")

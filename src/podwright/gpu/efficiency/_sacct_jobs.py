@@ -18,7 +18,7 @@ from podwright.slurm.reader import accounting_command, read_accounting
 Ask = Callable[[Sequence[str]], str | None]
 
 #: The columns that are asked for.
-_COLUMNS = (
+_ACCOUNT_COLUMNS = (
     *("job", "name", "user", "partition", "state", "submitted", "start", "end", "seconds"),
     *("limit_minutes", "granted", "nodes", "node_list", "cpu_time", "peak_memory", "used"),
     *("most_used", "tasks", "comment", "folder", "raw_job"),
@@ -90,7 +90,7 @@ def asker(environ: Mapping[str, str], timeout: float | None = None) -> Ask:
 
 def sacct(run_slurm: Ask, options: Sequence[str]) -> list[AccountedJob]:
     """The jobs that match the options, each with the use of its steps. Raises Unavailable."""
-    sacct_output = run_slurm([*accounting_command(*_COLUMNS), *options])
+    sacct_output = run_slurm([*accounting_command(*_ACCOUNT_COLUMNS), *options])
     if sacct_output is None:
         raise Unavailable(
             "sacct does not answer",
@@ -120,16 +120,16 @@ def read_jobs(sacct_output: str) -> list[AccountedJob]:
     """Read jobs from the output of sacct, which prints one line for each job and the lines of its
     steps below."""
     jobs: list[AccountedJob] = []
-    for columns in read_accounting(sacct_output, *_COLUMNS):
+    for columns in read_accounting(sacct_output, *_ACCOUNT_COLUMNS):
         if "." not in columns["job"]:
-            jobs.append(_job(columns))
+            jobs.append(_read_job(columns))
         elif jobs and columns["job"].startswith(jobs[-1].id + "."):
             jobs[-1] = _add_step(jobs[-1], columns)
     return jobs
 
 
-def _job(columns: dict[str, str]) -> AccountedJob:
-    granted_tres = _tres(columns["granted"])
+def _read_job(columns: dict[str, str]) -> AccountedJob:
+    granted_tres = _read_tres(columns["granted"])
     gpu_count = granted_tres.get(
         "gres/gpu",
         sum(
@@ -142,12 +142,12 @@ def _job(columns: dict[str, str]) -> AccountedJob:
         user=columns["user"],
         partition=columns["partition"],
         state=columns["state"].partition(" ")[0],
-        submit=_number(columns["submitted"]),
-        start=_number(columns["start"]),
-        end=_number(columns["end"]),
-        seconds=_number(columns["seconds"]),
-        limit=_number(columns["limit_minutes"]) * 60,
-        nodes=_number(columns["nodes"]),
+        submit=_whole_number(columns["submitted"]),
+        start=_whole_number(columns["start"]),
+        end=_whole_number(columns["end"]),
+        seconds=_whole_number(columns["seconds"]),
+        limit=_whole_number(columns["limit_minutes"]) * 60,
+        nodes=_whole_number(columns["nodes"]),
         node_list=columns["node_list"],
         cpus=int(granted_tres.get("cpu", 0)),
         memory=int(granted_tres.get("mem", 0)),
@@ -162,9 +162,9 @@ def _add_step(job: AccountedJob, columns: dict[str, str]) -> AccountedJob:
     """Add a step to a job: times are summed; the largest memory counts, since most steps run in
     turn.
     """
-    used_tres, peak_tres = _tres(columns["used"]), _tres(columns["most_used"])
+    used_tres, peak_tres = _read_tres(columns["used"]), _read_tres(columns["most_used"])
     cpu_seconds = _parse_duration(columns["cpu_time"])
-    memory_bytes = int(used_tres.get("mem", 0) or _size(columns["peak_memory"]))
+    memory_bytes = int(used_tres.get("mem", 0) or _size_bytes(columns["peak_memory"]))
 
     def larger(old: int | None, new: float | None) -> int | None:
         return old if new is None else max(old or 0, int(new))
@@ -175,23 +175,23 @@ def _add_step(job: AccountedJob, columns: dict[str, str]) -> AccountedJob:
         used_memory=larger(job.used_memory, memory_bytes) if has_usage else job.used_memory,
         gpu_peak=larger(job.gpu_peak, peak_tres.get("gres/gpuutil")),
         gpu_memory=larger(job.gpu_memory, peak_tres.get("gres/gpumem")),
-        tasks=max(job.tasks, _number(columns["tasks"])),
+        tasks=max(job.tasks, _whole_number(columns["tasks"])),
     )
 
 
-def _tres(tres_text: str) -> dict[str, float]:
+def _read_tres(tres_text: str) -> dict[str, float]:
     """Read `cpu=4,mem=8G,gres/gpu=2`; sizes in bytes, times in seconds."""
     amounts = {}
     for assignment in tres_text.split(","):
         resource, equals, amount_text = assignment.partition("=")
         if equals:
             amounts[resource] = (
-                _parse_duration(amount_text) if ":" in amount_text else _size(amount_text)
+                _parse_duration(amount_text) if ":" in amount_text else _size_bytes(amount_text)
             )
     return amounts
 
 
-def _size(size_text: str) -> float:
+def _size_bytes(size_text: str) -> float:
     match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", size_text.strip())
     if not match:
         return 0.0
@@ -204,8 +204,8 @@ def _parse_duration(duration_text: str) -> float:
     seconds = 0.0
     for clock_part in clock_text.split(":"):
         seconds = seconds * 60 + (float(clock_part) if re.fullmatch(r"[\d.]+", clock_part) else 0.0)
-    return seconds + 86400 * _number(days_text)
+    return seconds + 86400 * _whole_number(days_text)
 
 
-def _number(digits: str) -> int:
+def _whole_number(digits: str) -> int:
     return int(digits) if digits.isdigit() else 0

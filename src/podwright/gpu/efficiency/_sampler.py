@@ -20,13 +20,13 @@ from typing import Any, NoReturn
 from podwright.hosts.gpus import Gpu, Library, LibraryError, take_gpus, visible
 
 #: The variable that names the folder for samples. The task prolog sets it for the whole job.
-FOLDER = "PODWRIGHT_SAMPLES"
-_LONGEST = 512 << 20  # bytes of a file: a year of eight GPUs
+SAMPLES_FOLDER_VARIABLE = "PODWRIGHT_SAMPLES"
+_MAX_FILE_BYTES = 512 << 20  # bytes of a file: a year of eight GPUs
 
 
 def folder_of(environ: Mapping[str, str]) -> Path:
     """The folder for samples of the job in which this process runs."""
-    samples_folder = environ.get(FOLDER)
+    samples_folder = environ.get(SAMPLES_FOLDER_VARIABLE)
     job_id = environ.get("SLURM_JOB_ID", "0")
     return Path(samples_folder) if samples_folder else Path(os.getcwd()) / f"slurm-{job_id}.gpus"
 
@@ -59,31 +59,39 @@ def run(
     watched_pidfd = _open_pidfd(until_pid or _step_process(step_pid))
     hardware = take_gpus(environ)
     gpus = gpus_of_job(hardware.gpus, environ)
-    samples_fd = _file(folder_of(environ), f"{node}-{step}-{os.getpid()}.jsonl") if gpus else None
+    samples_fd = (
+        _open_samples_file(folder_of(environ), f"{node}-{step}-{os.getpid()}.jsonl")
+        if gpus
+        else None
+    )
     if samples_fd is None or watched_pidfd is None:
         return 0
     # A step lists its ranks even where the sampler of another step samples its GPUs.
     gpu_rows = [[gpu.index, gpu.uuid, gpu.name, gpu.memory >> 20] for gpu in gpus]
-    _write(samples_fd, {"node": node, "gpus": gpu_rows, "ranks": _step_ranks(environ, step)})
+    _write_json_line(
+        samples_fd, {"node": node, "gpus": gpu_rows, "ranks": _step_ranks(environ, step)}
+    )
     lock_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         lock_socket.bind(f"\0podwright-samples-{os.getuid()}-{environ.get('SLURM_JOB_ID')}-{node}")
     except OSError:
         lock_socket.close()
         return 0
-    sample_gpus = _asker(gpus, hardware.libraries)
+    sample_gpus = _gpu_sampler(gpus, hardware.libraries)
     next_sample = time.monotonic()
     while True:
-        _write(samples_fd, {"t": round(time.time(), 2), "every": interval, "gpus": sample_gpus()})
+        _write_json_line(
+            samples_fd, {"t": round(time.time(), 2), "every": interval, "gpus": sample_gpus()}
+        )
         next_sample += interval
         ended_pidfds, _, _ = select.select(
             [watched_pidfd], [], [], max(next_sample - time.monotonic(), 0)
         )
-        if ended_pidfds or os.fstat(samples_fd).st_size > _LONGEST:
+        if ended_pidfds or os.fstat(samples_fd).st_size > _MAX_FILE_BYTES:
             return 0
 
 
-def _file(samples_folder: Path, file_name: str) -> int | None:
+def _open_samples_file(samples_folder: Path, file_name: str) -> int | None:
     """Open a file for appending; None if that is impossible."""
     try:
         samples_folder.mkdir(exist_ok=True)
@@ -93,7 +101,7 @@ def _file(samples_folder: Path, file_name: str) -> int | None:
         return None
 
 
-def _asker(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[[], list[Any]]:
+def _gpu_sampler(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[[], list[Any]]:
     """Return a function that asks all GPUs: [index, load, MiB, [[step, rank], …]] of each."""
     gpu_sources: list[tuple[Gpu, Library, int]] = []
     library_by_vendor = {library.vendor: library for library in libraries}
@@ -117,7 +125,7 @@ def _asker(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[[], li
             live_pids |= set(pids)
             for pid in pids:
                 if pid not in rank_by_pid:
-                    rank_by_pid[pid] = _rank(pid)
+                    rank_by_pid[pid] = _process_rank(pid)
             holder_ranks = [rank_by_pid[pid] for pid in pids if rank_by_pid[pid]]
             gpu_samples.append(
                 [gpu.index, sample.load or 0, (sample.memory or 0) >> 20, holder_ranks]
@@ -129,7 +137,7 @@ def _asker(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[[], li
     return ask
 
 
-def _rank(pid: int) -> list[Any]:
+def _process_rank(pid: int) -> list[Any]:
     """Return [step, rank] of a process; empty if it is not the job's, or belongs to no step."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ_file:
@@ -183,7 +191,7 @@ def _open_pidfd(pid: int | None) -> int | None:
         return None
 
 
-def _write(descriptor: int, json_object: Mapping[str, Any]) -> None:
+def _write_json_line(descriptor: int, json_object: Mapping[str, Any]) -> None:
     """Write one whole line in one call."""
     os.write(descriptor, json.dumps(json_object, separators=(",", ":")).encode() + b"\n")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: A GPU below this load, in per cent, is idle in that sample.
-IDLE = 1
+MIN_BUSY_PERCENT = 1
 
 
 class GpuUse(NamedTuple):
@@ -44,7 +44,7 @@ class GpuUse(NamedTuple):
     @property
     def used(self) -> bool:
         """Whether the GPU ever had load or was ever held by a process of the job."""
-        return self.peak >= IDLE or self.had_process
+        return self.peak >= MIN_BUSY_PERCENT or self.had_process
 
 
 class Sampled(NamedTuple):
@@ -72,7 +72,7 @@ def read_samples(folder: Path) -> Sampled | None:
     interval = 0.0
     for samples_path in sorted(folder.glob("*.jsonl")):
         node_name = ""
-        for json_line in _lines(samples_path):
+        for json_line in _sample_rows(samples_path):
             if "node" in json_line:
                 node_name = str(json_line["node"])
                 step, first_rank, rank_count = json_line.get("ranks", ("", 0, 0))
@@ -91,7 +91,7 @@ def read_samples(folder: Path) -> Sampled | None:
     if not samples_by_gpu:
         return None
     gpu_uses = tuple(
-        _use(
+        _gpu_use(
             gpu_key,
             gpu_facts.get(gpu_key, ("", "", 0)),
             samples_by_gpu[gpu_key],
@@ -106,19 +106,19 @@ def read_samples(folder: Path) -> Sampled | None:
         sample_time
         for gpu_samples in samples_by_gpu.values()
         for sample_time, (load, _) in gpu_samples.items()
-        if load >= IDLE
+        if load >= MIN_BUSY_PERCENT
     ]
     return Sampled(
         gpu_uses,
         min(sample_times),
         max(sample_times),
         min(busy_times, default=None),
-        _idle(ranks, holders_by_gpu),
+        _idle_ranks(ranks, holders_by_gpu),
         interval,
     )
 
 
-def _lines(path: Path) -> Iterable[Mapping[str, Any]]:
+def _sample_rows(path: Path) -> Iterable[Mapping[str, Any]]:
     try:
         file_text = path.read_text(errors="replace")
     except OSError:
@@ -132,7 +132,7 @@ def _lines(path: Path) -> Iterable[Mapping[str, Any]]:
             yield json_line
 
 
-def _use(
+def _gpu_use(
     gpu_key: tuple[str, int],
     gpu_facts: tuple[str, str, int],
     gpu_samples: Mapping[float, tuple[int, int]],
@@ -153,13 +153,13 @@ def _use(
         peak=max(loads),
         memory=sum(used_memory) / sample_count,
         most=max(used_memory),
-        busy=sum(load >= IDLE for load in loads) / sample_count,
+        busy=sum(load >= MIN_BUSY_PERCENT for load in loads) / sample_count,
         had_process=held_by_process,
         series=tuple((sample_time, load, used_bytes) for sample_time, (load, used_bytes) in points),
     )
 
 
-def _idle(
+def _idle_ranks(
     ranks: set[tuple[str, int]], holders_by_gpu: Mapping[tuple[str, int], set[tuple[str, int]]]
 ) -> tuple[tuple[str, int], ...]:
     """Return the ranks without a GPU, in steps in which some rank had one."""

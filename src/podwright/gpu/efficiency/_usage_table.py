@@ -12,7 +12,9 @@ from podwright.gpu.efficiency._sacct_jobs import AccountedJob
 from podwright.tables import table
 
 #: The GPU load in the line of a report, as AdminComment keeps it.
-_GPU_LOAD = re.compile(r"GPUs (\d+) % busy", re.I)  # sacctmgr converts letters to lower case
+_GPU_LOAD_PATTERN = re.compile(
+    r"GPUs (\d+) % busy", re.I
+)  # sacctmgr converts letters to lower case
 
 
 class MonthRow(NamedTuple):
@@ -43,51 +45,53 @@ def month(jobs: Iterable[AccountedJob], group_by: str = "partition") -> list[Mon
     jobs_by_group: dict[str, list[AccountedJob]] = {}
     for job in counted_jobs:
         jobs_by_group.setdefault(job.user if group_by == "user" else job.partition, []).append(job)
-    rows = [_row(group_name, group_jobs) for group_name, group_jobs in jobs_by_group.items()]
+    rows = [_month_row(group_name, group_jobs) for group_name, group_jobs in jobs_by_group.items()]
     rows.sort(key=lambda row: (-row.gpu_hours, row.name))
-    return [*rows, *([_row("all", counted_jobs)] if len(rows) > 1 else [])]
+    return [*rows, *([_month_row("all", counted_jobs)] if len(rows) > 1 else [])]
 
 
-def _row(group_name: str, all_jobs: Sequence[AccountedJob]) -> MonthRow:
+def _month_row(group_name: str, all_jobs: Sequence[AccountedJob]) -> MonthRow:
     started_jobs = [job for job in all_jobs if job.start]
     wait_seconds = sorted(job.waited for job in started_jobs)
     run_seconds = sorted(job.seconds for job in started_jobs)
-    median_wait = _rank(wait_seconds, 0.5)
+    median_wait = _quantile(wait_seconds, 0.5)
     return MonthRow(
         name=group_name,
         jobs=len(started_jobs),
         waiting=len(all_jobs) - len(started_jobs),
         gpu_hours=sum(job.gpu_hours for job in started_jobs),
         waited=median_wait,
-        waited_95=_rank(wait_seconds, 0.95),
-        cores=_share((job.cpu_seconds, float(job.cpus * job.seconds)) for job in started_jobs),
-        memory=_share(
+        waited_95=_quantile(wait_seconds, 0.95),
+        cores=_used_percent(
+            (job.cpu_seconds, float(job.cpus * job.seconds)) for job in started_jobs
+        ),
+        memory=_used_percent(
             (job.used_memory and job.used_memory * job.seconds, float(job.memory * job.seconds))
             for job in started_jobs
         ),
-        time=_share(
+        time=_used_percent(
             (float(job.seconds), float(job.limit)) for job in started_jobs if job.limit and job.end
         ),
-        gpus=_share(
+        gpus=_used_percent(
             (_gpu_seconds(job), job.gpus * job.seconds * 1.0) for job in started_jobs if job.gpus
         ),
-        starves=len(started_jobs) > 1 and median_wait > _rank(run_seconds, 0.5),
+        starves=len(started_jobs) > 1 and median_wait > _quantile(run_seconds, 0.5),
     )
 
 
 def _gpu_seconds(job: AccountedJob) -> float | None:
-    match = _GPU_LOAD.search(job.comment)
+    match = _GPU_LOAD_PATTERN.search(job.comment)
     return None if match is None else int(match[1]) / 100 * job.gpus * job.seconds
 
 
-def _share(usage_pairs: Iterable[tuple[float | None, float]]) -> float | None:
+def _used_percent(usage_pairs: Iterable[tuple[float | None, float]]) -> float | None:
     """Return used over had, in per cent, over the jobs for which both are known."""
     known_pairs = [(used, granted) for used, granted in usage_pairs if used is not None and granted]
     granted = sum(pair[1] for pair in known_pairs)
     return 100 * sum(pair[0] for pair in known_pairs) / granted if granted else None
 
 
-def _rank(sorted_values: Sequence[float], quantile: float) -> float:
+def _quantile(sorted_values: Sequence[float], quantile: float) -> float:
     """Return the value at this share of the sorted values; 0 if there are none."""
     return (
         float(sorted_values[min(int(quantile * len(sorted_values)), len(sorted_values) - 1)])

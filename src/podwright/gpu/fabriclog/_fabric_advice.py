@@ -49,10 +49,10 @@ def judge(log_report: FabricReport) -> list[FabricFinding]:
         if pair.transport[4:] in _LIBFABRIC_NAMES and not pair.gpudirect
     ]
     findings = [
-        _sockets(
+        _advise_sockets(
             log_report, socket_pairs, choice_decides=not network_names and log_report.several_hosts
         ),
-        _provider(log_report),
+        _advise_provider(log_report),
         _advise_gpudirect(
             log_report,
             infiniband_pairs,
@@ -60,7 +60,7 @@ def judge(log_report: FabricReport) -> list[FabricFinding]:
         ),
         _advise_gpudirect_efa(log_report, efa_pairs),
         _advise_shared_adapter(log_report),
-        _rack(log_report),
+        _advise_rack(log_report),
         _advise_near_network(
             log_report, [pair for pair in pairs_on_host if pair.transport.startswith("NET/")]
         ),
@@ -111,7 +111,7 @@ def _setting_is_on(setting_value: str | None) -> bool:
     )
 
 
-def _sockets(
+def _advise_sockets(
     log_report: FabricReport, socket_pairs: list[Pair], *, choice_decides: bool
 ) -> FabricFinding | None:
     """Find pairs of hosts that use sockets.
@@ -151,7 +151,7 @@ def _sockets(
     return FabricFinding("tcp", problem, remedy, len(socket_pairs))
 
 
-def _provider(log_report: FabricReport) -> FabricFinding | None:
+def _advise_provider(log_report: FabricReport) -> FabricFinding | None:
     provider_names = log_report.provider.split(";")
     if (
         not log_report.provider
@@ -228,7 +228,7 @@ _CONFIGURATION_FAULTS = {
 }
 
 
-def _rack(log_report: FabricReport) -> FabricFinding | None:
+def _advise_rack(log_report: FabricReport) -> FabricFinding | None:
     gpus_by_fault: dict[str, list[str]] = {}
     for gpu_fabric in log_report.fabric:
         fault_texts = [

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from podwright.errors import InvalidRequest
 
 #: Published logs often have their host names removed.
-_LINE = re.compile(
+_LINE_PATTERN = re.compile(
     r"(?:(?P<host>[^\s:|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+)?(?:\[(?P<device>-?\d+)\]\s+)?"
     r"(?:\S+\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
 )
@@ -26,25 +26,25 @@ _CONNECTION_PATTERN = re.compile(
     r"\s*->\s*(?P<b>\d+)\s*(?:\[(?P<on_b>[0-9a-f:.]+)\])?\s*(?:\[(?P<way>send|receive)\]\s*)?via\s+"
     r"(?P<via>.+?)(?:\s+comm\s+0x[0-9a-f]+.*)?$"
 )
-_RANK = re.compile(r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)")
-_NODES = re.compile(r"\bnNodes (\d+)")
-_VERSION = re.compile(r"(NCCL|RCCL) version\s*:?\s*(\d+\.\d+(?:\.\d+)?)")
+_RANK_PATTERN = re.compile(r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)")
+_NODES_PATTERN = re.compile(r"\bnNodes (\d+)")
+_VERSION_PATTERN = re.compile(r"(NCCL|RCCL) version\s*:?\s*(\d+\.\d+(?:\.\d+)?)")
 _REPEATED_PATTERN = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
-_SETTING = re.compile(r"(NCCL_[A-Z0-9_]+) set (?:by|from) environment to (.*?)\.?\s*$")
+_SETTING_PATTERN = re.compile(r"(NCCL_[A-Z0-9_]+) set (?:by|from) environment to (.*?)\.?\s*$")
 _NETWORK_PATTERN = re.compile(r"Using (?:internal )?[nN]etwork (.+?)\s*$")
 _ADAPTERS_PATTERN = re.compile(r"\[\d+\] ?([A-Za-z][\w.+-]*):\d+/(?:IB|RoCE)")
 #: Several ports that NCCL combines: `[0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}`.
-_JOINED = re.compile(r"\[\d+\]=\{")
+_JOINED_ADAPTER_PATTERN = re.compile(r"\[\d+\]=\{")
 _OFF = re.compile(
     r"GPU Direct RDMA Disabled for (?:HCA \d+ '?([\w.-]+)'?"
     r"|GPU \S+ / HCA (\w+) \((?:no module|not supported))"
 )
-_FABRIC = re.compile(r"MNNVL busId (\S+) .*\bstate (\d+) healthMask 0x([0-9a-fA-F]+)")
+_GPU_FABRIC_PATTERN = re.compile(r"MNNVL busId (\S+) .*\bstate (\d+) healthMask 0x([0-9a-fA-F]+)")
 _PROVIDER_PATTERN = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;-]+)")
 _PLATFORM_PATTERN = re.compile(r"NET/OFI .*(?:Running on|for platform :) ([a-z][\w-]*\.[\w-]+)")
 _ADAPTER_COUNT_PATTERN = re.compile(r"NET/OFI .*\(found (\d+) nics?\)")
 _ADAPTER_NUMBER_PATTERN = re.compile(r"^NET/[^/]+/(\d+)")
-_PLACED = re.compile(r"GPU Direct RDMA Disabled for GPU .*?/ HCA (\w+)")
+_GPUDIRECT_FAR_PATTERN = re.compile(r"GPU Direct RDMA Disabled for GPU .*?/ HCA (\w+)")
 
 
 @dataclass
@@ -158,14 +158,14 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
     for line in log_lines:
         if "NCCL" not in line and "RCCL" not in line:
             continue
-        version_match = _VERSION.search(line)
+        version_match = _VERSION_PATTERN.search(line)
         if version_match:
             has_nccl_line, log_report.library, log_report.version = (
                 True,
                 version_match[1],
                 version_match[2],
             )
-        line_match = _LINE.search(line)
+        line_match = _LINE_PATTERN.search(line)
         if not line_match:
             continue
         has_nccl_line = True
@@ -174,13 +174,15 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
         message = _REPEATED_PATTERN.sub("", line_match["text"].strip())
         connection_match = _CONNECTION_PATTERN.search(message)
         if connection_match:
-            writer_rank = _add(log_report, pairs, connection_match, line_match)
+            writer_rank = _add_connection(log_report, pairs, connection_match, line_match)
         else:
-            writer_rank = _note(log_report, message, line_match["host"] or "", line_match["level"])
-        if writer_rank is not None and line_match["host"]:
-            ranks_by_process.setdefault(f"{line_match['host']} {_process(line_match)}", set()).add(
-                writer_rank
+            writer_rank = _record_line(
+                log_report, message, line_match["host"] or "", line_match["level"]
             )
+        if writer_rank is not None and line_match["host"]:
+            ranks_by_process.setdefault(
+                f"{line_match['host']} {_process_key(line_match)}", set()
+            ).add(writer_rank)
     if not has_nccl_line:
         raise InvalidRequest(
             "no line of NCCL in this log",
@@ -207,7 +209,7 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
     return log_report
 
 
-def _process(line_match: re.Match[str]) -> str:
+def _process_key(line_match: re.Match[str]) -> str:
     """Return the process together with its GPU, since a process may have several."""
     return f"{line_match['pid']}/{line_match['device'] or 0}"
 
@@ -223,7 +225,7 @@ def _shared_host_names(log_report: FabricReport) -> set[str]:
     return shared_names
 
 
-def _add(
+def _add_connection(
     log_report: FabricReport,
     pairs_by_key: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]],
     connection_match: re.Match[str],
@@ -244,7 +246,7 @@ def _add(
     transport, gpudirect = transport_of(via_text)
     if host and (adapter_match := _ADAPTER_NUMBER_PATTERN.match(via_text)) and direction == "send":
         adapter_numbers = log_report.sends.setdefault(host, {}).setdefault(
-            _process(line_match), set()
+            _process_key(line_match), set()
         )
         adapter_numbers.add(int(adapter_match[1]))
     low_rank, high_rank = min(rank_a, rank_b), max(rank_a, rank_b)
@@ -255,21 +257,21 @@ def _add(
     return writer_rank if connection_match["way"] or not via_text.startswith("NET/") else None
 
 
-def _note(log_report: FabricReport, message: str, host: str, log_level: str) -> int | None:
+def _record_line(log_report: FabricReport, message: str, host: str, log_level: str) -> int | None:
     """Record what a line says. Returns the rank that wrote it, if the line has that."""
-    rank_match = _RANK.search(message)
+    rank_match = _RANK_PATTERN.search(message)
     # A communicator of one rank connects nothing.
     is_single_rank = rank_match and rank_match["ranks"] == "1"
     if rank_match and host and not is_single_rank:
         log_report.hosts.setdefault(int(rank_match["rank"]), host)
     if rank_match:
         log_report.world = max(log_report.world, int(rank_match["ranks"]))
-    setting_match = _SETTING.search(message)
+    setting_match = _SETTING_PATTERN.search(message)
     if setting_match:
         log_report.settings[setting_match[1]] = setting_match[2]
-    if nodes_match := _NODES.search(message):
+    if nodes_match := _NODES_PATTERN.search(message):
         log_report.nodes = max(log_report.nodes, int(nodes_match[1]))
-    if fabric_match := _FABRIC.search(message):
+    if fabric_match := _GPU_FABRIC_PATTERN.search(message):
         gpu_fabric = GpuFabricReport(
             f"{host} {fabric_match[1]}", int(fabric_match[2]), int(fabric_match[3], 16)
         )
@@ -281,7 +283,7 @@ def _note(log_report: FabricReport, message: str, host: str, log_level: str) -> 
     if network_match and network_match[1] not in log_report.networks:
         log_report.networks.append(network_match[1])
     if "NET/IB" in message and ("Using" in message or message.startswith("NET/IB: [")):
-        log_report.cards = max(log_report.cards, len(_JOINED.findall(message)))
+        log_report.cards = max(log_report.cards, len(_JOINED_ADAPTER_PATTERN.findall(message)))
         log_report.adapters += [
             adapter_name
             for adapter_name in _ADAPTERS_PATTERN.findall(message)
@@ -290,7 +292,7 @@ def _note(log_report: FabricReport, message: str, host: str, log_level: str) -> 
     off_match = _OFF.search(message)
     if off_match and (adapter := off_match[1] or off_match[2]) not in log_report.gpudirect_off:
         log_report.gpudirect_off.append(adapter)
-    log_report.gpudirect_far |= not off_match and bool(_PLACED.search(message))
+    log_report.gpudirect_far |= not off_match and bool(_GPUDIRECT_FAR_PATTERN.search(message))
     log_report.no_adapter |= "NET/IB : No device found" in message
     log_report.peers_disabled |= "P2P is disabled between" in message
     if log_level == "WARN" and message not in log_report.warnings:

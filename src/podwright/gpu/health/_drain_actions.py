@@ -28,7 +28,9 @@ from podwright.gpu.health._drain_decisions import (
 )
 from podwright.gpu.health._node_health_state import FOLDER, replace
 
-_PATIENCE = 15.0  # seconds for a command of Slurm's: slurmd gives a check one minute in total
+_COMMAND_TIMEOUT_S = (
+    15.0  # seconds for a command of Slurm's: slurmd gives a check one minute in total
+)
 
 #: Runs a command and returns its output; None where it failed or did not end in time.
 Run = Callable[[Sequence[str]], str | None]
@@ -46,7 +48,7 @@ def runner(environ: Mapping[str, str]) -> Run:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_PATIENCE,
+                timeout=_COMMAND_TIMEOUT_S,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
@@ -65,8 +67,8 @@ def carry_out(
 ) -> GateOutcome:
     """Carry out the steps of the gate. Where two checks run on a node at once, the second one
     waits."""
-    with _alone(state_folder, gate.node):
-        gate = gate._replace(recorded=_recorded(state_folder, gate.node))
+    with _lock_node(state_folder, gate.node):
+        gate = gate._replace(recorded=_read_own_reason(state_folder, gate.node))
         gate_steps = gate.steps(reason)
         step_answer: object = None
         while True:
@@ -75,10 +77,10 @@ def carry_out(
             except StopIteration as gate_end:
                 outcome: GateOutcome = gate_end.value
                 return outcome
-            step_answer = _do(gate_step, gate.node, run_slurm, sleep, state_folder)
+            step_answer = _carry_out_step(gate_step, gate.node, run_slurm, sleep, state_folder)
 
 
-def _do(
+def _carry_out_step(
     gate_step: Step, node: str, run_slurm: Run, sleep: Callable[[float], None], state_folder: Path
 ) -> object:
     if isinstance(gate_step, Look):
@@ -89,19 +91,19 @@ def _do(
         return None
     if isinstance(gate_step, Drain):
         # Written before the change: if the process ends in between, the node is known as ours.
-        _record(state_folder, node, gate_step.reason)
+        _record_own_reason(state_folder, node, gate_step.reason)
         drain_settings = ["State=DRAIN", f"Reason={gate_step.reason}"]
         return run_slurm(["scontrol", "update", f"NodeName={node}", *drain_settings]) is not None
     if isinstance(gate_step, Resume):
         resumed = run_slurm(["scontrol", "update", f"NodeName={node}", "State=RESUME"]) is not None
         if resumed:
-            _record(state_folder, node, "")
+            _record_own_reason(state_folder, node, "")
         return resumed
     raise AssertionError(gate_step)
 
 
 @contextlib.contextmanager
-def _alone(state_folder: Path, node: str) -> Iterator[None]:
+def _lock_node(state_folder: Path, node: str) -> Iterator[None]:
     """Let only one check of a node run at a time; without a writable folder, several may run."""
     try:
         state_folder.mkdir(parents=True, exist_ok=True)
@@ -118,14 +120,14 @@ def _alone(state_folder: Path, node: str) -> Iterator[None]:
         os.close(lock_descriptor)
 
 
-def _recorded(state_folder: Path, node: str) -> str | None:
+def _read_own_reason(state_folder: Path, node: str) -> str | None:
     try:
         return (state_folder / f"{node}.reason").read_text().strip() or None
     except OSError:
         return None
 
 
-def _record(state_folder: Path, node: str, reason: str) -> None:
+def _record_own_reason(state_folder: Path, node: str, reason: str) -> None:
     with contextlib.suppress(OSError):  # a node without a disk does not remember
         replace(state_folder / f"{node}.reason", f"{reason}\n")
 

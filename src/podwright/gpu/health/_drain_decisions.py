@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
-from podwright.gpu.health._findings import PREFIX
+from podwright.gpu.health._findings import REASON_PREFIX
 from podwright.slurm.reader import node_listing_command, read_node_listing
 
 #: The columns of sinfo. The reason comes last, because it may contain anything.
-_COLUMNS = ("node", "partition", "state", "since", "reason")
+_SINFO_COLUMNS = ("node", "partition", "state", "since", "reason")
 #: The command that prints these columns.
-LIST_NODES_COMMAND = (*node_listing_command(*_COLUMNS), "--all")
+LIST_NODES_COMMAND = (*node_listing_command(*_SINFO_COLUMNS), "--all")
 #: Seconds between draining and looking again: more than one tick of slurmctld's clock.
 CLOCK_TICK_SECONDS = 1.2
 
@@ -46,12 +46,12 @@ class NodeRow(NamedTuple):
     @property
     def ours(self) -> bool:
         """Whether Podwright drained it."""
-        return self.drained and self.reason.startswith(PREFIX)
+        return self.drained and self.reason.startswith(REASON_PREFIX)
 
 
 def read_rows(sinfo_output: str) -> list[NodeRow]:
     """Return the rows in the output of LIST_NODES_COMMAND."""
-    listing = read_node_listing(sinfo_output, *_COLUMNS)
+    listing = read_node_listing(sinfo_output, *_SINFO_COLUMNS)
     return [
         NodeRow(**sinfo_row)._replace(state=sinfo_row["state"].lower()) for sinfo_row in listing
     ]
@@ -110,7 +110,7 @@ class NodeGate(NamedTuple):
         if not own_rows:
             return GateOutcome("unknown", f"Slurm has no node {self.node}")
         if not illness_reason:
-            return (yield from self._fit(own_rows[0]))
+            return (yield from self._fit_node_steps(own_rows[0]))
         if own_rows[0].drained and not own_rows[0].ours:
             return GateOutcome("left", f"it is drained already: {own_rows[0].reason}")
         if self.act != "drain":
@@ -130,7 +130,7 @@ class NodeGate(NamedTuple):
             return GateOutcome("drained", illness_reason)
         return GateOutcome("undone" if (yield Resume()) else "drained", limit_problem)
 
-    def _fit(self, own_row: NodeRow) -> Generator[Step, object, GateOutcome]:
+    def _fit_node_steps(self, own_row: NodeRow) -> Generator[Step, object, GateOutcome]:
         if not own_row.ours:
             return GateOutcome("fit")
         if self.recorded is not None and self.recorded != own_row.reason:

@@ -10,8 +10,8 @@ import msgspec
 #: The levels of a finding, least first. note: about a job, not the node. fail: unfit for jobs.
 LEVELS = ("note", "warn", "fail")
 #: The prefix of our reasons for draining, which distinguishes them from a person's.
-PREFIX = "podwright: "
-_LONGEST = 120  # characters of a reason: sinfo shows it in one line
+REASON_PREFIX = "podwright: "
+_MAX_REASON_CHARS = 120  # characters of a reason: sinfo shows it in one line
 
 
 class HealthFinding(msgspec.Struct, frozen=True):
@@ -55,9 +55,9 @@ def reason(findings: Iterable[HealthFinding]) -> str:
         return ""
     reason_text = failed_findings[0]
     for findings_shown, finding_text in enumerate(failed_findings[1:], 1):
-        if len(reason_text) + len(finding_text) > _LONGEST:
-            return f"{PREFIX}{reason_text}; {len(failed_findings) - findings_shown} more"
+        if len(reason_text) + len(finding_text) > _MAX_REASON_CHARS:
+            return f"{REASON_PREFIX}{reason_text}; {len(failed_findings) - findings_shown} more"
         reason_text += f"; {finding_text}"
-    return PREFIX + "".join(
+    return REASON_PREFIX + "".join(
         character if character.isprintable() else "?" for character in reason_text
     )

@@ -12,7 +12,7 @@ from podwright.gpu.health._xids import xid
 from podwright.hosts.gpus import Inventory
 
 #: The largest number of shown XIDs that are not the node's fault.
-_MOST_SHOWN = 4
+_MAX_SHOWN_EVENTS = 4
 
 
 class Wrong(NamedTuple):
@@ -60,27 +60,27 @@ def gpus(context: CheckContext) -> Iterator[Wrong]:
     if context.like:
         for gpu in context.like.gpus:
             if gpu.bus not in gpus_by_bus:
-                yield _missing(f"GPU {gpu.index}", f"not there ({gpu.bus})")
+                yield _missing_gpu(f"GPU {gpu.index}", f"not there ({gpu.bus})")
     expected_count = context.settings.expect.gpus
     if (
         expected_count
         and len(gpus_by_bus) != expected_count
         and not (context.like and context.like.gpus)
     ):
-        yield _missing("", f"{len(gpus_by_bus)} GPUs, not {expected_count}")
+        yield _missing_gpu("", f"{len(gpus_by_bus)} GPUs, not {expected_count}")
     for seen_gpu in context.seen.gpus:
         if seen_gpu.error:
-            yield _missing(name(seen_gpu), "does not answer")
+            yield _missing_gpu(name(seen_gpu), "does not answer")
         for health_problem in seen_gpu.health.problems:
             if (
                 "bus" in health_problem
                 or "answer" in health_problem
                 or health_problem == "must be reset"
             ):
-                yield _missing(name(seen_gpu), health_problem)
+                yield _missing_gpu(name(seen_gpu), health_problem)
 
 
-def _missing(node_part: str, problem: str) -> Wrong:
+def _missing_gpu(node_part: str, problem: str) -> Wrong:
     return Wrong(
         node_part,
         problem,
@@ -108,7 +108,7 @@ def gpu_memory(context: CheckContext) -> Iterator[Wrong]:
 def driver(context: CheckContext) -> Iterator[Wrong]:
     """The driver has the version of the other nodes of this kind."""
     for vendor, driver_version in context.seen.inventory.drivers.items():
-        wanted_version = context.settings.expect.driver or _most_common(
+        wanted_version = context.settings.expect.driver or _majority_version(
             peer.drivers.get(vendor, "") for peer in context.peers
         )
         if wanted_version and driver_version and driver_version != wanted_version:
@@ -129,7 +129,7 @@ def firmware(context: CheckContext) -> Iterator[Wrong]:
         versions_by_gpu_name.setdefault(gpu.name, []).append(gpu.firmware)
     configured_version = context.settings.expect.firmware
     wanted_versions = {
-        gpu_name: configured_version or _most_common(firmware_versions)
+        gpu_name: configured_version or _majority_version(firmware_versions)
         for gpu_name, firmware_versions in versions_by_gpu_name.items()
     }
     for seen_gpu in context.seen.gpus:
@@ -143,7 +143,7 @@ def firmware(context: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def _most_common(versions: Iterable[str]) -> str:
+def _majority_version(versions: Iterable[str]) -> str:
     """The most frequent, if more than half say it."""
     version_counts = Counter(version for version in versions if version)
     if not version_counts:
@@ -160,7 +160,7 @@ def xids(context: CheckContext) -> Iterator[Wrong]:
             events_by_number.setdefault(seen_gpu.health.xid, None)  # type: ignore[arg-type]
         for xid_position, xid_number in enumerate(events_by_number):
             xid_meaning = xid(xid_number)
-            if xid_position < _MOST_SHOWN or xid_meaning.level == "fail":
+            if xid_position < _MAX_SHOWN_EVENTS or xid_meaning.level == "fail":
                 yield Wrong(
                     name(seen_gpu),
                     f"XID {xid_number}",
@@ -195,7 +195,7 @@ def switches(context: CheckContext) -> Iterator[Wrong]:
         (switch_event.switch, switch_event.number): switch_event
         for switch_event in context.seen.switch_events_seen
     }
-    for switch_event in [*events_by_switch.values()][:_MOST_SHOWN]:
+    for switch_event in [*events_by_switch.values()][:_MAX_SHOWN_EVENTS]:
         is_fatal = switch_event.severity == "Fatal"
         yield Wrong(
             f"NVSwitch {switch_event.switch}",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podwright.gpu.health._gpu_checks import CheckContext, Wrong
-from podwright.gpu.health._kernel_facts import REMOTE
+from podwright.gpu.health._kernel_facts import REMOTE_FILE_SYSTEMS
 from podwright.gpu.health._probe_with_timeout import Answer
 
-_LOCAL = ("ext4", "xfs", "btrfs", "ext3", "zfs")
+_LOCAL_FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "ext3", "zfs")
 
 
 def memory(context: CheckContext) -> Iterator[Wrong]:
@@ -52,7 +52,7 @@ def disks(context: CheckContext) -> Iterator[Wrong]:
     readonly_paths = {
         mount.path
         for mount in context.seen.mounts
-        if mount.kind in _LOCAL and "ro" in mount.options
+        if mount.kind in _LOCAL_FILE_SYSTEMS and "ro" in mount.options
     }
     for disk_path in context.settings.expect.disks:
         stat_answer = context.seen.paths.get(disk_path)
@@ -65,7 +65,7 @@ def disks(context: CheckContext) -> Iterator[Wrong]:
         if stat_answer.code != 0:
             yield _disk_finding(disk_path, "does not answer", "Whatever touches it hangs.")
             continue
-        for resource, free_percent in _shares(stat_answer):
+        for resource, free_percent in _free_percents(stat_answer):
             if free_percent is not None and free_percent < context.limit:
                 yield _disk_finding(
                     disk_path,
@@ -78,7 +78,7 @@ def _disk_finding(disk_path: str, problem: str, means: str) -> Wrong:
     return Wrong(f"disk {disk_path}", problem, means, "Make room, or see the kernel's log.")
 
 
-def _shares(stat_answer: Answer) -> Iterator[tuple[str, float | None]]:
+def _free_percents(stat_answer: Answer) -> Iterator[tuple[str, float | None]]:
     """Free room and free inodes, per cent; None where the file system does not count them."""
     stat_numbers = [
         int(number_text) for number_text in stat_answer.out.split() if number_text.isdigit()
@@ -102,7 +102,9 @@ def mounts(context: CheckContext) -> Iterator[Wrong]:
                 f"mount {mount_path}; see /etc/fstab or the automounter.",
             )
     remote_paths = [
-        mount_path for mount_path, mount in mounts_by_path.items() if mount.kind in REMOTE
+        mount_path
+        for mount_path, mount in mounts_by_path.items()
+        if mount.kind in REMOTE_FILE_SYSTEMS
     ]
     for mount_path in dict.fromkeys((*context.settings.expect.mounts, *remote_paths)):
         stat_answer = node_observation.paths.get(mount_path)

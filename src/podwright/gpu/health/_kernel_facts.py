@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 #: Network file systems. A server that does not answer hangs every process that uses them.
-REMOTE = frozenset(
+REMOTE_FILE_SYSTEMS = frozenset(
     ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "wekafs", "9p", "afs")
 )
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
+_XID_PATTERN = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
 #: The error of an NVSwitch: NVIDIA's Fabric Manager user guide, "NVSwitch SXid errors".
-_SXID = re.compile(r"nvidia-nvswitch(\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d+), (.*)")
+_SXID_PATTERN = re.compile(r"nvidia-nvswitch(\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d+), (.*)")
 #: The driver was loaded again. Errors that it reported before no longer count.
-_DRIVER_LOADED = re.compile(
+_DRIVER_LOADED_PATTERN = re.compile(
     r"NVRM: loading NVIDIA|nvidia: module .* loaded|NVRM: nvidia module loaded"
 )
 _MAX_LOG_BYTES = 16 << 20
@@ -95,7 +95,7 @@ def xids(root_folder: str = "/") -> tuple[list[XidEvent], list[SwitchEvent]] | N
     gpu_events: list[XidEvent] = []
     switch_events: list[SwitchEvent] = []
     try:
-        for kmsg_line in _records(log_descriptor):
+        for kmsg_line in _kernel_log_lines(log_descriptor):
             record_header, _, record_text = kmsg_line.partition(";")
             header_fields = record_header.split(",")
             logged_at = (
@@ -103,12 +103,12 @@ def xids(root_folder: str = "/") -> tuple[list[XidEvent], list[SwitchEvent]] | N
                 if len(header_fields) > 2 and header_fields[2].isdigit()
                 else 0.0
             )
-            if _DRIVER_LOADED.search(record_text):
+            if _DRIVER_LOADED_PATTERN.search(record_text):
                 gpu_events.clear()
                 switch_events.clear()
-            elif match := _XID.search(record_text):
-                gpu_events.append(XidEvent(_bus(match[1]), int(match[2]), logged_at))
-            elif match := _SXID.search(record_text):
+            elif match := _XID_PATTERN.search(record_text):
+                gpu_events.append(XidEvent(_kernel_pci_address(match[1]), int(match[2]), logged_at))
+            elif match := _SXID_PATTERN.search(record_text):
                 severity, _, message = match[3].partition(", ")
                 switch_event = SwitchEvent(
                     int(match[1]), int(match[2]), severity, message.strip(), logged_at
@@ -120,7 +120,7 @@ def xids(root_folder: str = "/") -> tuple[list[XidEvent], list[SwitchEvent]] | N
     return gpu_events, switch_events
 
 
-def _records(log_descriptor: int) -> Iterator[str]:
+def _kernel_log_lines(log_descriptor: int) -> Iterator[str]:
     """Yield lines of the log. The kernel returns one record per read; a plain file has many
     lines.
     """
@@ -142,18 +142,18 @@ def _records(log_descriptor: int) -> Iterator[str]:
         yield from (
             kmsg_line.decode(errors="replace")
             for kmsg_line in complete_lines
-            if _is_kernel_line(kmsg_line)
+            if _may_be_driver_line(kmsg_line)
         )
-    if _is_kernel_line(partial_line):
+    if _may_be_driver_line(partial_line):
         yield partial_line.decode(errors="replace")
 
 
-def _is_kernel_line(line: bytes) -> bool:
+def _may_be_driver_line(line: bytes) -> bool:
     """Return whether a line may be the driver's; most of a log's thousands are not."""
     return b"NVRM" in line or b"nvidia" in line
 
 
-def _bus(pci_address: str) -> str:
+def _kernel_pci_address(pci_address: str) -> str:
     """Return `0000:3b:00` and `0000:3B:00.0` in the kernel's form."""
     pci_address = pci_address.lower()
     return pci_address if "." in pci_address else f"{pci_address}.0"

@@ -36,7 +36,7 @@ def forget(state_folder: Path = FOLDER) -> str:
     """Stop counting the XIDs up to now. Returns the present time in words. Raises Unavailable."""
     from podwright.errors import Unavailable
 
-    uptime_s = _uptime()
+    uptime_s = _uptime_s()
     try:
         state_folder.mkdir(parents=True, exist_ok=True)
         replace(state_folder / "forgotten", f"{_boot()} {uptime_s}\n")
@@ -58,7 +58,7 @@ def forgotten(state_folder: Path = FOLDER) -> float:
         return 0.0
 
 
-def _uptime() -> float:
+def _uptime_s() -> float:
     return float(Path("/proc/uptime").read_text().split()[0])
 
 

@@ -31,7 +31,7 @@ from podwright.hosts.gpus import (
 
 #: Seconds that GPUs, and a mount, have to answer by default. A driver that is not kept loaded
 #: starts eight GPUs first.
-PATIENCE, _MOUNT_PATIENCE = 40.0, 2.0
+LIBRARY_TIMEOUT_S, _MOUNT_TIMEOUT_S = 40.0, 2.0
 
 
 class SeenGpu(NamedTuple):
@@ -94,7 +94,7 @@ def observe(
     recent_gpu_events = [
         error_event for error_event in gpu_events if error_event.at >= since_uptime_s
     ]
-    library_timeout_s = settings.check("library").limit or PATIENCE
+    library_timeout_s = settings.check("library").limit or LIBRARY_TIMEOUT_S
     inventory = take_inventory(environ, root_folder, [])
     seen_gpus: tuple[SeenGpu, ...] = ()
     try:
@@ -103,11 +103,11 @@ def observe(
             library_timeout_s,
         )
         inventory, seen_gpus = library_answer or (
-            _noted(inventory, [f"no answer within {library_timeout_s:g} s"]),
+            _with_notes(inventory, [f"no answer within {library_timeout_s:g} s"]),
             (),
         )
     except ChildProcessError as error:
-        inventory = _noted(inventory, [str(error)])
+        inventory = _with_notes(inventory, [str(error)])
     seen_buses = {seen_gpu.gpu.bus for seen_gpu in seen_gpus}
     mounts = kernel.mounts(root_folder)
     probe_answers = ask(_probe_commands(settings, mounts), dict(environ))
@@ -154,18 +154,20 @@ def _ask_libraries(
     gpu_libraries, notes = open_libraries(environ, root_folder)
     try:
         # With given libraries there is no search, so missing ones are explained here.
-        inventory = _noted(take_inventory(environ, root_folder, gpu_libraries), notes)
-        return inventory, _gpus(inventory, gpu_libraries, running_programs, xid_events, root_folder)
+        inventory = _with_notes(take_inventory(environ, root_folder, gpu_libraries), notes)
+        return inventory, _observe_gpus(
+            inventory, gpu_libraries, running_programs, xid_events, root_folder
+        )
     finally:
         for gpu_library in gpu_libraries:
             gpu_library.close()
 
 
-def _noted(inventory: Inventory, added_notes: Sequence[str]) -> Inventory:
+def _with_notes(inventory: Inventory, added_notes: Sequence[str]) -> Inventory:
     return msgspec.structs.replace(inventory, notes=(*added_notes, *inventory.notes))
 
 
-def _gpus(
+def _observe_gpus(
     inventory: Inventory,
     libraries: Sequence[Library],
     running_programs: dict[int, str],
@@ -183,7 +185,7 @@ def _gpus(
         pcie_link = kernel.link(gpu.bus, root_folder)
         try:
             seen_gpus.append(
-                _gpu(
+                _observe_gpu(
                     gpu,
                     gpu_library,
                     index_in_library,
@@ -201,7 +203,7 @@ def _gpus(
     return tuple(seen_gpus)
 
 
-def _gpu(
+def _observe_gpu(
     gpu: Gpu,
     gpu_library: Library,
     index_in_library: int,
@@ -234,20 +236,22 @@ def _probe_commands(
     settings: Settings, mounts: Sequence[kernel.Mount]
 ) -> dict[str, tuple[Sequence[str], float]]:
     """Return the commands that may hang, by name: the room of each path, and the site's scripts."""
-    stat_timeout_s = settings.check("mounts").limit or _MOUNT_PATIENCE
+    stat_timeout_s = settings.check("mounts").limit or _MOUNT_TIMEOUT_S
     commands_by_name: dict[str, tuple[Sequence[str], float]] = {}
-    remote_paths = [mount.path for mount in mounts if mount.kind in kernel.REMOTE]
+    remote_paths = [mount.path for mount in mounts if mount.kind in kernel.REMOTE_FILE_SYSTEMS]
     if settings.check("mounts").level != "off":
         for stat_path in dict.fromkeys((*settings.expect.mounts, *remote_paths)):
-            commands_by_name[f"path {stat_path}"] = (_room(stat_path), stat_timeout_s)
+            commands_by_name[f"path {stat_path}"] = (_stat_room_command(stat_path), stat_timeout_s)
     if settings.check("disks").level != "off":
         for stat_path in settings.expect.disks:
-            commands_by_name.setdefault(f"path {stat_path}", (_room(stat_path), stat_timeout_s))
+            commands_by_name.setdefault(
+                f"path {stat_path}", (_stat_room_command(stat_path), stat_timeout_s)
+            )
     for site_script in settings.scripts:
         commands_by_name[f"script {site_script.name}"] = (site_script.command, site_script.timeout)
     return commands_by_name
 
 
-def _room(stat_path: str) -> list[str]:
+def _stat_room_command(stat_path: str) -> list[str]:
     """Print blocks, blocks that are free for users, inodes, free inodes."""
     return ["stat", "-f", "-c", "%b %a %c %d", stat_path]

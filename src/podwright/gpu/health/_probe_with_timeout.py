@@ -79,20 +79,20 @@ def apart(probe: Callable[[], T], timeout_s: float) -> T | None:
     read_descriptor, write_descriptor = os.pipe()
     child_pid = os.fork()
     if child_pid == 0:
-        _answer(probe, write_descriptor)
+        _run_probe_in_child(probe, write_descriptor)
     os.close(write_descriptor)
     received, deadline = b"", time.monotonic() + timeout_s
     with os.fdopen(read_descriptor, "rb", buffering=0) as result_pipe:
         while select.select([result_pipe], [], [], max(deadline - time.monotonic(), 0))[0]:
             if not (received_chunk := result_pipe.read(1 << 16)):
                 os.waitpid(child_pid, 0)
-                return cast(T, _answered(received))
+                return cast(T, _read_probe_result(received))
             received += received_chunk
     os.kill(child_pid, 9)  # not waited for, because it may never end
     return None
 
 
-def _answer(probe: Callable[[], object], write_descriptor: int) -> NoReturn:
+def _run_probe_in_child(probe: Callable[[], object], write_descriptor: int) -> NoReturn:
     """In the child: close all inherited descriptors, so that nobody waits for it."""
     try:
         null_descriptor = os.open(os.devnull, os.O_RDWR)
@@ -110,7 +110,7 @@ def _answer(probe: Callable[[], object], write_descriptor: int) -> NoReturn:
         os._exit(0)
 
 
-def _answered(pickled_result: bytes) -> object:
+def _read_probe_result(pickled_result: bytes) -> object:
     probe_result: object
     try:
         # By our own copy, through our own pipe.

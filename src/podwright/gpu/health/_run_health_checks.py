@@ -13,7 +13,7 @@ from podwright.gpu.health import _gpu_checks as gpu
 from podwright.gpu.health import _host_checks as host
 from podwright.gpu.health._findings import HealthFinding, NodeReport
 from podwright.gpu.health._gpu_checks import CheckContext, Wrong
-from podwright.gpu.health._node_observation import PATIENCE, Seen, observe
+from podwright.gpu.health._node_observation import LIBRARY_TIMEOUT_S, Seen, observe
 from podwright.gpu.health._settings import Settings
 from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
 
@@ -35,8 +35,8 @@ class Check(NamedTuple):
         return (self.find.__doc__ or "").partition("\n")[0]
 
 
-CHECKS: dict[str, Check] = {
-    "library": Check(gpu.libraries, "fail", PATIENCE, "seconds to answer"),
+OWN_CHECKS: dict[str, Check] = {
+    "library": Check(gpu.libraries, "fail", LIBRARY_TIMEOUT_S, "seconds to answer"),
     "gpus": Check(gpu.gpus, "fail"),
     "gpu-memory": Check(gpu.gpu_memory, "fail", 2, "per cent missing"),
     "driver": Check(gpu.driver, "fail"),
@@ -64,7 +64,7 @@ CHECKS: dict[str, Check] = {
 
 def all_checks() -> dict[str, Check]:
     """Our own checks and those that other packages add. Raises Unavailable for a broken one."""
-    return CHECKS | plugins.load_all(plugins.HEALTH_CHECKS, Check)
+    return OWN_CHECKS | plugins.load_all(plugins.HEALTH_CHECKS, Check)
 
 
 def judge(
@@ -87,9 +87,11 @@ def judge(
         ),
         None,
     )
-    gpu_types = _kind(reference_inventory or node_observation.inventory)
+    gpu_types = _gpu_types(reference_inventory or node_observation.inventory)
     same_kind_inventories = tuple(
-        inventory for inventory in all_inventories if _kind(inventory) == gpu_types and gpu_types
+        inventory
+        for inventory in all_inventories
+        if _gpu_types(inventory) == gpu_types and gpu_types
     )
     skipped_names = set(skipped_checks)
     findings = []
@@ -110,19 +112,19 @@ def judge(
                 finding_level = (
                     check_settings.level
                     if not check_result.level
-                    else min(check_settings.level, finding_level, key=_weight)
+                    else min(check_settings.level, finding_level, key=_level_rank)
                 )
             findings.append(
                 HealthFinding(check_name, finding_level, check_result.part, *check_result[1:4])
             )
-    return sorted(findings, key=lambda health_finding: -_weight(health_finding.level))
+    return sorted(findings, key=lambda health_finding: -_level_rank(health_finding.level))
 
 
-def _weight(finding_level: str) -> int:
+def _level_rank(finding_level: str) -> int:
     return ("note", "warn", "fail").index(finding_level)
 
 
-def _kind(inventory: Inventory) -> tuple[str, ...]:
+def _gpu_types(inventory: Inventory) -> tuple[str, ...]:
     return tuple(sorted({gpu.type for gpu in inventory.gpus}))
 
 

@@ -113,28 +113,30 @@ def read_settings(settings_path: str, check_names: frozenset[str]) -> Settings:
     except FileNotFoundError:
         if not settings_path:
             return Settings()
-        raise _bad(settings_path, "there is no such file") from None
+        raise _bad_settings(settings_path, "there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise _bad(
+        raise _bad_settings(
             settings_path or PLACE, getattr(error, "strerror", None) or "it is not text"
         ) from None
     try:
         toml_tree: dict[str, Any] = tomllib.loads(toml_text)
         settings = _memory_in_bytes(msgspec.convert(toml_tree, Settings))
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise _bad(settings_path or PLACE, str(error)) from None
+        raise _bad_settings(settings_path or PLACE, str(error)) from None
     unknown_checks = sorted(set(settings.checks) - check_names)
     if unknown_checks:
-        raise _bad(settings_path or PLACE, f"there is no check {unknown_checks[0]}")
+        raise _bad_settings(settings_path or PLACE, f"there is no check {unknown_checks[0]}")
     if not 0 < settings.cap <= 100:
-        raise _bad(settings_path or PLACE, f"cap is {settings.cap:g}, and not a part of 100")
+        raise _bad_settings(
+            settings_path or PLACE, f"cap is {settings.cap:g}, and not a part of 100"
+        )
     for site_script in settings.scripts:
         if (
             not site_script.command
             or not 0 < site_script.timeout <= 30
             or site_script.name in check_names
         ):
-            raise _bad(
+            raise _bad_settings(
                 settings_path or PLACE,
                 f"script {site_script.name!r} needs a name of its own, a command, and a timeout of "
                 "at most 30 seconds",
@@ -154,7 +156,7 @@ def _memory_in_bytes(settings: Settings) -> Settings:
     )
 
 
-def _bad(settings_path: str, problem: str) -> InvalidRequest:
+def _bad_settings(settings_path: str, problem: str) -> InvalidRequest:
     return InvalidRequest(
         f"{settings_path}: {problem}",
         operation="read the settings of the health check",

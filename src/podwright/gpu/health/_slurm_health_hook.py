@@ -29,7 +29,7 @@ PROLOG, EPILOG = "prolog_slurmd", "epilog_slurmd"
 #: it. Every other code of a hook counts as success, because Slurm drains a node whose hook failed,
 #: without a limit.
 STAYS_DRAINED = 100
-_GRACE = 3  # seconds for the processes of a job to end
+_PROCESS_GRACE_S = 3  # seconds for the processes of a job to end
 
 
 class Checked(NamedTuple):
@@ -86,17 +86,19 @@ def _report_after_grace(
     sleep: Callable[[float], None],
 ) -> NodeReport:
     """Return the report after processes of the ended job have had time to end as well."""
-    for _ in range(_GRACE):
+    for _ in range(_PROCESS_GRACE_S):
         if not any(health_finding.check == "processes" for health_finding in node_report.findings):
             break
         sleep(1)
         node_report = run(settings, environ, root=root_folder, since=since_uptime_s)
     job_id = environ.get("SLURM_JOB_ID", "?")
-    findings = tuple(_of_job(health_finding, job_id) for health_finding in node_report.findings)
+    findings = tuple(
+        _blame_ended_job(health_finding, job_id) for health_finding in node_report.findings
+    )
     return msgspec.structs.replace(node_report, findings=findings)
 
 
-def _of_job(health_finding: HealthFinding, job_id: str) -> HealthFinding:
+def _blame_ended_job(health_finding: HealthFinding, job_id: str) -> HealthFinding:
     """Return a report that blames the ended job for a remaining process.
 
     The process may be that job's; then neither another job nor the node is to blame.

@@ -18,12 +18,14 @@ class Xid(NamedTuple):
     do: str
 
 
-_JOB = "The job's own program did this, or was ended by it; the GPU may be used again."
-_LOOK_AT_PROGRAM = "Nothing on the node. The owner of the job should look at the program."
-_RESET = "Reset the GPU (nvidia-smi --gpu-reset -i N); if it comes again, have it replaced."
-_REBOOT = "Reboot the node; if it comes again, reseat the GPU or have it replaced."
-_LINK = "Reset all GPUs of this NVLink; if it comes again, have the link looked at."
-_SUPPORT = "Look into the kernel's log around it; ask NVIDIA if it comes again."
+_CAUSED_BY_JOB = "The job's own program did this, or was ended by it; the GPU may be used again."
+_CHECK_PROGRAM_ADVICE = "Nothing on the node. The owner of the job should look at the program."
+_RESET_GPU_ADVICE = (
+    "Reset the GPU (nvidia-smi --gpu-reset -i N); if it comes again, have it replaced."
+)
+_REBOOT_NODE_ADVICE = "Reboot the node; if it comes again, reseat the GPU or have it replaced."
+_RESET_LINK_ADVICE = "Reset all GPUs of this NVLink; if it comes again, have the link looked at."
+_ASK_NVIDIA_ADVICE = "Look into the kernel's log around it; ask NVIDIA if it comes again."
 
 #: Engines for copies, video, JPEG and flow. Their errors end a program and nothing else.
 _ENGINE_XIDS = (
@@ -35,25 +37,32 @@ _ENGINE_XIDS = (
 
 XIDS: dict[int, Xid] = {
     **dict.fromkeys(
-        (8, 11, 13, 25, 32, 37, 38, 44, 66, 67, 69), Xid("note", _JOB, _LOOK_AT_PROGRAM)
+        (8, 11, 13, 25, 32, 37, 38, 44, 66, 67, 69),
+        Xid("note", _CAUSED_BY_JOB, _CHECK_PROGRAM_ADVICE),
     ),
-    **dict.fromkeys(_ENGINE_XIDS, Xid("note", _JOB, _LOOK_AT_PROGRAM)),
-    31: Xid("note", "A program used memory of the GPU that it does not have.", _LOOK_AT_PROGRAM),
-    43: Xid("note", "A program's work on the GPU was stopped; the GPU goes on.", _LOOK_AT_PROGRAM),
+    **dict.fromkeys(_ENGINE_XIDS, Xid("note", _CAUSED_BY_JOB, _CHECK_PROGRAM_ADVICE)),
+    31: Xid(
+        "note", "A program used memory of the GPU that it does not have.", _CHECK_PROGRAM_ADVICE
+    ),
+    43: Xid(
+        "note", "A program's work on the GPU was stopped; the GPU goes on.", _CHECK_PROGRAM_ADVICE
+    ),
     45: Xid(
         "note",
         "A program's work was removed from the GPU, as at every end by force.",
-        _LOOK_AT_PROGRAM,
+        _CHECK_PROGRAM_ADVICE,
     ),
-    137: Xid("note", "A program used memory of another GPU that it may not.", _LOOK_AT_PROGRAM),
-    141: Xid("note", _JOB, _LOOK_AT_PROGRAM),
+    137: Xid(
+        "note", "A program used memory of another GPU that it may not.", _CHECK_PROGRAM_ADVICE
+    ),
+    141: Xid("note", _CAUSED_BY_JOB, _CHECK_PROGRAM_ADVICE),
     63: Xid(
         "warn",
         "A row of its memory is to be replaced by a spare one.",
         "Reset the GPU when it is next idle: then the spare row is used.",
     ),
     92: Xid("warn", "Its memory corrects many single errors.", "Watch it; reset it when idle."),
-    93: Xid("warn", "Its InfoROM was written more often than it should be.", _SUPPORT),
+    93: Xid("warn", "Its InfoROM was written more often than it should be.", _ASK_NVIDIA_ADVICE),
     94: Xid(
         "warn",
         "A memory error ended one program and was contained; other programs are not touched.",
@@ -61,33 +70,50 @@ XIDS: dict[int, Xid] = {
     ),
     121: Xid("warn", "An error between CPU and GPU (C2C) was corrected.", "Watch it."),
     154: Xid("warn", "The driver asks for an action on this GPU.", "See the check `recovery`."),
-    46: Xid("fail", "The GPU stopped working on what it was given.", _RESET),
-    48: Xid("fail", "Its memory had an error of two bits, which cannot be corrected.", _RESET),
+    46: Xid("fail", "The GPU stopped working on what it was given.", _RESET_GPU_ADVICE),
+    48: Xid(
+        "fail", "Its memory had an error of two bits, which cannot be corrected.", _RESET_GPU_ADVICE
+    ),
     54: Xid("fail", "It has too little power.", "Check its power cable, then reboot the node."),
-    62: Xid("fail", "The GPU's own controller stopped.", _RESET),
-    64: Xid("fail", "A row of its memory should have been replaced, and was not.", _RESET),
-    74: Xid("fail", "An NVLink had an error.", _LINK),
+    62: Xid("fail", "The GPU's own controller stopped.", _RESET_GPU_ADVICE),
+    64: Xid(
+        "fail", "A row of its memory should have been replaced, and was not.", _RESET_GPU_ADVICE
+    ),
+    74: Xid("fail", "An NVLink had an error.", _RESET_LINK_ADVICE),
     78: Xid("fail", "A virtual GPU did not start.", "Compare the versions of driver and host."),
-    79: Xid("fail", "The GPU has fallen off the bus: the node cannot reach it.", _REBOOT),
-    95: Xid("fail", "A memory error was not contained: results may be wrong.", _RESET),
-    109: Xid("fail", "The GPU did not change over to another program in time.", _RESET),
-    110: Xid("fail", "The GPU's security engine reports a fault.", _RESET),
-    119: Xid("fail", "The GPU's system processor (GSP) does not answer the driver.", _RESET),
-    120: Xid("fail", "The GPU's system processor (GSP) stopped.", _RESET),
-    136: Xid("fail", "An NVLink could not be trained.", _LINK),
-    140: Xid("fail", "Its memory had an error that was not recovered from.", _RESET),
-    143: Xid("fail", "The GPU could not be started.", _RESET),
-    **dict.fromkeys(range(144, 151), Xid("fail", "An NVLink of the fifth kind failed.", _LINK)),
+    79: Xid(
+        "fail", "The GPU has fallen off the bus: the node cannot reach it.", _REBOOT_NODE_ADVICE
+    ),
+    95: Xid("fail", "A memory error was not contained: results may be wrong.", _RESET_GPU_ADVICE),
+    109: Xid("fail", "The GPU did not change over to another program in time.", _RESET_GPU_ADVICE),
+    110: Xid("fail", "The GPU's security engine reports a fault.", _RESET_GPU_ADVICE),
+    119: Xid(
+        "fail", "The GPU's system processor (GSP) does not answer the driver.", _RESET_GPU_ADVICE
+    ),
+    120: Xid("fail", "The GPU's system processor (GSP) stopped.", _RESET_GPU_ADVICE),
+    136: Xid("fail", "An NVLink could not be trained.", _RESET_LINK_ADVICE),
+    140: Xid("fail", "Its memory had an error that was not recovered from.", _RESET_GPU_ADVICE),
+    143: Xid("fail", "The GPU could not be started.", _RESET_GPU_ADVICE),
+    **dict.fromkeys(
+        range(144, 151), Xid("fail", "An NVLink of the fifth kind failed.", _RESET_LINK_ADVICE)
+    ),
     151: Xid("fail", "A key could not be exchanged for another.", "Restart the virtual machine."),
-    155: Xid("fail", "An NVLink's software reports an error.", _LINK),
-    156: Xid("fail", "A part of the GPU was taken out of use and needs a reset.", _RESET),
-    158: Xid("fail", "The GPU timed out and cannot go on.", _RESET),
-    160: Xid("fail", "A channel of its memory was taken out of use and needs a reboot.", _REBOOT),
+    155: Xid("fail", "An NVLink's software reports an error.", _RESET_LINK_ADVICE),
+    156: Xid(
+        "fail", "A part of the GPU was taken out of use and needs a reset.", _RESET_GPU_ADVICE
+    ),
+    158: Xid("fail", "The GPU timed out and cannot go on.", _RESET_GPU_ADVICE),
+    160: Xid(
+        "fail",
+        "A channel of its memory was taken out of use and needs a reboot.",
+        _REBOOT_NODE_ADVICE,
+    ),
 }
 
 
 def xid(xid_number: int) -> Xid:
     """Return what is known about an XID."""
     return XIDS.get(
-        xid_number, Xid("warn", "An error for which NVIDIA's catalog has no action.", _SUPPORT)
+        xid_number,
+        Xid("warn", "An error for which NVIDIA's catalog has no action.", _ASK_NVIDIA_ADVICE),
     )

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from podwright import plugins
-from podwright.gpu.lint._rule_types import _RULES, Case, Finding, Rule
+from podwright.gpu.lint._rule_types import _RULES_BY_ID, Case, Finding, Rule
 from podwright.gpu.lint._script import Script
-from podwright.gpu.lint._script_counts import facts_of
+from podwright.gpu.lint._script_counts import job_facts
 from podwright.gpu.lint._site_cache import CachedSite
 
 
@@ -38,7 +38,7 @@ def rules() -> dict[str, Rule]:
         _rules_network,
     ):
         assert rule_module  # each registers its own rules
-    return _RULES | plugins.load_all(plugins.LINT_RULES, Rule)
+    return _RULES_BY_ID | plugins.load_all(plugins.LINT_RULES, Rule)
 
 
 def lint(
@@ -53,16 +53,16 @@ def lint(
 
     Rules that the script itself ignores (`# podwright: ignore RULE`) are left out.
     """
-    lint_case = Case(script, site or CachedSite(), facts_of(script))
+    lint_case = Case(script, site or CachedSite(), job_facts(script))
     selected_rules = set(only_rules)
-    ignored = _ignored(script)
+    ignored = _ignored_rules(script)
     findings: list[Finding] = []
     for rule in rules().values():
         if (selected_rules and rule.id not in selected_rules) or rule.id in ignored:
             continue
         for violation in rule.check(lint_case):
             level = violation.level or rule.level
-            if rule.id in _TEMPLATE_RULES and (script.template or script.prose):
+            if rule.id in _TEMPLATE_RULES and (script.template or script.is_prose):
                 level = "better"  # nobody means to submit it unchanged
             if level == "better" and not better:
                 continue
@@ -97,7 +97,7 @@ _TEMPLATE_RULES = frozenset(
 )
 
 
-def _ignored(script: Script) -> set[str]:
+def _ignored_rules(script: Script) -> set[str]:
     """Return the rules that comments of the script name: `# podwright: ignore RULE, RULE`."""
     rule_ids: set[str] = set()
     for line in script.lines:

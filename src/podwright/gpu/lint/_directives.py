@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.lint._option_values import problem_of_value
+from podwright.gpu.lint._option_values import option_value_problem
 from podwright.gpu.requests import (
     Given,
     SlurmOption,
@@ -23,32 +23,34 @@ from podwright.gpu.requests import (
 
 DIRECTIVE_PREFIX = "#SBATCH"
 # A first line without its # or #!. sbatch refuses the script for it, and for nothing below it.
-LOST_SHEBANG = re.compile(r"\s*!?\s*/\S*/(env\s+\S*|(ba|z|k|da)?sh)\b")
+LOST_SHEBANG_PATTERN = re.compile(r"\s*!?\s*/\S*/(env\s+\S*|(ba|z|k|da)?sh)\b")
 #: An address in angle brackets, which is not a placeholder.
-_ADDRESS = r"(?![^<>@]*(?i:your|user|name|mail|login))[^<>\s@]+@[^<>\s@]+\.[a-z]{2,}>"
+_EMAIL_PATTERN = r"(?![^<>@]*(?i:your|user|name|mail|login))[^<>\s@]+@[^<>\s@]+\.[a-z]{2,}>"
 # The forms in which a template leaves a value open.
-_PLACEHOLDER = re.compile(
-    rf"<(?!{_ADDRESS})[^<>=]*>"
+_PLACEHOLDER_PATTERN = re.compile(
+    rf"<(?!{_EMAIL_PATTERN})[^<>=]*>"
     r"|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@\w+@"
     r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+|FIXME|TODO|CHANGE_?ME|\?\?|HH:MM|DD-HH|\.\.\.|\u2026"
     r"|[-=:\s][XxNM]+(?=\s*$|\s+#)|=X+[A-Z]?\b|%\(\w+\)[sdif]|\$\{\{|%[A-Z][A-Z_]{2,}%"
     r"|\b(?i:your[-_]\w+|placeholder|replace[-_]?me|to[-_]be[-_]\w+)|=_{2,}|[=:]\s*$"
 )
 #: The forms that a person fills in. Braces and the like are another program's.
-_HUMAN_PLACEHOLDER = re.compile(rf"<(?!{_ADDRESS})[^<>=]*>|\bX+\b|(?i:\byour[-_])|\?\?|\.\.\.")
+_HUMAN_PLACEHOLDER = re.compile(
+    rf"<(?!{_EMAIL_PATTERN})[^<>=]*>|\bX+\b|(?i:\byour[-_])|\?\?|\.\.\."
+)
 _PROGRAM_PLACEHOLDER = re.compile(r"[{}%$@!]|__")
 # A template's own line.
-_TEMPLATE_LINE = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")
+_TEMPLATE_LINE_PATTERN = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")
 _TYPOGRAPHIC_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 # Blanks of the C library; the blank of a web page (U+00A0) is a letter to it.
-_BLANKS = " \t\n\v\f\r"
+_C_BLANKS = " \t\n\v\f\r"
 # Such a blank where a word should end: before an option, or at an end of the word.
-ODD_BLANK = re.compile(
+ODD_BLANK_PATTERN = re.compile(
     r"^[\u00a0\u2002-\u200b\u202f\ufeff]+|[\u00a0\u2002-\u200b\u202f\ufeff]+(?=-|$)"
 )
 #: Options that sbatch knew before 20.11 under other names, and refuses since: old name, new name.
 #: tests/outer/gpu/test_lint.py submits scripts with them to real Slurm.
-_RENAMED = {
+_NEW_OPTION_NAMES = {
     "workdir": "chdir",
     "share": "oversubscribe",
     "mincores": "cores-per-socket",
@@ -98,7 +100,7 @@ class Directives:
         self.refused: Problem | None = None
 
 
-def _names(line: str) -> set[str]:
+def _named_options(line: str) -> set[str]:
     """Return the options that a line names, as far as it can be read."""
     name_by_short = {
         option.short: option_name for option_name, option in known("sbatch").items() if option.short
@@ -110,16 +112,16 @@ def _names(line: str) -> set[str]:
     }
 
 
-def left_open(line: str) -> bool:
+def has_placeholder(line: str) -> bool:
     """Return whether a template leaves a part of this line to be filled in."""
     directive_text = DIRECTIVE_PREFIX + line.removeprefix(DIRECTIVE_PREFIX).partition("#")[0]
-    return bool(_PLACEHOLDER.search(directive_text)) or "FIXME" in line
+    return bool(_PLACEHOLDER_PATTERN.search(directive_text)) or "FIXME" in line
 
 
 def waits_for_value(line: str) -> bool:
     """Return whether a line up to the first command, inclusive, belongs to a template."""
-    return bool(_TEMPLATE_LINE.match(line)) or (
-        line.startswith(DIRECTIVE_PREFIX) and left_open(line)
+    return bool(_TEMPLATE_LINE_PATTERN.match(line)) or (
+        line.startswith(DIRECTIVE_PREFIX) and has_placeholder(line)
     )
 
 
@@ -146,7 +148,7 @@ def words_of(line: str) -> list[str] | None:
             continue
         elif letter == "#":
             break
-        elif letter in _BLANKS:
+        elif letter in _C_BLANKS:
             if word_letters is not None:
                 words.append("".join(word_letters))
             word_letters = None
@@ -165,20 +167,20 @@ def read_directives(script_lines: list[str]) -> Directives:
     numbered_words: list[tuple[int, str]] = []
     for line_number, line in enumerate(script_lines, 1):
         if not line.startswith("#"):
-            if line_number == 1 and LOST_SHEBANG.match(line):
+            if line_number == 1 and LOST_SHEBANG_PATTERN.match(line):
                 continue
             if (
                 line.strip()
                 and not line.lstrip().startswith("#")
-                and not _TEMPLATE_LINE.match(line)
+                and not _TEMPLATE_LINE_PATTERN.match(line)
             ):
                 directives.first_command = line_number
                 break
             continue
         if not line.startswith(DIRECTIVE_PREFIX):
             continue
-        if left_open(line):
-            directives.open |= _names(line)
+        if has_placeholder(line):
+            directives.open |= _named_options(line)
             directives.refused = directives.refused or _refused_as_written(line_number, line)
             continue
         line_words = words_of(line[len(DIRECTIVE_PREFIX) :])
@@ -190,17 +192,17 @@ def read_directives(script_lines: list[str]) -> Directives:
             numbered_words += [(line_number, word) for word in line_words[1:]]
         else:
             numbered_words += [(line_number, word) for word in line_words]
-    _read(numbered_words, directives)
+    _read_words(numbered_words, directives)
     return directives
 
 
-def _read(numbered_words: list[tuple[int, str]], directives: Directives) -> None:
+def _read_words(numbered_words: list[tuple[int, str]], directives: Directives) -> None:
     known_options = known("sbatch")
     word_index = 0
     while word_index < len(numbered_words):
         line_number, word = numbered_words[word_index]
         word_index += 1
-        if ODD_BLANK.search(word):
+        if ODD_BLANK_PATTERN.search(word):
             reason = "a blank as web pages have it, which is a letter to sbatch"
             directives.problems.append(Problem("typographic-dash", line_number, word, reason))
         elif word[:1] in _TYPOGRAPHIC_DASHES:
@@ -210,8 +212,8 @@ def _read(numbered_words: list[tuple[int, str]], directives: Directives) -> None
             reason = f"{word!r} belongs to no option: sbatch refuses the script"
             if line_number not in {problem.line for problem in directives.problems}:
                 directives.problems.append(Problem("stray-word", line_number, word, reason))
-        elif word.startswith("--") and not _is_known(word, known_options):
-            directives.unknown.append(_unknown(line_number, word, known_options))
+        elif word.startswith("--") and not _is_known_option(word, known_options):
+            directives.unknown.append(_unknown_option_problem(line_number, word, known_options))
             while (
                 word_index < len(numbered_words)
                 and numbered_words[word_index][0] == line_number
@@ -220,7 +222,7 @@ def _read(numbered_words: list[tuple[int, str]], directives: Directives) -> None
                 word_index += 1
         else:
             next_word = numbered_words[word_index] if word_index < len(numbered_words) else None
-            word_index += _option(line_number, word, next_word, directives)
+            word_index += _read_option(line_number, word, next_word, directives)
 
 
 def _refused_as_written(line_number: int, line: str) -> Problem | None:
@@ -232,14 +234,14 @@ def _refused_as_written(line_number: int, line: str) -> Problem | None:
     if not _HUMAN_PLACEHOLDER.search(option_text) or _PROGRAM_PLACEHOLDER.search(option_text):
         return None
     line_directives = Directives()
-    _read(
+    _read_words(
         [(line_number, word) for word in words_of(option_text[len(DIRECTIVE_PREFIX) :]) or ()],
         line_directives,
     )
     return next(iter(line_directives.problems), None)
 
 
-def _is_known(word: str, known_options: dict[str, SlurmOption]) -> bool:
+def _is_known_option(word: str, known_options: dict[str, SlurmOption]) -> bool:
     option_name = word[2:].partition("=")[0]
     return (
         option_name in known_options
@@ -252,11 +254,11 @@ def _is_option(word: str) -> bool:
     return (
         word.startswith("-")
         and not word[1:2].isdigit()
-        and (not word.startswith("--") or _is_known(word, known("sbatch")))
+        and (not word.startswith("--") or _is_known_option(word, known("sbatch")))
     )
 
 
-def _option(
+def _read_option(
     line_number: int, word: str, next_word: tuple[int, str] | None, directives: Directives
 ) -> int:
     """Read one option. Returns it with the number of the words behind it that belong to it."""
@@ -278,7 +280,7 @@ def _option(
                 return 0
     except InvalidRequest as error:
         rule_name = "bad-value" if "value" in error.problem else "unknown-option"
-        suggestion = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""
+        suggestion = f"-{word}" if _is_known_option(f"-{word}", known("sbatch")) else ""
         directives.problems.append(Problem(rule_name, line_number, word, error.problem, suggestion))
         return consumed_words
     has_spaced_equals = consumed_words and next_word and next_word[1].startswith("=")
@@ -296,7 +298,7 @@ def _option(
     for option in parsed_options:
         value_problem = _value_problem(option)
         if value_problem:
-            suggestion = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""
+            suggestion = f"-{word}" if _is_known_option(f"-{word}", known("sbatch")) else ""
             directives.problems.append(
                 Problem("bad-value", line_number, option.text, value_problem, suggestion)
             )
@@ -318,14 +320,16 @@ def _value_problem(option: Given) -> str:
         read_request([option], "sbatch")
     except InvalidRequest as error:
         return error.problem
-    return problem_of_value(option)
+    return option_value_problem(option)
 
 
-def _unknown(line_number: int, word: str, known_options: dict[str, SlurmOption]) -> Problem:
+def _unknown_option_problem(
+    line_number: int, word: str, known_options: dict[str, SlurmOption]
+) -> Problem:
     import difflib
 
     option_name = word[2:].partition("=")[0]
-    if new_name := _RENAMED.get(option_name):
+    if new_name := _NEW_OPTION_NAMES.get(option_name):
         reason = (
             f"sbatch refuses --{option_name}: its name has been --{new_name} since Slurm 20.11 or "
             "before"

@@ -9,7 +9,7 @@ from podwright.gpu.lint._rule_types import Finding
 from podwright.gpu.lint._script import read_script
 from podwright.gpu.lint._site_cache import CachedSite
 
-_MAX_ROUNDS = 20
+_MAX_FIX_ROUNDS = 20
 
 
 def fixed(script_text: str, findings: Iterable[Finding]) -> str:
@@ -39,7 +39,7 @@ def fix(
 ) -> str:
     """The script with all sure corrections, including those that appear only after others were
     made."""
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(_MAX_FIX_ROUNDS):
         fixed_text = fixed(
             script_text, lint(read_script(script_text, script_name), site, better=better)
         )

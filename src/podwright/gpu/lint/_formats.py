@@ -11,8 +11,8 @@ from podwright.gpu.lint._rule_types import Finding
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 
 Files = Sequence[tuple[str, Sequence[Finding]]]
-_MOST_SHOWN = 3  # lines that stand for all others
-_LEVELS = {"mistake": "error", "better": "note"}
+_MAX_SHOWN_LINES = 3  # lines that stand for all others
+_SARIF_LEVELS = {"mistake": "error", "better": "note"}
 
 
 def as_text(path: str, findings: Iterable[Finding]) -> list[str]:
@@ -42,11 +42,11 @@ def foreign_partitions(findings_by_file: Files) -> str:
     if not line_counts:
         return ""
     common_lines = ", ".join(
-        f"{line_text} ({count})" for line_text, count in line_counts.most_common(_MOST_SHOWN)
+        f"{line_text} ({count})" for line_text, count in line_counts.most_common(_MAX_SHOWN_LINES)
     )
     other_lines = (
-        f" and {len(line_counts) - _MOST_SHOWN} other lines"
-        if len(line_counts) > _MOST_SHOWN
+        f" and {len(line_counts) - _MAX_SHOWN_LINES} other lines"
+        if len(line_counts) > _MAX_SHOWN_LINES
         else ""
     )
     return (
@@ -85,12 +85,12 @@ def as_sarif(findings_by_file: Files, version: str) -> dict[str, Any]:
         {
             "ruleId": finding.rule,
             "ruleIndex": rule_index[finding.rule],
-            "level": _LEVELS[finding.level],
+            "level": _SARIF_LEVELS[finding.level],
             "message": {"text": whole_text(finding.reason)},
             "locations": [
                 {
                     "physicalLocation": {
-                        "artifactLocation": {"uri": _address(path)},
+                        "artifactLocation": {"uri": _sarif_uri(path)},
                         "region": {"startLine": max(finding.line, 1)},
                     }
                 }
@@ -107,7 +107,7 @@ def as_sarif(findings_by_file: Files, version: str) -> dict[str, Any]:
                 "id": rule.id,
                 "shortDescription": {"text": rule.says},
                 "help": {"text": f"Evidence: {rule.evidence}"},
-                "defaultConfiguration": {"level": _LEVELS[rule.level]},
+                "defaultConfiguration": {"level": _SARIF_LEVELS[rule.level]},
             }
             for rule in all_rules
         ],
@@ -135,7 +135,7 @@ def whole_text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _address(path: str) -> str:
+def _sarif_uri(path: str) -> str:
     """A file's name as SARIF has it: a URI."""
     from urllib.parse import quote
 

@@ -14,34 +14,36 @@ from podwright.gpu.requests import Given, is_number, known, parse_options
 
 # Words in front of a program, and the number of words that belong to each.
 _COMMAND_PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
-_NOT_A_LAUNCH = re.compile(
+_NO_LAUNCH_PATTERN = re.compile(
     r"(\S*/)?(echo|printf|which|type|pip3?|ls|cd|cat|grep|sed|awk|module|ml|source|\.|export|mkdir|"
     r"cp|mv|rm|ps|kill|pkill|wget|curl|git|chmod|tee|true|false|:|set|alias|test|\[|exit|return|"
     r"break|continue|shift|unset|trap|ulimit|umask|declare|typeset|local|readonly|shopt|date|"
     r"hostname|uname|pwd|pushd|popd|nvidia-smi|rocm-smi|amd-smi|lscpu|free|df|du|head|wc|sort|find|"
     r"touch|ln|rsync|tar|unzip|printenv|squeue|sinfo|scontrol|sacct|seff)"
 )
-_CONDA = re.compile(r"(\S*/)?(conda|(micro)?mamba)")
+_CONDA_PATTERN = re.compile(r"(\S*/)?(conda|(micro)?mamba)")
 _REMOTE_RUNNERS = re.compile(
     r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|ibrun|aprun|jsrun|flux)"
 )
-_MPI = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
-_PYTHON = re.compile(r"(\S*/)?python[\d.]*")
-_TORCH = re.compile(r"torch\.distributed\.(run|launch|launcher)|torch\.distributed\.elastic\.\w+")
+_MPIRUN_PATTERN = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
+_PYTHON_PATTERN = re.compile(r"(\S*/)?python[\d.]*")
+_TORCH_MODULE_PATTERN = re.compile(
+    r"torch\.distributed\.(run|launch|launcher)|torch\.distributed\.elastic\.\w+"
+)
 # Programs that start the program behind them unchanged: launchers themselves, containers,
 # environments, tools.
-_STARTS = re.compile(
+_STARTER_PATTERN = re.compile(
     r"(\S*/)?(python[\d.]*|torchrun|torch_run|accelerate|deepspeed|singularity|apptainer|shifter|docker|"
     r"podman|podman-hpc|enroot|ch-run|uv|uvx|poetry|pipenv|pixi|conda|micromamba|hatch|numactl|"
     r"taskset|nsys|ncu|rocprof\w*|timeout|nice|stdbuf|xvfb-run|bash|sh|env|coverage|scalene)"
 )
 # Options of plugins that take no value, used to find the start of the program. They are not judged.
-_FLAGS = {
+_SRUN_FLAGS = {
     "container-mount-home", "no-container-mount-home", "container-remap-root",
     "no-container-remap-root", "container-entrypoint", "no-container-entrypoint",
     "container-entrypoint-log", "container-writable", "container-readonly", "clearenv", "vpn",
 }  # fmt: skip
-_MPI_VALUES = {
+_MPI_VALUE_COUNTS = {
     "n": 1, "np": 1, "c": 1, "x": 1, "H": 1, "host": 1, "hostfile": 1, "machinefile": 1,
     "map-by": 1, "bind-to": 1, "rank-by": 1, "mca": 2, "gmca": 2, "wdir": 1, "wd": 1, "prefix": 1,
     "npernode": 1, "N": 1, "npersocket": 1, "path": 1, "output-filename": 1, "output": 1,
@@ -50,7 +52,7 @@ _MPI_FLAGS = {
     "display-map", "report-bindings", "tag-output", "allow-run-as-root", "v", "verbose", "q",
     "bynode", "bycore", "byslot", "bind-to-core", "bind-to-none", "timestamp-output",
 }  # fmt: skip
-_OPTIONS = {
+_LAUNCHER_OPTIONS = {
     "torchrun": {
         "nnodes", "nproc-per-node", "node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-id",
         "rdzv-conf", "master-addr", "master-port", "max-restarts", "monitor-interval", "role",
@@ -107,7 +109,7 @@ class Launch(NamedTuple):
         return next((option for option in reversed(self.step) if option.name in names), None)
 
 
-def launch_of(command: ShellCommand) -> Launch | None:
+def read_launch(command: ShellCommand) -> Launch | None:
     """Return the program that a command starts; None for echo, cd and other commands that start
     none.
     """
@@ -125,7 +127,7 @@ def launch_of(command: ShellCommand) -> Launch | None:
         elif re.fullmatch(r"(\S*/)?srun", first_word) and not started_by:
             started_by = "srun"
             srun_options, command_words, has_unread_words = read_step(command_words[1:])
-        elif _MPI.fullmatch(first_word) and not started_by:
+        elif _MPIRUN_PATTERN.fullmatch(first_word) and not started_by:
             started_by = "mpirun"
             break
         elif _REMOTE_RUNNERS.fullmatch(first_word) and not started_by:
@@ -136,12 +138,18 @@ def launch_of(command: ShellCommand) -> Launch | None:
             break
         else:
             break
-    if not command_words or (not started_by and _NOT_A_LAUNCH.fullmatch(command_words[0])):
+    if not command_words or (not started_by and _NO_LAUNCH_PATTERN.fullmatch(command_words[0])):
         return None
-    if _CONDA.fullmatch(command_words[0]) and "run" not in command_words[1:]:
+    if _CONDA_PATTERN.fullmatch(command_words[0]) and "run" not in command_words[1:]:
         return None
-    launcher_kind, launcher_options, program_words, all_options_known = _launcher(command_words)
-    if not started_by and launcher_kind != "other" and not _STARTS.fullmatch(command_words[0]):
+    launcher_kind, launcher_options, program_words, all_options_known = _find_launcher(
+        command_words
+    )
+    if (
+        not started_by
+        and launcher_kind != "other"
+        and not _STARTER_PATTERN.fullmatch(command_words[0])
+    ):
         started_by = "unknown"  # a wrapper of the site
     return Launch(
         launcher_kind, started_by, command.line, command.last, command.place, tuple(srun_options),
@@ -152,7 +160,7 @@ def launch_of(command: ShellCommand) -> Launch | None:
 
 def starts(launch: Launch) -> bool:
     """Return whether the first word is known to start what follows unchanged."""
-    return bool(launch.words) and bool(_STARTS.fullmatch(launch.words[0]))
+    return bool(launch.words) and bool(_STARTER_PATTERN.fullmatch(launch.words[0]))
 
 
 def ranks(words: tuple[str, ...]) -> int | None:
@@ -169,9 +177,9 @@ def ranks(words: tuple[str, ...]) -> int | None:
             and is_number(words[word_index + 1])
         ):
             rank_count = int(words[word_index + 1])
-        if option_name not in _MPI_VALUES and option_name not in _MPI_FLAGS:
+        if option_name not in _MPI_VALUE_COUNTS and option_name not in _MPI_FLAGS:
             return None
-        word_index += 1 + _MPI_VALUES.get(option_name, 0)
+        word_index += 1 + _MPI_VALUE_COUNTS.get(option_name, 0)
     return rank_count
 
 
@@ -192,7 +200,7 @@ def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
             and sum(known_name.startswith(option_name) for known_name in known_options) != 1
         ):
             remaining_words = remaining_words[1:]
-            if "=" in word or option_name in _FLAGS:
+            if "=" in word or option_name in _SRUN_FLAGS:
                 continue  # a plugin's option, which is certainly no more than this word
             has_unread_words = True
             if remaining_words and not remaining_words[0].startswith("-"):
@@ -214,45 +222,50 @@ def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
     return srun_options, remaining_words, has_unread_words
 
 
-def _launcher(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
+def _find_launcher(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
     """Return (kind, options, program, complete) of the first launcher among the words."""
     for word_index, word in enumerate(words):
         program_name = word.rpartition("/")[2]
         if program_name in ("torchrun", "torch_run"):
-            return ("torchrun", *_options("torchrun", words[word_index + 1 :]))
+            return ("torchrun", *_read_launcher_options("torchrun", words[word_index + 1 :]))
         if program_name == "accelerate" and words[word_index + 1 : word_index + 2] == ["launch"]:
-            return ("accelerate", *_options("accelerate", words[word_index + 2 :]))
+            return ("accelerate", *_read_launcher_options("accelerate", words[word_index + 2 :]))
         if program_name == "deepspeed" and word_index + 1 < len(words):
-            return ("deepspeed", *_options("deepspeed", words[word_index + 1 :]))
-        if _PYTHON.fullmatch(word):
-            return _python(words[word_index + 1 :])
+            return ("deepspeed", *_read_launcher_options("deepspeed", words[word_index + 1 :]))
+        if _PYTHON_PATTERN.fullmatch(word):
+            return _read_python_launch(words[word_index + 1 :])
         if program_name.endswith((".py", ".sh")):
             break
     return "other", {}, words, True
 
 
-def _python(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
+def _read_python_launch(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
     for word_index, word in enumerate(words):
         if word == "-m" and word_index + 1 < len(words):
             module_name = words[word_index + 1]
-            if _TORCH.fullmatch(module_name):
-                options, program_words, all_options_known = _options(
+            if _TORCH_MODULE_PATTERN.fullmatch(module_name):
+                options, program_words, all_options_known = _read_launcher_options(
                     "torchrun", words[word_index + 2 :]
                 )
                 if module_name.endswith("launch"):
                     options = {"launch": "", **options}
                 return "torchrun", options, program_words, all_options_known
             if module_name in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
-                return ("accelerate", *_options("accelerate", words[word_index + 2 :]))
+                return (
+                    "accelerate",
+                    *_read_launcher_options("accelerate", words[word_index + 2 :]),
+                )
             return "python", {}, words[word_index:], True
         if word == "-c" or not word.startswith("-"):
             return "python", {}, words[word_index:], True
     return "python", {}, [], True
 
 
-def _options(launcher_kind: str, words: list[str]) -> tuple[dict[str, str], list[str], bool]:
+def _read_launcher_options(
+    launcher_kind: str, words: list[str]
+) -> tuple[dict[str, str], list[str], bool]:
     """Return the launcher's options, up to the program, and whether all of them could be read."""
-    valued_options = _OPTIONS[launcher_kind]
+    valued_options = _LAUNCHER_OPTIONS[launcher_kind]
     options: dict[str, str] = {}
     word_index = 0
     all_options_known = True

@@ -10,15 +10,17 @@ import re
 
 from podwright.gpu.requests import Given
 
-_N = r"[0-9]{1,18}"
-_TIME = re.compile(rf"{_N}(:{_N}){{0,2}}|{_N}-({_N}(:{_N}){{0,2}})?")
-_ENDLESS = re.compile(r"-1|infinite|unlimited", re.I)
-_MEMORY = re.compile(rf"{_N}([kmgt]b?)?", re.I)
-_ARRAY = re.compile(rf"\[?{_N}\]?(-{_N}\]?(:{_N}\]?)?)?(%.*)?")
+_DIGITS = r"[0-9]{1,18}"
+_TIME_PATTERN = re.compile(
+    rf"{_DIGITS}(:{_DIGITS}){{0,2}}|{_DIGITS}-({_DIGITS}(:{_DIGITS}){{0,2}})?"
+)
+_ENDLESS_PATTERN = re.compile(r"-1|infinite|unlimited", re.I)
+_MEMORY_PATTERN = re.compile(rf"{_DIGITS}([kmgt]b?)?", re.I)
+_ARRAY_PATTERN = re.compile(rf"\[?{_DIGITS}\]?(-{_DIGITS}\]?(:{_DIGITS}\]?)?)?(%.*)?")
 
 # Options whose words are all from a list, in small or capital letters, and whether sbatch requires
 # all words of a value to be known, or only one.
-_WORDS: dict[str, tuple[str, bool]] = {
+_ALLOWED_WORDS: dict[str, tuple[str, bool]] = {
     "exclusive": ("exclusive allocation oversubscribe user mcs topo", True),
     "gres-flags": (
         "disable-binding enforce-binding one-task-per-sharing multiple-tasks-per-sharing",
@@ -31,10 +33,10 @@ _WORDS: dict[str, tuple[str, bool]] = {
         False,
     ),
 }
-FIXED_VALUE_OPTIONS = {*_WORDS, "signal", "open-mode", "dependency"}
-_SIGNAL = re.compile(
+FIXED_VALUE_OPTIONS = {*_ALLOWED_WORDS, "signal", "open-mode", "dependency"}
+_SIGNAL_PATTERN = re.compile(
     rf"[RB]{{0,2}}:?(0*[1-9][0-9]{{0,3}}|(SIG)?(HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|CHLD|USR1|USR2|PIPE|URG|CONT|STOP|TSTP"
-    rf"|TTIN|TTOU|XCPU))(@({_N})?)?",
+    rf"|TTIN|TTOU|XCPU))(@({_DIGITS})?)?",
     re.I,
 )
 _DEPENDENCY_TYPES = {
@@ -47,10 +49,10 @@ _DEPENDENCY_TYPES = {
     "expand",
 }
 # GRES that are not GPUs, although the user meant GPUs: the site would have to name its own GRES so.
-_WRONG_GPU_GRES = re.compile(r"(gpus|GPUs?)(:.*)?|gpu\d+|\d+|gpu:-\d+", re.A)
+_WRONG_GPU_GRES_PATTERN = re.compile(r"(gpus|GPUs?)(:.*)?|gpu\d+|\d+|gpu:-\d+", re.A)
 
 
-def problem_of_value(option: Given) -> str:
+def option_value_problem(option: Given) -> str:
     """Return the problem that sbatch or slurmctld finds in a value; empty if there is none."""
     option_name, option_value = option.name, option.value
     if option_name in ("time", "time-min") and minutes(option_value) is None:
@@ -58,31 +60,33 @@ def problem_of_value(option: Given) -> str:
             f"--{option_name}={option_value} is not a time: write minutes, hours:minutes:seconds "
             "or days-hours"
         )
-    if option_name in ("mem", "mem-per-cpu", "mem-per-gpu") and not _MEMORY.fullmatch(option_value):
+    if option_name in ("mem", "mem-per-cpu", "mem-per-gpu") and not _MEMORY_PATTERN.fullmatch(
+        option_value
+    ):
         return (
             f"--{option_name}={option_value} is not a size: write a whole number and K, M, G or T"
         )
     if option_name == "array":
-        return _array(option_value)
-    if option_name in _WORDS and option_value:
-        return _words(option_name, option_value)
-    if option_name == "signal" and not _SIGNAL.fullmatch(option_value):
+        return _array_problem(option_value)
+    if option_name in _ALLOWED_WORDS and option_value:
+        return _word_problem(option_name, option_value)
+    if option_name == "signal" and not _SIGNAL_PATTERN.fullmatch(option_value):
         return (
             f"--signal={option_value}: write the signal and the seconds before the end: B:USR1@300"
         )
     if option_name == "open-mode" and option_value[:1].lower() not in ("a", "t"):
         return f"--open-mode={option_value} is neither append nor truncate"
     if option_name == "dependency":
-        return _dependency(option_value)
+        return _dependency_problem(option_value)
     if option_name == "gres" and (
-        wrong_gres := next(filter(_WRONG_GPU_GRES.fullmatch, option_value.split(",")), "")
+        wrong_gres := next(filter(_WRONG_GPU_GRES_PATTERN.fullmatch, option_value.split(",")), "")
     ):
         return f"--gres={wrong_gres}: GPUs are gpu:COUNT or gpu:TYPE:COUNT"
     return ""
 
 
-def _words(option_name: str, option_value: str) -> str:
-    allowed_words, must_all_match = _WORDS[option_name]
+def _word_problem(option_name: str, option_value: str) -> str:
+    allowed_words, must_all_match = _ALLOWED_WORDS[option_name]
     words = [word for word in option_value.lower().split(",") if word]
     words_allowed = [word in allowed_words.split() for word in words]
     if all(words_allowed) if must_all_match else any(words_allowed):
@@ -93,7 +97,7 @@ def _words(option_name: str, option_value: str) -> str:
     )
 
 
-def _dependency(dependency_value: str) -> str:
+def _dependency_problem(dependency_value: str) -> str:
     for term in re.split("[,?]", dependency_value):
         dependency_type, colon, _ = term.partition(":")
         if (
@@ -110,9 +114,9 @@ def minutes(time_text: str) -> float | None:
     """Return the minutes of a time; infinity without a limit, None for a time that sbatch
     refuses.
     """
-    if _ENDLESS.fullmatch(time_text):
+    if _ENDLESS_PATTERN.fullmatch(time_text):
         return float("inf")
-    if not _TIME.fullmatch(time_text):
+    if not _TIME_PATTERN.fullmatch(time_text):
         return None
     days, dash, clock_text = time_text.rpartition("-")
     clock_parts = [int(part or 0) for part in clock_text.split(":")]
@@ -124,13 +128,13 @@ def minutes(time_text: str) -> float | None:
     return clock_parts[0] + (clock_parts[1] / 60 if len(clock_parts) == 2 else 0)
 
 
-def _array(array_value: str) -> str:
+def _array_problem(array_value: str) -> str:
     for array_part in array_value.split(","):
         if not array_part:
             continue
         if re.fullmatch(r"%\d*|\[|\]", array_part):
             continue
-        if not _ARRAY.fullmatch(array_part):
+        if not _ARRAY_PATTERN.fullmatch(array_part):
             return f"--array={array_value}: write 0-9, 1,3,5 or 0-9:2, and %4 for four at a time"
         range_numbers = [int(digits) for digits in re.findall(r"\d+", array_part.partition("%")[0])]
         if len(range_numbers) > 1 and range_numbers[1] < range_numbers[0]:

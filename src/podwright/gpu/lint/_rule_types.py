@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from podwright.gpu.lint._script import Script
-from podwright.gpu.lint._script_counts import Facts
+from podwright.gpu.lint._script_counts import JobFacts
 from podwright.gpu.lint._site_cache import CachedSite
 
 Level = Literal["mistake", "better"]
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
     script: Script
     site: CachedSite
-    facts: Facts
+    facts: JobFacts
 
 
 Check = Callable[[Case], Iterator[Found]]
@@ -69,7 +69,7 @@ class Rule(NamedTuple):
     fix: str = ""
 
 
-_RULES: dict[str, Rule] = {}
+_RULES_BY_ID: dict[str, Rule] = {}
 
 
 def rule(
@@ -78,7 +78,7 @@ def rule(
     """Register a check as a rule."""
 
     def register(check: Check) -> Check:
-        _RULES[id] = Rule(id, level, says, evidence, check, fix)
+        _RULES_BY_ID[id] = Rule(id, level, says, evidence, check, fix)
         return check
 
     return register

@@ -8,8 +8,8 @@ from podwright.errors import InvalidRequest
 from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.hosts import expand
 
-_SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"
-_SIZES = ("mem", "mem-per-cpu", "mem-per-gpu")
+_EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
+_MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
 @rule(
@@ -48,11 +48,11 @@ def refused(lint_case: Case) -> Iterator[Found]:
     "memory-twice",
     "mistake",
     "--mem, --mem-per-cpu and --mem-per-gpu exclude each other",
-    f"{_SHOWN_BY}::test_conflicting_ways_of_asking",
+    f"{_EVIDENCE_TEST}::test_conflicting_ways_of_asking",
 )
 def memory_twice(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
-    given_options = [option_name for option_name in _SIZES if script.option(option_name)]
+    given_options = [option_name for option_name in _MEMORY_OPTIONS if script.option(option_name)]
     if len(given_options) > 1 and script.settled:
         line_number = max(script.line_of(option_name) for option_name in given_options)
         options_text = " and ".join(f"--{option_name}" for option_name in given_options)
@@ -63,7 +63,7 @@ def memory_twice(lint_case: Case) -> Iterator[Found]:
     "gpus-disagree",
     "mistake",
     "--gres and --gpus-per-node ask for different counts; one is not heard",
-    f"{_SHOWN_BY}::test_conflicting_ways_of_asking",
+    f"{_EVIDENCE_TEST}::test_conflicting_ways_of_asking",
 )
 def gpus_disagree(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
@@ -86,7 +86,7 @@ def gpus_disagree(lint_case: Case) -> Iterator[Found]:
     "tasks-disagree",
     "mistake",
     "more tasks than nodes times tasks of each node: no node can be found",
-    f"{_SHOWN_BY}::test_conflicting_ways_of_asking",
+    f"{_EVIDENCE_TEST}::test_conflicting_ways_of_asking",
 )
 def tasks_disagree(lint_case: Case) -> Iterator[Found]:
     script, request = lint_case.script, lint_case.script.request
@@ -129,7 +129,7 @@ def fewer_tasks_than_nodes(lint_case: Case) -> Iterator[Found]:
     "mistake",
     "--nodelist names more nodes than --nodes allows: Slurm 22.05 refuses the job, and newer "
     "releases leave out nodes that were named",
-    f"{_SHOWN_BY}::test_more_nodes_named_than_allowed",
+    f"{_EVIDENCE_TEST}::test_more_nodes_named_than_allowed",
 )
 def more_nodes_named(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from podwright.gpu.lint._launchers import Launch
 from podwright.gpu.lint._rule_types import Case, Found, rule
-from podwright.gpu.lint._script_counts import elsewhere, number, step_of
+from podwright.gpu.lint._script_counts import elsewhere, number, step_facts
 from podwright.gpu.lint._shell import holes
 from podwright.gpu.requests import is_number
 
-_SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"
-_OLD = "tests/outer/gpu/test_lint.py"
-_TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
+_EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
+_OLD_EVIDENCE_TEST = "tests/outer/gpu/test_lint.py"
+_TORCHRUN_DOCS_URL = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 _VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 # The option that fills a variable: without it Slurm leaves the variable empty.
 _OPTIONS_BY_VARIABLE = {
@@ -23,7 +23,7 @@ _OPTIONS_BY_VARIABLE = {
     "SLURM_GPUS_PER_SOCKET": ("gpus-per-socket",),
     "SLURM_NTASKS_PER_NODE": ("ntasks-per-node", "tasks-per-node"),
 }
-_NUMBERS = (
+_COUNT_OPTIONS = (
     "nproc-per-node", "nnodes", "num-processes", "num-machines", "num-gpus", "num-nodes",
 )  # fmt: skip
 
@@ -43,7 +43,7 @@ def processes(launch: Launch, lint_case: Case) -> int | None:
     return total_processes // machine_count
 
 
-def _described(launch: Launch) -> str:
+def _process_count_option(launch: Launch) -> str:
     option_by_launcher = {"torchrun": "nproc-per-node", "deepspeed": "num-gpus"}
     return option_by_launcher.get(launch.kind, "num-processes")
 
@@ -62,12 +62,12 @@ def line_of_option(lint_case: Case, launch: Launch, option_name: str) -> int:
     "mistake",
     "SLURM_GPUS_PER_NODE and the like are empty unless the option of that name was given, and hold "
     "the type (a100:4) where it was given with one",
-    f"{_SHOWN_BY}::test_variables_of_gpus_as_the_job_sees_them",
+    f"{_EVIDENCE_TEST}::test_variables_of_gpus_as_the_job_sees_them",
 )
 def gpu_variable(lint_case: Case) -> Iterator[Found]:
     used_variables: list[tuple[int, str]] = list(lint_case.script.shell.sums)
     for launch in lint_case.script.launches:
-        for name in _NUMBERS:
+        for name in _COUNT_OPTIONS:
             option_value = launch.given(name)
             variables = holes(option_value or "") or re.findall(
                 r"\$\{?(SLURM_\w+)", option_value or ""
@@ -120,12 +120,12 @@ def _variable_findings(lint_case: Case, line_number: int, variable_name: str) ->
     "more-processes-than-gpus",
     "mistake",
     "the launcher starts more processes on a node than the job has GPUs there",
-    f"{_OLD}::test_what_more_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def more_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     for launch in lint_case.script.launches:
         process_count = processes(launch, lint_case) if launch.distributed else None
-        available_gpus = step_of(launch, lint_case.facts).gpus_per_node
+        available_gpus = step_facts(launch, lint_case.facts).gpus_per_node
         has_own_gpus = elsewhere(launch) or any("gpu" in option.text for option in launch.step)
         if available_gpus is None and not has_own_gpus:
             available_gpus = lint_case.facts.gpus  # of the whole job: no node has more
@@ -134,7 +134,7 @@ def more_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
             or available_gpus is None
             or available_gpus == 0
             or process_count <= available_gpus
-            or _on_cpus(launch)
+            or _runs_on_cpus(launch)
         ):
             continue
         if (
@@ -143,14 +143,14 @@ def more_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
             and (lint_case.facts.nodes or 0) > 1
         ):
             continue
-        line_number = line_of_option(lint_case, launch, _described(launch))
+        line_number = line_of_option(lint_case, launch, _process_count_option(launch))
         yield Found(
             line_number,
             f"{process_count} processes start on a node that has {available_gpus} GPUs in this job",
         )
 
 
-def _on_cpus(launch: Launch) -> bool:
+def _runs_on_cpus(launch: Launch) -> bool:
     command_text = " ".join(launch.words)
     return (
         "gloo" in command_text
@@ -163,7 +163,7 @@ def _on_cpus(launch: Launch) -> bool:
     "fewer-processes-than-gpus",
     "mistake",
     "the one launcher of the script starts fewer processes than there are GPUs: the rest stay idle",
-    _TORCHRUN,
+    _TORCHRUN_DOCS_URL,
 )
 def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     launches = [
@@ -172,10 +172,10 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     is_only_launch = len(launches) == 1 and not any(
         command.place.behind for command in lint_case.script.shell.commands
     )
-    if not is_only_launch or _hidden(lint_case) or launches[0].place.loop:
+    if not is_only_launch or _sets_visible_gpus(lint_case) or launches[0].place.loop:
         return
     launch = launches[0]
-    step = step_of(launch, lint_case.facts)
+    step = step_facts(launch, lint_case.facts)
     if not launch.distributed or not launch.complete:
         return
     process_count, available_gpus = processes(launch, lint_case), step.gpus_per_node
@@ -183,12 +183,12 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
         process_count is None
         or available_gpus is None
         or not 0 < process_count < available_gpus
-        or _on_cpus(launch)
+        or _runs_on_cpus(launch)
     ):
         return
     if launch.by == "srun" and step.tasks_per_node != 1:
         return
-    line_number = line_of_option(lint_case, launch, _described(launch))
+    line_number = line_of_option(lint_case, launch, _process_count_option(launch))
     reason = (
         f"{process_count} processes start on a node with {available_gpus} GPUs: "
         f"{available_gpus - process_count} stay idle"
@@ -196,7 +196,7 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     yield Found(line_number, reason, level="mistake" if process_count > 1 else "better")
 
 
-def _hidden(lint_case: Case) -> bool:
+def _sets_visible_gpus(lint_case: Case) -> bool:
     shell = lint_case.script.shell
     assigned_names = {assignment.name for assignment in shell.assignments}
     assigned_names |= {
@@ -209,7 +209,7 @@ def _hidden(lint_case: Case) -> bool:
     "gpus-total-too-small",
     "mistake",
     "--gpus counts the whole job, and the launcher starts as many processes on each node",
-    f"{_OLD}::test_what_more_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def gpus_total_too_small(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
@@ -217,7 +217,7 @@ def gpus_total_too_small(lint_case: Case) -> Iterator[Found]:
         return
     for launch in lint_case.script.launches:
         process_count = processes(launch, lint_case) if launch.distributed else None
-        node_count = step_of(launch, facts).nodes
+        node_count = step_facts(launch, facts).nodes
         if (
             process_count
             and node_count
@@ -238,7 +238,7 @@ def gpus_total_too_small(lint_case: Case) -> Iterator[Found]:
     "better",
     "a launcher of GPU programs in a job that asks for no GPUs; a mistake where the site counts "
     "its GPUs (GRES) and the job does not take whole nodes",
-    f"{_SHOWN_BY}::test_a_job_that_asks_for_no_gpus_has_none",
+    f"{_EVIDENCE_TEST}::test_a_job_that_asks_for_no_gpus_has_none",
 )
 def no_gpus_asked(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
@@ -249,7 +249,7 @@ def no_gpus_asked(lint_case: Case) -> Iterator[Found]:
     ):
         return
     for launch in lint_case.script.launches:
-        if not launch.distributed or _on_cpus(launch) or launch.by == "unknown":
+        if not launch.distributed or _runs_on_cpus(launch) or launch.by == "unknown":
             continue
         option_names = {option.name for option in launch.step}
         if (
@@ -292,7 +292,7 @@ def _hand_set_gpus(lint_case: Case) -> Iterator[tuple[int, str, list[int], bool]
     "gpu-out-of-grant",
     "mistake",
     "CUDA_VISIBLE_DEVICES names a GPU beyond those of the job",
-    f"{_SHOWN_BY}::test_numbers_of_gpus_beyond_the_grant",
+    f"{_EVIDENCE_TEST}::test_numbers_of_gpus_beyond_the_grant",
 )
 def gpu_out_of_grant(lint_case: Case) -> Iterator[Found]:
     granted_gpus = lint_case.facts.gpus_per_node
@@ -316,7 +316,7 @@ def gpu_out_of_grant(lint_case: Case) -> Iterator[Found]:
     "better",
     "CUDA_VISIBLE_DEVICES written by hand over what Slurm granted; where it does not confine "
     "devices, these may be another job's",
-    f"{_OLD}::test_what_more_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def overrides_grant(lint_case: Case) -> Iterator[Found]:
     granted_gpus = lint_case.facts.gpus_per_node
@@ -338,7 +338,7 @@ def overrides_grant(lint_case: Case) -> Iterator[Found]:
     "gpu-shared-by-tasks",
     "better",
     "one GPU on each node for several tasks, as if it were one for each task",
-    f"{_OLD}::test_what_the_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_the_silent_mistakes_do",
 )
 def gpu_shared_by_tasks(lint_case: Case) -> Iterator[Found]:
     script, request = lint_case.script, lint_case.script.request
@@ -361,7 +361,7 @@ def gpu_shared_by_tasks(lint_case: Case) -> Iterator[Found]:
     "gpus-counted-over-nodes",
     "better",
     "as many GPUs on each node as the whole job has tasks",
-    f"{_OLD}::test_what_the_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_the_silent_mistakes_do",
 )
 def gpus_counted_over_nodes(lint_case: Case) -> Iterator[Found]:
     script, request = lint_case.script, lint_case.script.request

@@ -8,27 +8,27 @@ from collections.abc import Iterator
 from podwright.gpu.lint._address_expressions import FIRST_NODE_EXPRESSION, is_local
 from podwright.gpu.lint._launchers import (
     Launch,
-    launch_of,
     names_slurm_launcher,
     names_task_count,
     ranks,
+    read_launch,
     starts,
 )
 from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.gpu.lint._rules_counts import line_of_option, processes
-from podwright.gpu.lint._script_counts import number, step_of
+from podwright.gpu.lint._script_counts import number, step_facts
 from podwright.gpu.lint._shell import holes
 
-_SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"
-_OLD = "tests/outer/gpu/test_lint.py"
-_TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
+_EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
+_OLD_EVIDENCE_TEST = "tests/outer/gpu/test_lint.py"
+_TORCHRUN_DOCS_URL = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 _ACCELERATE = "https://huggingface.co/docs/accelerate/package_reference/cli"
 _RANK_VARIABLES = ("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID")
-_RAW_RANK = re.compile(r"\$(SLURM_\w+|\{SLURM_\w+\})")
+_RAW_RANK_PATTERN = re.compile(r"\$(SLURM_\w+|\{SLURM_\w+\})")
 _NODE_COUNT_OPTIONS = ("nnodes", "num-machines", "num-nodes")
 
 
-def _machines(launch: Launch, lint_case: Case) -> tuple[int, int] | None:
+def _expected_node_range(launch: Launch, lint_case: Case) -> tuple[int, int] | None:
     """Return (fewest, most) nodes that the launcher waits for; None if nothing gives the number."""
     option_value = launch.given(*_NODE_COUNT_OPTIONS)
     if option_value is None:
@@ -41,12 +41,12 @@ def _machines(launch: Launch, lint_case: Case) -> tuple[int, int] | None:
     )
 
 
-def _rendezvous(launch: Launch) -> bool:
+def _has_rendezvous(launch: Launch) -> bool:
     """Return whether a rendezvous assigns the ranks, whatever --node_rank is."""
     return launch.given("rdzv-backend") in ("c10d", "etcd", "etcd-v2")
 
 
-def _sure(launch: Launch) -> bool:
+def _is_unconditional(launch: Launch) -> bool:
     """Return whether nothing around the launch changes its effect."""
     place = launch.place
     return launch.complete and not (place.choice or place.function or place.loop or place.within)
@@ -57,7 +57,7 @@ def _sure(launch: Launch) -> bool:
     "mistake",
     "the script's commands run on the first node only; without srun the others stay idle, or the "
     "launcher waits for them for ever",
-    f"{_OLD}::test_what_the_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_the_silent_mistakes_do",
 )
 def launcher_on_one_node(lint_case: Case) -> Iterator[Found]:
     if not lint_case.facts.several:
@@ -66,7 +66,11 @@ def launcher_on_one_node(lint_case: Case) -> Iterator[Found]:
     if any(launch.by in ("srun", "remote", "mpirun", "unknown") for launch in launches):
         return
     for launch in launches:
-        if launch.kind not in ("torchrun", "accelerate") or launch.by or not _sure(launch):
+        if (
+            launch.kind not in ("torchrun", "accelerate")
+            or launch.by
+            or not _is_unconditional(launch)
+        ):
             continue
         if launch.given("deepspeed-hostfile", "hostfile") or launch.place.behind:
             continue
@@ -83,14 +87,17 @@ def launcher_on_one_node(lint_case: Case) -> Iterator[Found]:
     "launcher-in-every-task",
     "mistake",
     "srun starts the launcher once for each task, and each launcher starts a process for each GPU",
-    f"{_OLD}::test_what_more_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def launcher_in_every_task(lint_case: Case) -> Iterator[Found]:
     for launch in lint_case.script.launches:
         if launch.by != "srun" or not launch.distributed or launch.foreign or launch.place.function:
             continue
-        step = step_of(launch, lint_case.facts)
-        tasks_per_node, expected_nodes = step.tasks_per_node, _machines(launch, lint_case)
+        step = step_facts(launch, lint_case.facts)
+        tasks_per_node, expected_nodes = (
+            step.tasks_per_node,
+            _expected_node_range(launch, lint_case),
+        )
         if tasks_per_node is None and step.tasks and not lint_case.facts.nodes_specified:
             # For one node, or for some: no launcher is given that number.
             tasks_per_node = step.tasks
@@ -127,12 +134,12 @@ def launcher_in_every_task(lint_case: Case) -> Iterator[Found]:
     "mistake",
     "SLURM_NODEID or SLURM_PROCID is put in by the batch shell, where it is 0, and every node gets "
     "the same rank",
-    f"{_SHOWN_BY}::test_the_batch_shell_expands_before_srun",
+    f"{_EVIDENCE_TEST}::test_the_batch_shell_expands_before_srun",
 )
 def rank_of_batch_shell(lint_case: Case) -> Iterator[Found]:
     for launch in lint_case.script.launches:
-        step = step_of(launch, lint_case.facts)
-        if launch.by != "srun" or not step.nodes or step.nodes < 2 or _rendezvous(launch):
+        step = step_facts(launch, lint_case.facts)
+        if launch.by != "srun" or not step.nodes or step.nodes < 2 or _has_rendezvous(launch):
             continue
         for option_name in ("node-rank", "machine-rank"):
             option_value = launch.given(option_name)
@@ -143,7 +150,11 @@ def rank_of_batch_shell(lint_case: Case) -> Iterator[Found]:
                 for variable in holes(option_value)
                 if variable.removesuffix(":-") in _RANK_VARIABLES
             ]
-            if _RAW_RANK.fullmatch(option_value) and not launch.place.quoted and starts(launch):
+            if (
+                _RAW_RANK_PATTERN.fullmatch(option_value)
+                and not launch.place.quoted
+                and starts(launch)
+            ):
                 reason = (
                     f"no shell is left to put {option_value} in: {launch.kind} gets it as it "
                     "stands; "
@@ -169,7 +180,7 @@ def _exported_ranks(lint_case: Case) -> Iterator[Found]:
     """Find `export RANK=$SLURM_PROCID` above an srun of several tasks."""
     shell = lint_case.script.shell
     task_counts = [
-        step_of(launch, lint_case.facts).tasks
+        step_facts(launch, lint_case.facts).tasks
         for launch in lint_case.script.launches
         if launch.by == "srun" and launch.kind == "python"
     ]
@@ -196,11 +207,11 @@ def _exported_ranks(lint_case: Case) -> Iterator[Found]:
     "no-node-rank",
     "mistake",
     "torchrun on several nodes without --node_rank and without a rendezvous: every node is rank 0",
-    _TORCHRUN,
+    _TORCHRUN_DOCS_URL,
 )
 def no_node_rank(lint_case: Case) -> Iterator[Found]:
     for launch in lint_case.script.launches:
-        expected_nodes = _machines(launch, lint_case)
+        expected_nodes = _expected_node_range(launch, lint_case)
         if (
             launch.kind != "torchrun"
             or launch.by != "srun"
@@ -231,14 +242,18 @@ def no_node_rank(lint_case: Case) -> Iterator[Found]:
     "nnodes-unlike",
     "mistake",
     "the launcher waits for another count of nodes than the job has",
-    _TORCHRUN,
+    _TORCHRUN_DOCS_URL,
 )
 def nnodes_unlike(lint_case: Case) -> Iterator[Found]:
     if not lint_case.script.settled:
         return
     for launch in lint_case.script.launches:
-        expected_nodes = _machines(launch, lint_case)
-        if not expected_nodes or not _sure(launch) or launch.by in ("remote", "unknown", "mpirun"):
+        expected_nodes = _expected_node_range(launch, lint_case)
+        if (
+            not expected_nodes
+            or not _is_unconditional(launch)
+            or launch.by in ("remote", "unknown", "mpirun")
+        ):
             continue
         nodes_value = launch.given(*_NODE_COUNT_OPTIONS) or ""
         if (
@@ -247,7 +262,7 @@ def nnodes_unlike(lint_case: Case) -> Iterator[Found]:
             or launch.kind == "deepspeed"
         ):
             continue
-        step = step_of(launch, lint_case.facts)
+        step = step_facts(launch, lint_case.facts)
         node_count = step.nodes if launch.by == "srun" else lint_case.facts.nodes
         node_rank = launch.given("node-rank", "machine-rank")
         if (
@@ -284,13 +299,13 @@ def nnodes_unlike(lint_case: Case) -> Iterator[Found]:
     "local-rendezvous",
     "mistake",
     "localhost as the meeting point of several nodes: each takes it for itself",
-    _TORCHRUN,
+    _TORCHRUN_DOCS_URL,
 )
 def local_rendezvous(lint_case: Case) -> Iterator[Found]:
     address_options = ("rdzv-endpoint", "master-addr", "main-process-ip")
     for launch in lint_case.script.launches:
-        step = step_of(launch, lint_case.facts)
-        expected_nodes = _machines(launch, lint_case)
+        step = step_facts(launch, lint_case.facts)
+        expected_nodes = _expected_node_range(launch, lint_case)
         if (
             launch.by != "srun"
             or not step.nodes
@@ -321,14 +336,14 @@ def local_rendezvous(lint_case: Case) -> Iterator[Found]:
     "master-addr",
     "mistake",
     "an address of rank 0 that is not an address, or that every node takes for its own",
-    f"{_OLD}::test_what_the_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_the_silent_mistakes_do",
     "puts the job's first node into MASTER_ADDR",
 )
 def master_addr(lint_case: Case) -> Iterator[Found]:
     if not lint_case.facts.several:
         return
     srun_launches = [launch for launch in lint_case.script.launches if launch.by == "srun"]
-    if not any((step_of(launch, lint_case.facts).nodes or 0) > 1 for launch in srun_launches):
+    if not any((step_facts(launch, lint_case.facts).nodes or 0) > 1 for launch in srun_launches):
         return
     shell = lint_case.script.shell
     for assignment in shell.assignments:
@@ -377,12 +392,12 @@ def master_addr(lint_case: Case) -> Iterator[Found]:
     "world-size",
     "mistake",
     "WORLD_SIZE is written as another number than that of the tasks that srun starts",
-    f"{_SHOWN_BY}::test_the_batch_shell_expands_before_srun",
+    f"{_EVIDENCE_TEST}::test_the_batch_shell_expands_before_srun",
 )
 def world_size(lint_case: Case) -> Iterator[Found]:
     shell = lint_case.script.shell
     prefixed_commands = [
-        (command.line, size_text, launch_of(command))
+        (command.line, size_text, read_launch(command))
         for command in shell.commands
         for variable_name, size_text in command.set_before
         if variable_name == "WORLD_SIZE"
@@ -409,9 +424,9 @@ def _world_size_findings(
     lint_case: Case, line_number: int, size_text: str, srun_launches: list[Launch]
 ) -> Iterator[Found]:
     declared_size = number(size_text, lint_case.facts)
-    task_counts = {step_of(launch, lint_case.facts).tasks for launch in srun_launches}
+    task_counts = {step_facts(launch, lint_case.facts).tasks for launch in srun_launches}
     has_many_per_node = all(
-        (step_of(launch, lint_case.facts).tasks_per_node or 1) > 1 for launch in srun_launches
+        (step_facts(launch, lint_case.facts).tasks_per_node or 1) > 1 for launch in srun_launches
     )
     if (
         declared_size is None
@@ -433,7 +448,7 @@ def _world_size_findings(
     "one-process-of-many",
     "better",
     "a job of several tasks starts one plain python, without srun; over several nodes a mistake",
-    f"{_OLD}::test_what_the_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_the_silent_mistakes_do",
 )
 def one_process_of_many(lint_case: Case) -> Iterator[Found]:
     launches = lint_case.script.launches
@@ -451,7 +466,7 @@ def one_process_of_many(lint_case: Case) -> Iterator[Found]:
         reason = f"the job has {extent}, and this runs once: srun, or --cpus-per-task={tasks}"
     last_launch = launches[-1]
     starts_tasks = names_slurm_launcher(last_launch) or names_task_count(last_launch, tasks)
-    is_mistake = facts.several and _sure(last_launch) and not starts_tasks
+    is_mistake = facts.several and _is_unconditional(last_launch) and not starts_tasks
     yield Found(last_launch.line, reason, level="mistake" if is_mistake else "better")
 
 
@@ -492,7 +507,7 @@ def more_ranks_than_tasks(lint_case: Case) -> Iterator[Found]:
 )
 def ray_symmetric_run(lint_case: Case) -> Iterator[Found]:
     for launch in lint_case.script.launches:
-        step = step_of(launch, lint_case.facts)
+        step = step_facts(launch, lint_case.facts)
         has_many_nodes = lint_case.facts.several or (step.nodes or step.tasks or 0) > 1
         if launch.by != "srun" or not has_many_nodes or launch.words[1:2] != ("symmetric-run",):
             continue

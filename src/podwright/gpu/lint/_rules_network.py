@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from podwright.gpu.lint._address_expressions import JOB_PORT_EXPRESSION
 from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.gpu.requests import is_number
-from podwright.slurm.site.releases import OLDEST, release_of
+from podwright.slurm.site.releases import OLDEST_RELEASE, release_of
 
-_OLD = "tests/outer/gpu/test_lint.py"
+_OLD_EVIDENCE_TEST = "tests/outer/gpu/test_lint.py"
 _PROGRAM_TESTS = "tests/outer/gpu/test_lint_programs.py"
-_SERVER_COMMANDS = re.compile(
+_SERVER_COMMAND_PATTERN = re.compile(
     r"\bvllm serve\b|vllm\.entrypoints\.(openai\.)?api_server|\bsglang\.launch_server\b"
     r"|\btext-generation-launcher\b|\btritonserver\b|\bserve (run|deploy)\b"
     r"|\b(uvicorn|gunicorn|hypercorn)\s|\bollama serve\b|\btorchserve\b"
 )
-_OTHER_FABRICS = re.compile(
+_OTHER_FABRIC_PATTERN = re.compile(
     r"\befa\b|FI_PROVIDER|aws-ofi|TCPX|tcpx|fastrak|FasTrak|libnccl-net|cxi", re.I
 )
 
@@ -32,7 +32,7 @@ def _is_training(lint_case: Case) -> bool:
     return sets_master_addr and any(launch.by == "srun" for launch in launches)
 
 
-def _plain(value: str) -> str:
+def _unquoted(value: str) -> str:
     return value.strip().strip("'\"")
 
 
@@ -40,13 +40,13 @@ def _plain(value: str) -> str:
     "fixed-master-port",
     "better",
     "a port that a second job on the same node cannot have",
-    f"{_OLD}::test_what_more_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def fixed_master_port(lint_case: Case) -> Iterator[Found]:
     if lint_case.facts.whole_nodes or not _is_training(lint_case):
         return
     for assignment in lint_case.script.shell.assignments:
-        if assignment.name == "MASTER_PORT" and _plain(assignment.value).isdigit():
+        if assignment.name == "MASTER_PORT" and _unquoted(assignment.value).isdigit():
             line_text = lint_case.script.at(assignment.line)
             corrected_line = re.sub(
                 r"MASTER_PORT=\S+",
@@ -76,7 +76,7 @@ def fixed_master_port(lint_case: Case) -> Iterator[Found]:
     f"{_PROGRAM_TESTS}::test_a_variable_of_the_script_reaches_every_task",
 )
 def nccl_over_tcp(lint_case: Case) -> Iterator[Found]:
-    if not lint_case.facts.several or _OTHER_FABRICS.search(lint_case.script.text):
+    if not lint_case.facts.several or _OTHER_FABRIC_PATTERN.search(lint_case.script.text):
         return
     wrong_settings = {
         "NCCL_IB_DISABLE": ("1", "0", "switches InfiniBand and RoCE off: all traffic takes TCP"),
@@ -84,7 +84,7 @@ def nccl_over_tcp(lint_case: Case) -> Iterator[Found]:
     }
     for assignment in lint_case.script.shell.assignments:
         wrong_setting = wrong_settings.get(assignment.name)
-        if wrong_setting and _plain(assignment.value).lower() == wrong_setting[0]:
+        if wrong_setting and _unquoted(assignment.value).lower() == wrong_setting[0]:
             line_text = lint_case.script.at(assignment.line)
             corrected_line = re.sub(
                 rf"{assignment.name}=\S+",
@@ -94,7 +94,7 @@ def nccl_over_tcp(lint_case: Case) -> Iterator[Found]:
             )
             yield Found(
                 assignment.line,
-                f"{assignment.name}={_plain(assignment.value)} {wrong_setting[2]}",
+                f"{assignment.name}={_unquoted(assignment.value)} {wrong_setting[2]}",
                 corrected_line,
             )
 
@@ -110,7 +110,10 @@ def nccl_on_loopback(lint_case: Case) -> Iterator[Found]:
         return
     for assignment in lint_case.script.shell.assignments:
         interface_variables = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-        if assignment.name in interface_variables and _plain(assignment.value).lstrip("=") == "lo":
+        if (
+            assignment.name in interface_variables
+            and _unquoted(assignment.value).lstrip("=") == "lo"
+        ):
             reason = "the loopback interface reaches no other node: name the nodes' interface"
             yield Found(assignment.line, reason)
 
@@ -132,7 +135,7 @@ def nccl_hampered(lint_case: Case) -> Iterator[Found]:
     }
     for assignment in lint_case.script.shell.assignments:
         wrong_setting = wrong_settings.get(assignment.name)
-        if wrong_setting and _plain(assignment.value).lower() in wrong_setting[0]:
+        if wrong_setting and _unquoted(assignment.value).lower() in wrong_setting[0]:
             corrected_line = re.sub(
                 rf"{assignment.name}=\S+",
                 f"{assignment.name}={wrong_setting[1]}",
@@ -141,7 +144,7 @@ def nccl_hampered(lint_case: Case) -> Iterator[Found]:
             )
             yield Found(
                 assignment.line,
-                f"{assignment.name}={_plain(assignment.value)} {wrong_setting[2]}",
+                f"{assignment.name}={_unquoted(assignment.value)} {wrong_setting[2]}",
                 corrected_line,
             )
 
@@ -150,7 +153,7 @@ def nccl_hampered(lint_case: Case) -> Iterator[Found]:
     "hidden-peers",
     "better",
     "--gpus-per-task hides the GPUs of the neighbours, which NCCL and CUDA IPC need",
-    f"{_OLD}::test_what_the_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_the_silent_mistakes_do",
 )
 def hidden_peers(lint_case: Case) -> Iterator[Found]:
     script, request = lint_case.script, lint_case.script.request
@@ -180,7 +183,7 @@ def hidden_peers(lint_case: Case) -> Iterator[Found]:
 )
 def online_serving(lint_case: Case) -> Iterator[Found]:
     for launch in lint_case.script.launches:
-        if _SERVER_COMMANDS.search(" ".join(launch.words) + " ") and not launch.place.behind:
+        if _SERVER_COMMAND_PATTERN.search(" ".join(launch.words) + " ") and not launch.place.behind:
             reason = (
                 "a batch job has no stable address, no restart and a time limit: serve online "
                 "elsewhere, and score offline here"
@@ -193,7 +196,7 @@ def online_serving(lint_case: Case) -> Iterator[Found]:
     "missing-exclusive",
     "better",
     "training over nodes that other jobs share",
-    f"{_OLD}::test_what_more_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def missing_exclusive(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
@@ -214,7 +217,7 @@ def missing_exclusive(lint_case: Case) -> Iterator[Found]:
     "missing-topology",
     "better",
     "the site knows its switches, and the job does not ask for few of them",
-    f"{_OLD}::test_what_more_silent_mistakes_do",
+    f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def missing_topology(lint_case: Case) -> Iterator[Found]:
     script, site = lint_case.script, lint_case.site
@@ -228,7 +231,7 @@ def missing_topology(lint_case: Case) -> Iterator[Found]:
         return
     directive_line = (
         f"#SBATCH --segment={lint_case.facts.nodes}"
-        if site.topology == "block" and release_of(site.version or OLDEST).has_segments
+        if site.topology == "block" and release_of(site.version or OLDEST_RELEASE).has_segments
         else "#SBATCH --switches=1@01:00:00"
     )
     yield Found(

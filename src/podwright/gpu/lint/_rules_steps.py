@@ -12,18 +12,18 @@ from podwright.gpu.lint._script_counts import elsewhere
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import release_of
 
-_SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"
-_WAITS = {"wait", "fg", "jobs", "pgrep", "tail"}
-_GPUS = {"gres", "gpus", "gpus-per-task", "gpus-per-node", "tres-per-task", "overlap"}
-_PLACED = {"nodelist", "relative", "nodefile", "overlap", "oversubscribe", "pty"}
-_SHARES = {
+_EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
+_WAIT_COMMANDS = {"wait", "fg", "jobs", "pgrep", "tail"}
+_GPU_STEP_OPTIONS = {"gres", "gpus", "gpus-per-task", "gpus-per-node", "tres-per-task", "overlap"}
+_PLACEMENT_OPTIONS = {"nodelist", "relative", "nodefile", "overlap", "oversubscribe", "pty"}
+_SHARING_OPTIONS = {
     "exact", "exclusive", "overlap", "oversubscribe", "whole", "cpus-per-task", "nodelist",
     "relative", "het-group", "pack-group", "cpus-per-gpu", "threads-per-core", "pty",
     "core-spec", "thread-spec", "distribution", "nodefile",
 }  # fmt: skip
 
 
-def _behind(lint_case: Case) -> list[Launch]:
+def _background_launches(lint_case: Case) -> list[Launch]:
     return [
         launch for launch in lint_case.script.launches
         if launch.place.behind and not launch.place.quoted and not launch.place.within
@@ -34,15 +34,16 @@ def _behind(lint_case: Case) -> list[Launch]:
     "no-wait",
     "mistake",
     "programs in the background, and the script ends: Slurm ends them with it",
-    f"{_SHOWN_BY}::test_the_end_of_the_script_ends_what_is_behind_it",
+    f"{_EVIDENCE_TEST}::test_the_end_of_the_script_ends_what_is_behind_it",
 )
 def no_wait(lint_case: Case) -> Iterator[Found]:
-    background_launches = _behind(lint_case)
+    background_launches = _background_launches(lint_case)
     if not background_launches or not lint_case.script.directives:
         return  # a script without a #SBATCH line of its own may not be a job
     shell = lint_case.script.shell
     if any(
-        shell_command.words and shell_command.words[0] in _WAITS for shell_command in shell.commands
+        shell_command.words and shell_command.words[0] in _WAIT_COMMANDS
+        for shell_command in shell.commands
     ):
         return
     if re.search(r"\bwait\b|kill -0|parallel|sleep inf", lint_case.script.text):
@@ -77,12 +78,12 @@ def no_wait(lint_case: Case) -> Iterator[Found]:
     "mistake",
     "several srun at once that take all cores or all GPUs of the job on a node (no --exact, no "
     "--gres): they run one after the other",
-    f"{_SHOWN_BY}::test_steps_without_exact_run_one_after_the_other",
+    f"{_EVIDENCE_TEST}::test_steps_without_exact_run_one_after_the_other",
 )
 def steps_not_exact(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
     background_steps = [
-        step for step in _behind(lint_case) if step.by == "srun" and not step.foreign
+        step for step in _background_launches(lint_case) if step.by == "srun" and not step.foreign
     ]
     simultaneous_steps = [step for step in background_steps if step.place.loop] or (
         background_steps if len(background_steps) > 1 else []
@@ -94,12 +95,14 @@ def steps_not_exact(lint_case: Case) -> Iterator[Found]:
         option_names = {option.name for option in step.step}
         size_options = option_names & {"ntasks", "nodes", "gres", "gpus", "gpus-per-task", "mem"}
         takes_all_gpus = (
-            facts.asks_gpus and not option_names & _GPUS and option_names & {"exact", "exclusive"}
+            facts.asks_gpus
+            and not option_names & _GPU_STEP_OPTIONS
+            and option_names & {"exact", "exclusive"}
         )
         if (
             not size_options
-            or (option_names & _SHARES and not takes_all_gpus)
-            or option_names & _PLACED
+            or (option_names & _SHARING_OPTIONS and not takes_all_gpus)
+            or option_names & _PLACEMENT_OPTIONS
         ):
             continue
         is_mistake = facts.nodes_specified or not facts.tasks_specified
@@ -119,7 +122,7 @@ def steps_not_exact(lint_case: Case) -> Iterator[Found]:
     "step-beyond-job",
     "mistake",
     "srun asks for more nodes or GPUs than its job has, and fails",
-    f"{_SHOWN_BY}::test_a_step_cannot_have_more_than_its_job",
+    f"{_EVIDENCE_TEST}::test_a_step_cannot_have_more_than_its_job",
 )
 def step_beyond_job(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from podwright.gpu.lint._directives import (
     DIRECTIVE_PREFIX,
-    LOST_SHEBANG,
-    ODD_BLANK,
+    LOST_SHEBANG_PATTERN,
+    ODD_BLANK_PATTERN,
     Problem,
-    left_open,
+    has_placeholder,
     read_directives,
     words_of,
 )
@@ -18,13 +18,13 @@ from podwright.gpu.lint._option_values import FIXED_VALUE_OPTIONS
 from podwright.gpu.lint._rule_types import Case, Found, Level, rule
 from podwright.gpu.requests import is_number, known
 
-_SHOWN_BY = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
-_MAN = "https://slurm.schedmd.com/sbatch.html"
-_BOM = "\ufeff"
-_GRES = re.compile(r"(--gres[= ]|--gpus[\w-]*[= ])(gpu:)?(\S+)")
-_WORD = re.compile(r"^\s*#+\s*([A-Za-z]{5,7})[\s:]*(--?[a-zA-Z].*)$")
+_EVIDENCE_TEST = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
+_SBATCH_MANUAL_URL = "https://slurm.schedmd.com/sbatch.html"
+_BYTE_ORDER_MARK = "\ufeff"
+_GRES_PATTERN = re.compile(r"(--gres[= ]|--gpus[\w-]*[= ])(gpu:)?(\S+)")
+_LOST_MARK_PATTERN = re.compile(r"^\s*#+\s*([A-Za-z]{5,7})[\s:]*(--?[a-zA-Z].*)$")
 # A word in capitals, within any marks, in the place of a number or an option: @NODES, N.
-_PLACEHOLDER_VALUE = re.compile(
+_PLACEHOLDER_VALUE_PATTERN = re.compile(
     r"(?:^|[=:\s])([A-Z*]+|x+|[^a-z\s]*[A-Z_]{2,}[^a-z\s]*|[A-Za-z_]+)$"
 )
 
@@ -33,7 +33,7 @@ _PLACEHOLDER_VALUE = re.compile(
     "dos-line-breaks",
     "mistake",
     "lines end as on DOS (CRLF), and sbatch refuses the script",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
     "takes the carriage returns out",
 )
 def dos_line_breaks(lint_case: Case) -> Iterator[Found]:
@@ -52,7 +52,7 @@ def dos_line_breaks(lint_case: Case) -> Iterator[Found]:
     "no-shebang",
     "mistake",
     "the first two bytes are not #!, and sbatch refuses the script",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
     "moves the shebang to the top, or writes #!/bin/bash",
 )
 def no_shebang(lint_case: Case) -> Iterator[Found]:
@@ -71,9 +71,9 @@ def no_shebang(lint_case: Case) -> Iterator[Found]:
     if script.text.startswith("#!"):
         return
     reason = "the script does not begin with #!: sbatch refuses it"
-    if script.text.startswith(_BOM + "#!"):
+    if script.text.startswith(_BYTE_ORDER_MARK + "#!"):
         reason = "a byte-order mark stands before #!: sbatch refuses the script"
-        yield Found(1, reason, sure=True, whole=script.text.removeprefix(_BOM))
+        yield Found(1, reason, sure=True, whole=script.text.removeprefix(_BYTE_ORDER_MARK))
         return
     first_text_line = next(
         (line_index for line_index, line in enumerate(script.lines) if line.strip()), 0
@@ -91,7 +91,7 @@ def no_shebang(lint_case: Case) -> Iterator[Found]:
         corrected_line = "#!" + script.lines[0].partition("!")[2].strip()
         yield Found(1, reason, corrected_line, sure=True)
         return
-    if LOST_SHEBANG.match(script.lines[0]):
+    if LOST_SHEBANG_PATTERN.match(script.lines[0]):
         yield Found(1, reason, "#!" + script.lines[0].lstrip("! \t").rstrip(), sure=True)
         return
     broken_shebang = re.match(r"#!?/\S*/(ba|z|k|da)?sh\b", script.lines[0])
@@ -110,18 +110,18 @@ def no_shebang(lint_case: Case) -> Iterator[Found]:
     "better",
     "values are left to be filled in, and what hangs on them is not judged; where sbatch refuses "
     "such a line as it stands, a mistake",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
 )
 def template(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
-    if script.refused and not script.is_program_template and not script.prose:
+    if script.refused and not script.is_program_template and not script.is_prose:
         reason = "a value is to be filled in here, and sbatch refuses the line as it stands"
         yield Found(script.refused.line, reason, level="mistake")
     elif line_number := script.template:
         yield Found(line_number, "a value is to be filled in here: what hangs on it is not judged")
 
 
-def _problem(rule_name: str, lint_case: Case) -> Iterator[Problem]:
+def _problems_of_rule(rule_name: str, lint_case: Case) -> Iterator[Problem]:
     yield from (problem for problem in lint_case.script.problems if problem.kind == rule_name)
 
 
@@ -129,21 +129,21 @@ def _problem(rule_name: str, lint_case: Case) -> Iterator[Problem]:
     "gres-order",
     "mistake",
     "GRES are written name:type:count; in another order sbatch refuses the job",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
     "puts one type before the count",
 )
 def gres_order(lint_case: Case) -> Iterator[Found]:
-    for problem in _problem("bad-value", lint_case):
-        reordered = _ordered(lint_case.script.at(problem.line))
+    for problem in _problems_of_rule("bad-value", lint_case):
+        reordered = _reorder_gres(lint_case.script.at(problem.line))
         if reordered:
             corrected_line, is_certain = reordered
             reason = f"GRES are written name:type:count, with one type: {problem.reason}"
             yield Found(problem.line, reason, corrected_line, sure=is_certain)
 
 
-def _ordered(line_text: str) -> tuple[str, bool] | None:
+def _reorder_gres(line_text: str) -> tuple[str, bool] | None:
     """Return the line with type and count in order, and whether there was one type."""
-    match = _GRES.search(line_text)
+    match = _GRES_PATTERN.search(line_text)
     gres_parts = match[3].split(":") if match else []
     gres_counts = [gres_part for gres_part in gres_parts if is_number(gres_part)]
     gres_types = [
@@ -171,12 +171,12 @@ def _ordered(line_text: str) -> tuple[str, bool] | None:
     "mistake",
     "sbatch has no such option and refuses the script. What may be a plugin's is told as what "
     "could be better, unless the site's own `sbatch --help` is known",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
     "writes - for _ in an option's name, and --chdir for --workdir",
 )
 def unknown_option(lint_case: Case) -> Iterator[Found]:
     script, site_options = lint_case.script, lint_case.site.options
-    for problem in (*_problem("unknown-option", lint_case), *script.unknown):
+    for problem in (*_problems_of_rule("unknown-option", lint_case), *script.unknown):
         option_name = problem.word.lstrip("-").partition("=")[0]
         if option_name in site_options:
             continue
@@ -221,9 +221,9 @@ def unknown_option(lint_case: Case) -> Iterator[Found]:
     "tests/outer/gpu/test_lint_values.py::test_values_are_read_as_sbatch_reads_them",
 )
 def bad_value(lint_case: Case) -> Iterator[Found]:
-    for problem in _problem("bad-value", lint_case):
+    for problem in _problems_of_rule("bad-value", lint_case):
         line_text = lint_case.script.at(problem.line)
-        if _ordered(line_text):
+        if _reorder_gres(line_text):
             continue
         suggestion = problem.near.partition("=")[0]
         corrected_line = (
@@ -234,7 +234,7 @@ def bad_value(lint_case: Case) -> Iterator[Found]:
         is_placeholder = (
             not has_fixed_values
             and problem.word.startswith("-")
-            and _PLACEHOLDER_VALUE.search(problem.word)
+            and _PLACEHOLDER_VALUE_PATTERN.search(problem.word)
         )
         level: Level = "better" if is_placeholder else "mistake"
         yield Found(problem.line, problem.reason + hint, corrected_line, level=level)
@@ -244,10 +244,10 @@ def bad_value(lint_case: Case) -> Iterator[Found]:
     "stray-word",
     "mistake",
     "a word that belongs to no option, for which sbatch refuses the script",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
 )
 def stray_word(lint_case: Case) -> Iterator[Found]:
-    for problem in _problem("stray-word", lint_case):
+    for problem in _problems_of_rule("stray-word", lint_case):
         is_placeholder = re.fullmatch(r"\W*(?![KMGT]i?B?$)[A-Z_]{2,}\W*", problem.word)
         yield Found(problem.line, problem.reason, level="better" if is_placeholder else "mistake")
 
@@ -256,14 +256,16 @@ def stray_word(lint_case: Case) -> Iterator[Found]:
     "typographic-dash",
     "mistake",
     "a dash or a blank as word processors and web pages write it, in place of the keyboard's",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
     "writes hyphens and blanks",
 )
 def typographic_dash(lint_case: Case) -> Iterator[Found]:
-    for problem in _problem("typographic-dash", lint_case):
+    for problem in _problems_of_rule("typographic-dash", lint_case):
         line_text = lint_case.script.at(problem.line)
-        if ODD_BLANK.search(problem.word):
-            corrected_line = line_text.replace(problem.word, ODD_BLANK.sub(" ", problem.word), 1)
+        if ODD_BLANK_PATTERN.search(problem.word):
+            corrected_line = line_text.replace(
+                problem.word, ODD_BLANK_PATTERN.sub(" ", problem.word), 1
+            )
             yield Found(
                 problem.line, problem.reason, corrected_line, sure=_is_readable(corrected_line)
             )
@@ -282,11 +284,11 @@ def typographic_dash(lint_case: Case) -> Iterator[Found]:
     "blanks-around-equals",
     "mistake",
     "blanks around = part an option from its value",
-    _SHOWN_BY,
+    _EVIDENCE_TEST,
     "takes the blanks out",
 )
 def blanks_around_equals(lint_case: Case) -> Iterator[Found]:
-    for problem in _problem("blanks-around-equals", lint_case):
+    for problem in _problems_of_rule("blanks-around-equals", lint_case):
         line_text = lint_case.script.at(problem.line)
         corrected_line = re.sub(r"(\s-{1,2}[\w-]+?)\s*=\s*(?=\S)", r"\1=", line_text, count=1)
         corrected_line = re.sub(r"(\s-[a-zA-Z])=", r"\1 ", corrected_line)
@@ -309,16 +311,16 @@ def late_directive(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
     if not script.first_command:
         return
-    set_up_end = 0 if script.submits else _end_of_set_up(lint_case)
+    set_up_end = 0 if script.submits_jobs else _end_of_set_up(lint_case)
     for line_number in sorted(script.shell.comments):
         line_text = script.at(line_number)
         if line_number <= script.first_command or not line_text.startswith(DIRECTIVE_PREFIX):
             continue
-        if left_open(line_text):
+        if has_placeholder(line_text):
             continue
         if (words_of(line_text[len(DIRECTIVE_PREFIX) :]) or [""])[0].startswith("-"):
             reason = "Slurm stops reading #SBATCH at the first command: this line does nothing"
-            is_note = line_number > set_up_end and (bool(script.directives) or script.submits)
+            is_note = line_number > set_up_end and (bool(script.directives) or script.submits_jobs)
             yield Found(line_number, reason, level="better" if is_note else "mistake")
 
 
@@ -347,7 +349,7 @@ def no_directive(lint_case: Case) -> Iterator[Found]:
     active_options = {option.name for _, option in script.directives}
     last_line = script.first_command or len(script.lines) + 1
     for line_number, line_text in enumerate(script.lines[: last_line - 1], 1):
-        match = _WORD.match(line_text)
+        match = _LOST_MARK_PATTERN.match(line_text)
         if (
             line_text.startswith(DIRECTIVE_PREFIX)
             or not match
@@ -379,10 +381,10 @@ def no_directive(lint_case: Case) -> Iterator[Found]:
         else:
             reason = f"#{match[1]} is not #SBATCH: the line does nothing"
         yield Found(line_number, reason, corrected_line)
-    yield from _lost_marks(lint_case)
+    yield from _find_lost_directives(lint_case)
 
 
-def _lost_marks(lint_case: Case) -> Iterator[Found]:
+def _find_lost_directives(lint_case: Case) -> Iterator[Found]:
     """Find options without #SBATCH before them, whose lines a shell takes for commands."""
     script = lint_case.script
     first_command = script.first_command
@@ -419,7 +421,7 @@ def _is_misspelt_sbatch(word: str) -> bool:
     "option-this-slurm-lacks",
     "mistake",
     "an option that came later than the site's Slurm, or went before it",
-    _MAN,
+    _SBATCH_MANUAL_URL,
 )
 def option_this_slurm_lacks(lint_case: Case) -> Iterator[Found]:
     from podwright.gpu.requests import OPTIONS

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from podwright.gpu.lint._option_values import minutes
 from podwright.gpu.lint._rule_types import Case, Found, rule
-from podwright.slurm.site.releases import OLDEST, release_of
+from podwright.slurm.site.releases import OLDEST_RELEASE, release_of
 
-_SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"
-_FILES = ("output", "error", "input")
-_FILENAME_PATTERNS = {
+_EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
+_FILE_OPTIONS = ("output", "error", "input")
+_FILENAME_CODES = {
     "SLURM_JOB_ID": "%j", "SLURM_JOBID": "%j", "SLURM_ARRAY_JOB_ID": "%A",
     "SLURM_ARRAY_TASK_ID": "%a", "SLURM_JOB_NAME": "%x", "USER": "%u",
 }  # fmt: skip
@@ -23,20 +23,20 @@ UNKNOWN_PARTITION = "unknown-partition"
     "not-expanded",
     "mistake",
     "a $VARIABLE, $(command) or ~ in a #SBATCH line: no shell reads these lines",
-    f"{_SHOWN_BY}::test_variables_in_directives_stay_as_they_are",
+    f"{_EVIDENCE_TEST}::test_variables_in_directives_stay_as_they_are",
     "writes Slurm's own pattern (%j, %a, %x, %u) in names of files",
 )
 def not_expanded(lint_case: Case) -> Iterator[Found]:
     for line_number, option in lint_case.script.directives:
-        has_tilde = option.name in (*_FILES, "chdir") and option.value.startswith("~")
+        has_tilde = option.name in (*_FILE_OPTIONS, "chdir") and option.value.startswith("~")
         if option.name in ("comment", "extra", "wrap") or not (has_tilde or "$" in option.value):
             continue
         if not has_tilde and not re.search(r"\$(\{?\w|\()", option.value):
             continue
         line_text = lint_case.script.at(line_number)
         corrected_line = line_text
-        if option.name in _FILES and not has_tilde:
-            for variable_name, filename_pattern in _FILENAME_PATTERNS.items():
+        if option.name in _FILE_OPTIONS and not has_tilde:
+            for variable_name, filename_pattern in _FILENAME_CODES.items():
                 corrected_line = re.sub(
                     rf"\$(\{{{variable_name}\}}|{variable_name}\b)",
                     filename_pattern,
@@ -56,20 +56,20 @@ def not_expanded(lint_case: Case) -> Iterator[Found]:
     "given-twice",
     "mistake",
     "an option given twice with different values: only the last counts",
-    f"{_SHOWN_BY}::test_the_last_of_two_equal_options_counts",
+    f"{_EVIDENCE_TEST}::test_the_last_of_two_equal_options_counts",
 )
 def given_twice(lint_case: Case) -> Iterator[Found]:
     if not lint_case.script.settled:
         return
     earlier_options: dict[str, tuple[int, str]] = {}
-    last_mail_type_wins = release_of(lint_case.site.version or OLDEST).last_mail_type_wins
+    last_mail_type_wins = release_of(lint_case.site.version or OLDEST_RELEASE).last_mail_type_wins
     for line_number, option in lint_case.script.directives:
         option_name = "ntasks-per-node" if option.name == "tasks-per-node" else option.name
         if option_name in ("gres-flags", "hint", "signal") or (
             option_name == "mail-type" and not last_mail_type_wins
         ):
             continue
-        if option_name in earlier_options and _differ(
+        if option_name in earlier_options and _values_differ(
             option_name, earlier_options[option_name][1], option.value
         ):
             earlier_line, earlier_value = earlier_options[option_name]
@@ -81,7 +81,7 @@ def given_twice(lint_case: Case) -> Iterator[Found]:
         earlier_options[option_name] = (line_number, option.value)
 
 
-def _differ(option_name: str, first_value: str, other_value: str) -> bool:
+def _values_differ(option_name: str, first_value: str, other_value: str) -> bool:
     return (
         minutes(first_value) != minutes(other_value)
         if option_name == "time"
@@ -141,7 +141,7 @@ def minutes_or_hours(lint_case: Case) -> Iterator[Found]:
     UNKNOWN_PARTITION,
     "mistake",
     "the site's Slurm has no partition of this name, and refuses the job",
-    f"{_SHOWN_BY}::test_a_time_over_the_limit_of_the_partition",
+    f"{_EVIDENCE_TEST}::test_a_time_over_the_limit_of_the_partition",
 )
 def unknown_partition(lint_case: Case) -> Iterator[Found]:
     partition_option, partitions = lint_case.script.option("partition"), lint_case.site.partitions
@@ -161,7 +161,7 @@ def unknown_partition(lint_case: Case) -> Iterator[Found]:
     "over-the-limit",
     "mistake",
     "more time or nodes than the partition allows; the job is refused, or waits for ever",
-    f"{_SHOWN_BY}::test_a_time_over_the_limit_of_the_partition",
+    f"{_EVIDENCE_TEST}::test_a_time_over_the_limit_of_the_partition",
 )
 def over_the_limit(lint_case: Case) -> Iterator[Found]:
     script, partitions = lint_case.script, lint_case.site.partitions
@@ -183,7 +183,8 @@ def over_the_limit(lint_case: Case) -> Iterator[Found]:
     longest_minutes = max(partition_limit.minutes for partition_limit in partition_limits)
     if wanted_minutes is not None and wanted_minutes > longest_minutes:
         reason = (
-            f"partition {','.join(partition_names)} allows {_words(longest_minutes)}: this job "
+            f"partition {','.join(partition_names)} allows {_time_limit_text(longest_minutes)}: "
+            "this job "
             "never starts"
         )
         yield Found(script.line_of("time"), reason)
@@ -200,6 +201,6 @@ def over_the_limit(lint_case: Case) -> Iterator[Found]:
         yield Found(script.line_of("nodes"), reason)
 
 
-def _words(limit_minutes: float) -> str:
+def _time_limit_text(limit_minutes: float) -> str:
     whole_hours, rest_minutes = divmod(round(limit_minutes), _MINUTES_PER_HOUR)
     return f"{whole_hours}:{rest_minutes:02}:00"

@@ -8,27 +8,31 @@ from functools import cached_property
 from podwright.errors import InvalidRequest
 from podwright.gpu.lint._directives import (
     DIRECTIVE_PREFIX,
-    left_open,
+    has_placeholder,
     read_directives,
     waits_for_value,
 )
-from podwright.gpu.lint._launchers import Launch, launch_of
+from podwright.gpu.lint._launchers import Launch, read_launch
 from podwright.gpu.lint._shell import Shell, parse
 from podwright.gpu.requests import Given, SlurmRequest, read_request
 
-_COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
+_COUNT_OPTIONS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
 # Names and lines that another program fills in, and variables that the job itself may have.
-_TEMPLATE_NAME = re.compile(r"\.(tpl|tmpl|template|j2|jinja2?|in|erb|mustache)$|template", re.I)
-_TEMPLATES = re.compile(r"(^|[/_.-])templates?($|[/_.-])")  # a folder of templates
-_FILLED_LINE = re.compile(r"\s*(\{%-?\s*\w.*%\}|\{\{-?\s*[\w.]+\s*(\|.*)?-?\}\})\s*$")
-_VARIABLE = re.compile(r"\$\{?(?!SLURM_|USER\b|HOME\b)(\w+)")
+_TEMPLATE_NAME_PATTERN = re.compile(
+    r"\.(tpl|tmpl|template|j2|jinja2?|in|erb|mustache)$|template", re.I
+)
+_TEMPLATE_FOLDER_PATTERN = re.compile(r"(^|[/_.-])templates?($|[/_.-])")  # a folder of templates
+_FILLED_LINE_PATTERN = re.compile(r"\s*(\{%-?\s*\w.*%\}|\{\{-?\s*[\w.]+\s*(\|.*)?-?\}\})\s*$")
+_VARIABLE_PATTERN = re.compile(r"\$\{?(?!SLURM_|USER\b|HOME\b)(\w+)")
 # A dollar sign that is protected from a shell that writes this script: \$SLURM_JOB_ID in a
 # here-document.
 _ESCAPED_VARIABLE = re.compile(r"(?<!\\)\\\$\{?(SLURM_|\w+\b)")
-_JOB_NAME = re.compile(r"\.(sh|bash|sbatch|slurm|slm|sb|job|pbs)$")
-_FEW_LINES = 3  # lines above the only shebang, which should be below it
-_MANY = 3  # variables in #SBATCH lines that make it a template: nobody makes that mistake so often
-_SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
+_JOB_FILE_PATTERN = re.compile(r"\.(sh|bash|sbatch|slurm|slm|sb|job|pbs)$")
+_MAX_LINES_ABOVE_SHEBANG = 3  # lines above the only shebang, which should be below it
+_MIN_TEMPLATE_VARIABLES = (
+    3  # variables in #SBATCH lines that make it a template: nobody makes that mistake so often
+)
+_SHELL_SHEBANG_PATTERN = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 
 
 class Script:
@@ -44,7 +48,7 @@ class Script:
     def __init__(self, script_text: str, file_path: str = "") -> None:
         self.text = script_text
         folder, _, self.name = file_path.rpartition("/")
-        self.among_templates = bool(_TEMPLATES.search(folder))
+        self.among_templates = bool(_TEMPLATE_FOLDER_PATTERN.search(folder))
         self.lines = [line.removesuffix("\r") for line in script_text.split("\n")]
         if self.lines and not self.lines[-1]:
             self.lines.pop()
@@ -56,7 +60,7 @@ class Script:
         self.first_command = directives.first_command
         self.open = directives.open
         self.refused = directives.refused
-        self.request = _request([option for _, option in directives.given])
+        self.request = _consistent_request([option for _, option in directives.given])
 
     @property
     def settled(self) -> bool:
@@ -64,7 +68,9 @@ class Script:
         open.
         """
         return self.parts == 1 and not any(
-            option_name in _COUNTS or "gpu" in option_name or option_name.startswith("ntasks")
+            option_name in _COUNT_OPTIONS
+            or "gpu" in option_name
+            or option_name.startswith("ntasks")
             for option_name in self.open
         )
 
@@ -79,28 +85,36 @@ class Script:
         line_by_variable: dict[str, int] = {}
         for line_number, line_text in enumerate(self.lines, 1):
             is_open_above = line_number <= last_line and waits_for_value(line_text)
-            is_open_directive = line_text.startswith(DIRECTIVE_PREFIX) and left_open(line_text)
+            is_open_directive = line_text.startswith(DIRECTIVE_PREFIX) and has_placeholder(
+                line_text
+            )
             if _ESCAPED_VARIABLE.search(line_text) and line_number >= last_line:
                 return line_number
             if (
                 self.is_program_template
-                or _FILLED_LINE.match(line_text)
+                or _FILLED_LINE_PATTERN.match(line_text)
                 or is_open_above
                 or is_open_directive
             ):
                 return line_number
             if line_number <= last_line and line_text.startswith(DIRECTIVE_PREFIX):
                 directive_text = line_text.partition(" #")[0]
-                line_by_variable |= dict.fromkeys(_VARIABLE.findall(directive_text), line_number)
-        return next(iter(line_by_variable.values())) if len(line_by_variable) >= _MANY else 0
+                line_by_variable |= dict.fromkeys(
+                    _VARIABLE_PATTERN.findall(directive_text), line_number
+                )
+        return (
+            next(iter(line_by_variable.values()))
+            if len(line_by_variable) >= _MIN_TEMPLATE_VARIABLES
+            else 0
+        )
 
     @property
     def is_program_template(self) -> bool:
         """Whether its name or folder shows that another program fills it in."""
-        return self.among_templates or bool(_TEMPLATE_NAME.search(self.name))
+        return self.among_templates or bool(_TEMPLATE_NAME_PATTERN.search(self.name))
 
     @property
-    def prose(self) -> bool:
+    def is_prose(self) -> bool:
         """Whether it begins like notes or a page, and not like a script that has lost its
         shebang.
         """
@@ -110,8 +124,8 @@ class Script:
         shebangs = [
             line_index for line_index, line in enumerate(self.lines) if line.startswith("#!")
         ]
-        if _JOB_NAME.search(self.name) and len(shebangs) == 1:
-            return sum(map(bool, self.lines[: shebangs[0]])) > _FEW_LINES
+        if _JOB_FILE_PATTERN.search(self.name) and len(shebangs) == 1:
+            return sum(map(bool, self.lines[: shebangs[0]])) > _MAX_LINES_ABOVE_SHEBANG
         lines_below = self.lines[self.first_command :] if self.first_command else []
         has_shebang_below = any(
             line.startswith("#!") for line in lines_below
@@ -125,7 +139,7 @@ class Script:
         )  # : 'a long comment'
 
     @cached_property
-    def submits(self) -> bool:
+    def submits_jobs(self) -> bool:
         """Whether it has no #SBATCH line of its own and submits jobs, which is its purpose."""
         return not self.directives and any(
             DIRECTIVE_PREFIX in command.reads
@@ -137,14 +151,14 @@ class Script:
     def shell(self) -> Shell:
         """The commands of the script; none if it is not a shell script."""
         first_line = self.lines[0] if self.lines else ""
-        if first_line.startswith("#!") and not _SHELLS.match(first_line):
+        if first_line.startswith("#!") and not _SHELL_SHEBANG_PATTERN.match(first_line):
             return Shell()
         return parse("\n".join(self.lines) + "\n")
 
     @cached_property
     def launches(self) -> list[Launch]:
         """The programs that it starts, in order."""
-        return [launch for launch in map(launch_of, self.shell.commands) if launch]
+        return [launch for launch in map(read_launch, self.shell.commands) if launch]
 
     def line_of(self, *option_names: str) -> int:
         """Return the line of the last of these options; 0 if none was given."""
@@ -170,10 +184,12 @@ def read_script(script_text: str, file_path: str = "") -> Script:
     return Script(script_text, file_path)
 
 
-def _request(options: list[Given]) -> SlurmRequest:
+def _consistent_request(options: list[Given]) -> SlurmRequest:
     """Return the request, without values that contradict each other."""
     readable_options = [
-        option for option in options if "$" not in option.value and "," not in _sizes(option)
+        option
+        for option in options
+        if "$" not in option.value and "," not in _node_counts_text(option)
     ]
     try:
         return read_request(readable_options, "sbatch")
@@ -181,5 +197,5 @@ def _request(options: list[Given]) -> SlurmRequest:
         return SlurmRequest("sbatch", given=tuple(options))
 
 
-def _sizes(option: Given) -> str:
+def _node_counts_text(option: Given) -> str:
     return option.value if option.name == "nodes" else ""

@@ -13,7 +13,7 @@ from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN
 from podwright.gpu.requests import Gpus, is_number, read_request
 
 
-class Facts(NamedTuple):
+class JobFacts(NamedTuple):
     """The counts of a job. `nodes` is 1 if the script neither requests nodes nor anything that may
     need several.
     """
@@ -34,11 +34,11 @@ class Facts(NamedTuple):
         return self.nodes_specified and (self.nodes or 0) > 1
 
 
-def facts_of(script: Script) -> Facts:
+def job_facts(script: Script) -> JobFacts:
     """The numbers of the job, from its directives."""
     request = script.request
     if not script.settled:
-        return Facts(None, False, None, False, None, None, None, request.asks_for_gpus, False)
+        return JobFacts(None, False, None, False, None, None, None, request.asks_for_gpus, False)
     nodes_given = request.min_nodes is not None
     nodes = request.min_nodes if request.min_nodes == request.max_nodes else None
     nodes_option = script.option("nodes")
@@ -60,7 +60,7 @@ def facts_of(script: Script) -> Facts:
     if not tasks_per_node and nodes and tasks_unspecified:
         tasks_per_node = 1
     exclusive_option = script.option("exclusive")
-    return Facts(
+    return JobFacts(
         nodes=nodes,
         nodes_specified=nodes_given,
         tasks=tasks if tasks_unspecified or request.tasks or request.tasks_per_node else None,
@@ -94,13 +94,13 @@ class StepFacts(NamedTuple):
     gpus_per_node: int | None
 
 
-def step_of(launch: Launch, facts: Facts) -> StepFacts:
+def step_facts(launch: Launch, facts: JobFacts) -> StepFacts:
     """The numbers of the srun around a launch, with the job's numbers where srun gives none."""
     if launch.by != "srun":
         return StepFacts(1, 1, 1, facts.gpus_per_node)
     if elsewhere(launch):
-        return StepFacts(*_own(launch), None, None)
-    nodes, tasks = _own(launch)
+        return StepFacts(*_step_nodes_and_tasks(launch), None, None)
+    nodes, tasks = _step_nodes_and_tasks(launch)
     tasks_per_node = _option_number(launch, "ntasks-per-node", "tasks-per-node")
     option_names = {option.name for option in launch.step}
     if "nodes" not in option_names:
@@ -134,7 +134,7 @@ def elsewhere(launch: Launch) -> bool:
     return other_job or launch.option("het-group", "pack-group") is not None
 
 
-def _own(launch: Launch) -> tuple[int | None, int | None]:
+def _step_nodes_and_tasks(launch: Launch) -> tuple[int | None, int | None]:
     return _option_number(launch, "nodes"), _option_number(launch, "ntasks")
 
 
@@ -154,7 +154,7 @@ def _step_gpus(launch: Launch) -> int | None:
     return job_gpus.count if job_gpus and not other_options else None
 
 
-def number(word: str | None, facts: Facts) -> int | None:
+def number(word: str | None, facts: JobFacts) -> int | None:
     """Return the whole number that a word stands for, if the script or Slurm fixes it."""
     if word is None:
         return None

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 HOLE_OPEN, HOLE_CLOSE = "\u27e6", "\u27e7"
-UNKNOWN = HOLE_OPEN + HOLE_CLOSE
-_MAX_DEPTH = 4
-_HOLE = re.compile(HOLE_OPEN + r"([^" + HOLE_CLOSE + r"]*)" + HOLE_CLOSE)
-_BC_PIPE = re.compile(r"\|\s*bc(\s+-l)?\s*\)$")
-_ARITHMETIC = re.compile(r"\s*\d{1,9}\s*([+*]\s*\d{1,9}\s*){0,9}")
-_REMOTE_STARTERS = re.compile(r"(\S*/)?(srun|ssh|pdsh|clush|mpirun|mpiexec)")
+UNKNOWN_VALUE = HOLE_OPEN + HOLE_CLOSE
+_MAX_SHELL_DEPTH = 4
+_HOLE_PATTERN = re.compile(HOLE_OPEN + r"([^" + HOLE_CLOSE + r"]*)" + HOLE_CLOSE)
+_BC_PIPE_PATTERN = re.compile(r"\|\s*bc(\s+-l)?\s*\)$")
+_ARITHMETIC_PATTERN = re.compile(r"\s*\d{1,9}\s*([+*]\s*\d{1,9}\s*){0,9}")
+_REMOTE_STARTER_PATTERN = re.compile(r"(\S*/)?(srun|ssh|pdsh|clush|mpirun|mpiexec)")
 _BODY_ROLES = {
     "for_statement": "loop",
     "c_style_for_statement": "loop",
@@ -93,24 +93,24 @@ class Shell:
 
 def holes(word: str) -> list[str]:
     """Return the names that the batch shell expands in this word."""
-    return _HOLE.findall(word)
+    return _HOLE_PATTERN.findall(word)
 
 
 def parse(script_text: str) -> Shell:
     """Return the script's commands and assignments."""
-    reader = _Reader(script_text.encode("utf-8", "replace"))
+    reader = _ShellReader(script_text.encode("utf-8", "replace"))
     reader.read()
     return reader.shell
 
 
-def _parser() -> Parser:
+def _bash_parser() -> Parser:
     from tree_sitter import Language, Parser
 
-    return Parser(Language(_grammar()))
+    return Parser(Language(_bash_grammar()))
 
 
 @cache
-def _grammar() -> object:
+def _bash_grammar() -> object:
     """Return the grammar alone.
 
     The package's own entry point loads ten modules for queries, which takes as long as all that
@@ -132,7 +132,7 @@ def _grammar() -> object:
     return binding_module.language()
 
 
-class _Reader:
+class _ShellReader:
     def __init__(
         self,
         source: bytes,
@@ -151,24 +151,24 @@ class _Reader:
         self.often: set[str] = set()
 
     def read(self) -> None:
-        tree = _parser().parse(self.source)
-        self._count(tree.root_node)
-        self._walk(tree.root_node, self.place)
+        tree = _bash_parser().parse(self.source)
+        self._find_unsteady_names(tree.root_node)
+        self._walk_node(tree.root_node, self.place)
 
-    def _text(self, node: Node) -> str:
+    def _node_text(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
-    def _line(self, node: Node) -> int:
+    def _line_number(self, node: Node) -> int:
         return node.start_point[0] + 1 + self.offset
 
-    def _count(self, root: Node) -> None:
+    def _find_unsteady_names(self, root: Node) -> None:
         """Find the names that are set more than once, or not always."""
         assigned_names: set[str] = set()
         stack = [(root, False)]
         while stack:
             node, is_conditional = stack.pop()
             if node.type == "variable_assignment":
-                variable_name = self._text(node.children[0]).partition("[")[0]
+                variable_name = self._node_text(node.children[0]).partition("[")[0]
                 is_command_prefix = node.parent is not None and node.parent.type == "command"
                 if not is_command_prefix and (
                     variable_name in assigned_names
@@ -179,10 +179,10 @@ class _Reader:
                 assigned_names.add(variable_name) if not is_command_prefix else None
             elif node.type == "for_statement":
                 self.often |= {
-                    self._text(part) for part in node.children if part.type == "variable_name"
+                    self._node_text(part) for part in node.children if part.type == "variable_name"
                 }
             elif node.type == "command":
-                command_words = [self._text(part) for part in node.children]
+                command_words = [self._node_text(part) for part in node.children]
                 if command_words[0] in (
                     "read",
                     "unset",
@@ -197,21 +197,21 @@ class _Reader:
 
     # Statements
 
-    def _walk(self, node: Node, place: WordPlace) -> None:
+    def _walk_node(self, node: Node, place: WordPlace) -> None:
         node_type = node.type
         if node_type == "comment":
-            self.shell.comments.add(self._line(node))
+            self.shell.comments.add(self._line_number(node))
             return
         if node_type == "command":
-            self._command(node, place)
+            self._read_command(node, place)
         elif node_type in ("variable_assignment", "declaration_command"):
-            self._assign(node, place)
+            self._read_assignment(node, place)
         elif node_type == "redirected_statement":
-            self._redirected(node, place)
+            self._read_redirected(node, place)
         if node_type in _BODY_ROLES:
             body_role = _BODY_ROLES[node_type]
             place = place._replace(
-                loop=self._line(node) if body_role == "loop" else place.loop,
+                loop=self._line_number(node) if body_role == "loop" else place.loop,
                 choice=place.choice or body_role == "choice",
                 function=place.function or body_role == "function",
                 within=place.within or body_role == "within",
@@ -228,35 +228,35 @@ class _Reader:
                 "heredoc_redirect",
             ):
                 continue  # handled above
-            self._walk(child, child_place)
+            self._walk_node(child, child_place)
 
-    def _redirected(self, node: Node, place: WordPlace) -> None:
+    def _read_redirected(self, node: Node, place: WordPlace) -> None:
         heredoc_text = ""
         for child in node.children:
             if child.type == "heredoc_redirect":
                 heredoc_text = "".join(
-                    self._text(heredoc_part)
+                    self._node_text(heredoc_part)
                     for heredoc_part in child.children
                     if heredoc_part.type == "heredoc_body"
                 )
         for child in node.children:
             if child.type == "command":
-                self._command(child, place, heredoc_text)
+                self._read_command(child, place, heredoc_text)
                 for inner_node in child.children:
-                    self._walk(inner_node, place)
+                    self._walk_node(inner_node, place)
 
-    def _assign(self, node: Node, place: WordPlace) -> None:
+    def _read_assignment(self, node: Node, place: WordPlace) -> None:
         assignment_nodes = [node] if node.type == "variable_assignment" else node.children
         is_exported = node.type == "declaration_command" and (
-            self._text(node.children[0]) == "export"
+            self._node_text(node.children[0]) == "export"
             or any(
-                self._text(child).startswith("-") and "x" in self._text(child)
+                self._node_text(child).startswith("-") and "x" in self._node_text(child)
                 for child in node.children
             )
         )
         for assignment_node in assignment_nodes:
             if assignment_node.type == "variable_name" and is_exported:
-                variable_name = self._text(assignment_node)
+                variable_name = self._node_text(assignment_node)
                 for assignment_index, assignment in enumerate(self.shell.assignments):
                     if assignment.name == variable_name:
                         self.shell.assignments[assignment_index] = assignment._replace(
@@ -272,19 +272,19 @@ class _Reader:
                 and node.parent.type == "declaration_command"
             ):
                 continue
-            variable_name = self._text(assignment_node.children[0])
+            variable_name = self._node_text(assignment_node.children[0])
             value_nodes = assignment_node.children[2:]
             if value_nodes and value_nodes[0].type == "array":
                 array_words = [
                     word
                     for child in value_nodes[0].children
                     if child.is_named
-                    for word in self._words(child)
+                    for word in self._expand_words(child)
                 ]
                 if variable_name not in self.often:
                     self.lists[variable_name] = array_words
                 continue
-            value = "".join(self._word(value_node) for value_node in value_nodes)
+            value = "".join(self._expand_word(value_node) for value_node in value_nodes)
             if (
                 assignment_node.children[1].type == "+="
                 if len(assignment_node.children) > 1
@@ -292,7 +292,7 @@ class _Reader:
             ):
                 self.often.add(variable_name)
                 self.values.pop(variable_name, None)
-                value = UNKNOWN
+                value = UNKNOWN_VALUE
             if variable_name not in self.often:
                 self.values[variable_name] = value
             was_exported = any(
@@ -303,49 +303,51 @@ class _Reader:
                 Assignment(
                     variable_name,
                     value,
-                    self._line(assignment_node),
+                    self._line_number(assignment_node),
                     is_exported or was_exported,
                     place,
                 )
             )
 
-    def _command(self, node: Node, place: WordPlace, heredoc_text: str = "") -> None:
+    def _read_command(self, node: Node, place: WordPlace, heredoc_text: str = "") -> None:
         assignments_before: list[tuple[str, str]] = []
         command_words: list[str] = []
         for child in node.children:
             if child.type == "variable_assignment":
-                variable_name = self._text(child.children[0])
+                variable_name = self._node_text(child.children[0])
                 assignments_before.append(
                     (
                         variable_name,
-                        "".join(self._word(value_node) for value_node in child.children[2:]),
+                        "".join(self._expand_word(value_node) for value_node in child.children[2:]),
                     )
                 )
             elif child.type == "command_name":
-                command_words += self._words(child.children[0]) if child.children else []
+                command_words += self._expand_words(child.children[0]) if child.children else []
             elif child.is_named and "redirect" not in child.type:
-                command_words += self._words(child)
+                command_words += self._expand_words(child)
         last_line = node.end_point[0] + 1 + self.offset
         command = ShellCommand(
             tuple(command_words),
-            self._line(node),
+            self._line_number(node),
             last_line,
             place,
             tuple(assignments_before),
             heredoc_text,
         )
         self.shell.commands.append(command)
-        self._inner(command)
+        self._read_inner_script(command)
 
-    def _inner(self, command: ShellCommand) -> None:
+    def _read_inner_script(self, command: ShellCommand) -> None:
         """Read the commands in the text that `sh -c` or eval runs."""
         inner_script = inner_text(command.words)
-        if inner_script is None or self.depth >= _MAX_DEPTH:
+        if inner_script is None or self.depth >= _MAX_SHELL_DEPTH:
             return
         place = command.place._replace(quoted=True)
-        launcher_words = _front(command.words)
-        is_remote = self.later or any(_REMOTE_STARTERS.fullmatch(word) for word in launcher_words)
-        inner_reader = _Reader(
+        launcher_words = _words_before_shell(command.words)
+        is_remote = self.later or any(
+            _REMOTE_STARTER_PATTERN.fullmatch(word) for word in launcher_words
+        )
+        inner_reader = _ShellReader(
             inner_script.encode(), command.line - 1, place, self.depth + 1, later=is_remote
         )
         inner_reader.read()
@@ -360,45 +362,49 @@ class _Reader:
 
     # Words
 
-    def _words(self, node: Node) -> list[str]:
+    def _expand_words(self, node: Node) -> list[str]:
         """Return a word; several if an unquoted variable or an array stands for several."""
         if node.type in ("simple_expansion", "expansion") or (
-            node.type == "string" and "[@]" in self._text(node)
+            node.type == "string" and "[@]" in self._node_text(node)
         ):
-            expansion = self._text(node).strip('"').removeprefix("${").removeprefix("$").rstrip("}")
+            expansion = (
+                self._node_text(node).strip('"').removeprefix("${").removeprefix("$").rstrip("}")
+            )
             array_name = expansion.removesuffix("[@]").removesuffix("[*]")
             if array_name != expansion and array_name in self.lists:
                 return list(self.lists[array_name])
             if expansion in self.values and node.type != "string":
                 return self.values[expansion].split() or []
-        return [self._word(node)]
+        return [self._expand_word(node)]
 
-    def _word(self, node: Node) -> str:
+    def _expand_word(self, node: Node) -> str:
         node_type = node.type
         if node_type == "raw_string":
-            return self._text(node)[1:-1]
+            return self._node_text(node)[1:-1]
         if node_type in ("word", "string_content", "variable_name", "number", "heredoc_body"):
-            return _unescape(self._text(node), quoted=node_type == "string_content")
+            return _unescape(self._node_text(node), quoted=node_type == "string_content")
         if node_type in ("string", "translated_string"):
-            return self._pieces(node, quoted=True)
+            return self._expand_pieces(node, quoted=True)
         if node_type in ("concatenation", "command_name", "binary_expression"):
-            return self._pieces(node, quoted=False)
+            return self._expand_pieces(node, quoted=False)
         if node_type in ("simple_expansion", "expansion"):
-            return self._expansion(self._text(node))
+            return self._expand_variable(self._node_text(node))
         if node_type == "arithmetic_expansion":
-            return self._sum(node)
+            return self._evaluate_arithmetic(node)
         if node_type in ("command_substitution", "process_substitution"):
-            if re.match(r"\$\(\s*expr\b", substitution := self._text(node)) or _BC_PIPE.search(
-                substitution
-            ):
+            if re.match(
+                r"\$\(\s*expr\b", substitution := self._node_text(node)
+            ) or _BC_PIPE_PATTERN.search(substitution):
                 variable_names = re.findall(r"\$\{?([A-Za-z_]\w*)\b(?!:?[-=])", substitution)
-                self.shell.sums += [(self._line(node), name) for name in variable_names]
+                self.shell.sums += [(self._line_number(node), name) for name in variable_names]
             return (
-                HOLE_OPEN + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", self._text(node)) + HOLE_CLOSE
+                HOLE_OPEN
+                + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", self._node_text(node))
+                + HOLE_CLOSE
             )
-        return self._text(node)
+        return self._node_text(node)
 
-    def _pieces(self, node: Node, *, quoted: bool) -> str:
+    def _expand_pieces(self, node: Node, *, quoted: bool) -> str:
         pieces: list[str] = []
         byte_offset = node.start_byte
         for child in node.children:
@@ -406,10 +412,10 @@ class _Reader:
             byte_offset = child.end_byte
             if quoted and child.type in ('"', '$"'):
                 continue
-            pieces.append(self._word(child))
+            pieces.append(self._expand_word(child))
         return "".join(pieces)
 
-    def _expansion(self, expansion_text: str) -> str:
+    def _expand_variable(self, expansion_text: str) -> str:
         expression = expansion_text.removeprefix("${").removeprefix("$").removesuffix("}")
         if expression in self.values:
             return self.values[expression]
@@ -422,20 +428,20 @@ class _Reader:
             return f"{HOLE_OPEN}{base_match[0]}:-{HOLE_CLOSE}"
         if base_match and HOLE_OPEN not in expression:
             return f"{HOLE_OPEN}{expression}{HOLE_CLOSE}"  # cut: ${NAME%%,*}
-        return UNKNOWN
+        return UNKNOWN_VALUE
 
-    def _sum(self, node: Node) -> str:
-        expression = self._text(node).removeprefix("$((").removesuffix("))")
+    def _evaluate_arithmetic(self, node: Node) -> str:
+        expression = self._node_text(node).removeprefix("$((").removesuffix("))")
         variable_names = re.findall(r"\$?\{?\b([A-Za-z_]\w*)\b(?!:?[-=])\}?", expression)
         if ":-" not in expression:
-            self.shell.sums += [(self._line(node), name) for name in variable_names]
+            self.shell.sums += [(self._line_number(node), name) for name in variable_names]
 
         def put(match: re.Match[str]) -> str:
-            return self.values.get(match[1], UNKNOWN)
+            return self.values.get(match[1], UNKNOWN_VALUE)
 
         filled_expression = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", put, expression)
         total = calculate(filled_expression)
-        return UNKNOWN if total is None else str(total)
+        return UNKNOWN_VALUE if total is None else str(total)
 
 
 def calculate(expression: str) -> int | None:
@@ -443,7 +449,7 @@ def calculate(expression: str) -> int | None:
     expression = expression.strip()
     if expression.startswith("(") and expression.endswith(")") and expression.count("(") == 1:
         expression = expression[1:-1]
-    if not _ARITHMETIC.fullmatch(expression):
+    if not _ARITHMETIC_PATTERN.fullmatch(expression):
         return None
     total = 0
     for term in expression.split("+"):
@@ -473,7 +479,7 @@ def inner_text(command_words: tuple[str, ...]) -> str | None:
     return None
 
 
-def _front(command_words: tuple[str, ...]) -> tuple[str, ...]:
+def _words_before_shell(command_words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words before the shell in `srun … bash -c`: srun runs what the shell runs."""
     for shell_index, word in enumerate(command_words):
         if re.fullmatch(r"(\S*/)?(ba|da|z|k)?sh", word):

@@ -23,12 +23,12 @@ from podwright.slurm.reader import (
     read_partitions,
 )
 from podwright.slurm.site.blocking_commands import ask_slurm
-from podwright.slurm.site.releases import Version, parse_version
+from podwright.slurm.site.releases import SlurmVersion, parse_version
 
-KEPT = 3600.0  # seconds
+CACHE_LIFETIME_S = 3600.0  # seconds
 PARTIAL_CACHE_SECONDS = 60.0  # if a command did not answer
 Ask = Callable[[list[str]], str]
-_OPTION = re.compile(r"^\s+(?:-\w,\s+)?--([\w-]+)", re.M)
+_OPTION_PATTERN = re.compile(r"^\s+(?:-\w,\s+)?--([\w-]+)", re.M)
 _CACHE_FORMAT = 1
 
 
@@ -46,7 +46,7 @@ class CachedSite(NamedTuple):
     by name, the default one, and whether GPUs are GRES there. Empty or None: not known.
     """
 
-    version: Version | None = None
+    version: SlurmVersion | None = None
     topology: str = ""
     options: frozenset[str] = frozenset()
     partitions: Mapping[str, PartitionLimits] = {}
@@ -56,7 +56,7 @@ class CachedSite(NamedTuple):
 
 def read_help(help_text: str) -> frozenset[str]:
     """Return the long options that an `sbatch --help` lists."""
-    return frozenset(_OPTION.findall(help_text))
+    return frozenset(_OPTION_PATTERN.findall(help_text))
 
 
 def read_site(config_output: str, partitions_output: str, help_text: str) -> CachedSite:
@@ -69,7 +69,7 @@ def read_site(config_output: str, partitions_output: str, help_text: str) -> Cac
     partition_limits: dict[str, PartitionLimits] = {}
     default_partition = ""
     for partition in read_partitions(partitions_output):
-        partition_limits[partition.name] = _limits(partition)
+        partition_limits[partition.name] = _partition_limits(partition)
         if _is_default(partition):
             default_partition = partition.name
     return CachedSite(
@@ -82,9 +82,9 @@ def read_site(config_output: str, partitions_output: str, help_text: str) -> Cac
     )
 
 
-def _limits(partition: SlurmPartitionRecord) -> PartitionLimits:
+def _partition_limits(partition: SlurmPartitionRecord) -> PartitionLimits:
     return PartitionLimits(
-        known(lambda: _minutes(partition), float("inf")),
+        known(lambda: _partition_minutes(partition), float("inf")),
         known(lambda: None if partition.has_own_qos else partition.max_nodes, None),
     )
 
@@ -93,7 +93,7 @@ def _is_default(partition: SlurmPartitionRecord) -> bool:
     return known(lambda: partition.default, False)
 
 
-def _minutes(partition: SlurmPartitionRecord) -> float:
+def _partition_minutes(partition: SlurmPartitionRecord) -> float:
     """Return a partition's time limit; none if it has a QOS, which may lift the limit."""
     limit_minutes = None if partition.has_own_qos else minutes(partition.max_time)
     return float("inf") if limit_minutes is None else limit_minutes
@@ -110,7 +110,7 @@ def find_site(run_slurm: Ask, cache_file: str, now: float) -> CachedSite:
     """
     import os
 
-    sbatch_path = _path_of("sbatch")
+    sbatch_path = _program_path("sbatch")
     if not sbatch_path:
         return CachedSite()
     sbatch_stat = os.stat(sbatch_path)
@@ -121,18 +121,18 @@ def find_site(run_slurm: Ask, cache_file: str, now: float) -> CachedSite:
         sbatch_stat.st_size,
         os.environ.get("SLURM_CONF", ""),
     ]
-    outputs = _load(cache_file, cache_key, now)
+    outputs = _load_cache(cache_file, cache_key, now)
     if outputs is None:
         outputs = {
             "config": run_slurm(list(SHOW_CONFIG)),
             "partitions": run_slurm(list(SHOW_PARTITIONS)),
             "help": run_slurm(["sbatch", "--help"]),
         }
-        _save(cache_file, {"key": cache_key, "at": now, **outputs})
+        _save_cache(cache_file, {"key": cache_key, "at": now, **outputs})
     return read_site(outputs["config"], outputs["partitions"], outputs["help"])
 
 
-def _path_of(command: str) -> str:
+def _program_path(command: str) -> str:
     """Return the path of a program as shutil.which does; empty if there is none.
 
     The module of shutil.which costs 4 ms.
@@ -143,7 +143,7 @@ def _path_of(command: str) -> str:
     return next((path for path in candidate_paths if os.access(path, os.X_OK)), "")
 
 
-def _load(cache_file: str, cache_key: list[Any], now: float) -> dict[str, str] | None:
+def _load_cache(cache_file: str, cache_key: list[Any], now: float) -> dict[str, str] | None:
     import json
 
     try:
@@ -155,14 +155,14 @@ def _load(cache_file: str, cache_key: list[Any], now: float) -> dict[str, str] |
         }
         age_seconds = now - cached["at"]
         is_fresh = cached["key"] == cache_key and 0 <= age_seconds < (
-            KEPT if all(outputs.values()) else PARTIAL_CACHE_SECONDS
+            CACHE_LIFETIME_S if all(outputs.values()) else PARTIAL_CACHE_SECONDS
         )
         return outputs if is_fresh else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _save(cache_file: str, content: dict[str, Any]) -> None:
+def _save_cache(cache_file: str, content: dict[str, Any]) -> None:
     """Save the site if that is possible; otherwise the next run asks again."""
     import json
     import os

@@ -14,17 +14,17 @@ from typing import NamedTuple
 from podwright.errors import Unavailable
 from podwright.gpu.nodebench._expected_rates import expected as expected_of
 from podwright.gpu.nodebench._find_slow_nodes import (
-    SHARE,
+    SLOW_RATE_SHARE,
     BenchVerdict,
     Pair,
     Round,
     judge,
     next_round,
 )
-from podwright.gpu.nodebench._rank import MARK, TOKEN
+from podwright.gpu.nodebench._rank import ANSWER_LINE_PREFIX, TOKEN
 
-_RANK = (sys.executable, "-P", "-m", "podwright.gpu.nodebench._rank")
-_LIMIT = 120.0  # seconds of a step, beyond its measurement
+_RANK_COMMAND = (sys.executable, "-P", "-m", "podwright.gpu.nodebench._rank")
+_STEP_TIMEOUT_S = 120.0  # seconds of a step, beyond its measurement
 
 #: Runs a step on nodes and returns the answers of its tasks, by node.
 Step = Callable[[Sequence[str], Mapping[str, object]], dict[str, dict[str, object]]]
@@ -80,8 +80,10 @@ def bench(
         "seconds": duration_s,
     }
     answers_by_node = run_step(nodes, task)
-    rates_within = {node: _rates(answers_by_node.get(node, {}), errors, node) for node in nodes}
-    rail_count = _rails(answers_by_node, nodes) if transport == "torch" else 1
+    rates_within = {
+        node: _node_rates(answers_by_node.get(node, {}), errors, node) for node in nodes
+    }
+    rail_count = _rail_count(answers_by_node, nodes) if transport == "torch" else 1
     sheet_rates = {node: _sheet_rates(answers_by_node.get(node, {})) for node in nodes}
     suspect_nodes = sorted({slow.part for slow in _slow_within(rates_within, sheet_rates)})
     # Measured once more with fewer nodes: noise disappears, a slow node stays slow.
@@ -89,7 +91,7 @@ def bench(
         report_progress(f"{len(suspect_nodes)} of them again")
         answers_by_node = run_step(suspect_nodes, task)
         for node in suspect_nodes:
-            repeated_rates = _rates(answers_by_node.get(node, {}), errors, node)
+            repeated_rates = _node_rates(answers_by_node.get(node, {}), errors, node)
             for measurement, rate in rates_within[node].items():
                 rates_within[node][measurement] = max(rate, repeated_rates.get(measurement, 0.0))
     rounds: list[Round] = []
@@ -101,16 +103,18 @@ def bench(
             paired_nodes,
             {**task, "pairs": pairs, "rails": rail_count, "port": first_port + 1 + len(rounds)},
         )
-        rounds.append({pair: _pair(pair, answers_by_node, errors) for pair in pairs})
+        rounds.append({pair: _pair_rate(pair, answers_by_node, errors) for pair in pairs})
         slow_rails |= {
-            pair: gpu for pair in pairs if (gpu := _behind(pair, answers_by_node)) is not None
+            pair: gpu
+            for pair in pairs
+            if (gpu := _slow_gpu_index(pair, answers_by_node)) is not None
         }
     verdict = judge(nodes, rounds, expected_rate)
     slow = [*_slow_pairs(verdict, rounds, slow_rails), *_slow_within(rates_within, sheet_rates)]
     return Bench(tuple(nodes), transport, rates_within, tuple(rounds), verdict, tuple(slow), errors)
 
 
-def _rates(
+def _node_rates(
     node_answer: Mapping[str, object], errors: dict[str, str], node_name: str
 ) -> dict[str, float]:
     rates = node_answer.get("within")
@@ -120,7 +124,7 @@ def _rates(
     return {}
 
 
-def _pair(
+def _pair_rate(
     pair: Pair, answers_by_node: Mapping[str, Mapping[str, object]], errors: dict[str, str]
 ) -> float:
     rates = []
@@ -134,16 +138,18 @@ def _pair(
     return min(rates) if len(rates) == 2 else 0.0
 
 
-def _rails(answers_by_node: Mapping[str, Mapping[str, object]], nodes: Sequence[str]) -> int:
+def _rail_count(answers_by_node: Mapping[str, Mapping[str, object]], nodes: Sequence[str]) -> int:
     """Return by how many GPUs two nodes are measured: as many as each has, at least one."""
     gpu_lists = [answers_by_node.get(node, {}).get("gpus") for node in nodes]
     return max(min(len(gpus) if isinstance(gpus, list) else 0 for gpus in gpu_lists), 1)
 
 
-def _behind(pair: Pair, answers_by_node: Mapping[str, Mapping[str, object]]) -> int | None:
+def _slow_gpu_index(pair: Pair, answers_by_node: Mapping[str, Mapping[str, object]]) -> int | None:
     """Return the GPU by which two nodes were slower than by their others; None: all are alike."""
     rail_rates = answers_by_node.get(pair[0], {}).get("rails")
-    if not isinstance(rail_rates, list) or min(rail_rates) >= SHARE * statistics.median(rail_rates):
+    if not isinstance(rail_rates, list) or min(rail_rates) >= SLOW_RATE_SHARE * statistics.median(
+        rail_rates
+    ):
         return None
     return rail_rates.index(min(rail_rates))
 
@@ -204,7 +210,7 @@ def _slow_within(
         median_rate = statistics.median(measured_rates.values()) if len(measured_rates) > 2 else 0.0
         for node, rate in measured_rates.items():
             reference_rate = max(median_rate, sheet_rates[node].get(measurement, 0.0))
-            if rate < SHARE * reference_rate:
+            if rate < SLOW_RATE_SHARE * reference_rate:
                 findings.append(Slow(node, measurement, rate, reference_rate))
     return findings
 
@@ -218,7 +224,7 @@ def srun_step(environ: Mapping[str, str]) -> Step:
             "srun", "--overlap", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}",
             "--ntasks-per-node=1", f"--nodelist={','.join(nodes)}", "--cpu-bind=none",
             "--mpi=none", "--kill-on-bad-exit=0", "--export=ALL", "--quiet", "--input=none",
-            "--mem=0", *_RANK, json.dumps(task),
+            "--mem=0", *_RANK_COMMAND, json.dumps(task),
         ]  # fmt: skip
         try:
             srun_result = subprocess.run(
@@ -226,7 +232,7 @@ def srun_step(environ: Mapping[str, str]) -> Step:
                 env={**environ, TOKEN: bench_token},
                 capture_output=True,
                 text=True,
-                timeout=_LIMIT + 4 * float(str(task["seconds"])),
+                timeout=_STEP_TIMEOUT_S + 4 * float(str(task["seconds"])),
                 check=False,
             )
         except subprocess.TimeoutExpired as timeout_error:
@@ -254,7 +260,7 @@ def read_step(step_output: str) -> dict[str, dict[str, object]]:
     """Read the answers of a step's tasks, by node."""
     answers_by_node: dict[str, dict[str, object]] = {}
     for line in step_output.splitlines():
-        _, found_mark, answer_json = line.partition(MARK)
+        _, found_mark, answer_json = line.partition(ANSWER_LINE_PREFIX)
         if found_mark:
             answer = json.loads(answer_json)
             answers_by_node[str(answer["node"])] = answer

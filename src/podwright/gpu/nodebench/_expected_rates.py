@@ -17,7 +17,7 @@ _REACHED_SHARE = 0.8
 _PCIE_GBPS = {3: 126.0, 4: 252.0, 5: 504.0}
 
 
-class _Line(NamedTuple):
+class _GpuModel(NamedTuple):
     """pattern: of the GPU's name. pcie: generation, 0: another connection to the host. pair: to one
     other GPU. ring: in an all-reduce. For both, 0: by PCIe, whose rate depends on the board.
     """
@@ -29,17 +29,17 @@ class _Line(NamedTuple):
 
 
 #: The first entry counts whose pattern matches the name of a GPU.
-_LINES = (
-    _Line(r"H100 PCIe|H100 NVL|H200 NVL", 5),
-    _Line(r"GH200|GB200|GB300", 0),
-    _Line(r"B200|B300", 5, 7200, 7200),
-    _Line(r"H100|H200|H800", 5, 3600, 3600),
-    _Line(r"A100[- ]SXM|A800[- ]SXM", 4, 2400, 2400),
-    _Line(r"V100-SXM", 3, 0, 1200),  # a pair has one or two of its six links
-    _Line(r"A100|A800|L40|L4\b|A10\b|A30|A40|RTX 6000 Ada|RTX A6000", 4),
-    _Line(r"V100|T4\b", 3),
-    _Line(r"MI300X|MI325X", 5, 512, 3584),
-    _Line(r"MI250X?", 4, 400, 0),
+_GPU_MODELS = (
+    _GpuModel(r"H100 PCIe|H100 NVL|H200 NVL", 5),
+    _GpuModel(r"GH200|GB200|GB300", 0),
+    _GpuModel(r"B200|B300", 5, 7200, 7200),
+    _GpuModel(r"H100|H200|H800", 5, 3600, 3600),
+    _GpuModel(r"A100[- ]SXM|A800[- ]SXM", 4, 2400, 2400),
+    _GpuModel(r"V100-SXM", 3, 0, 1200),  # a pair has one or two of its six links
+    _GpuModel(r"A100|A800|L40|L4\b|A10\b|A30|A40|RTX 6000 Ada|RTX A6000", 4),
+    _GpuModel(r"V100|T4\b", 3),
+    _GpuModel(r"MI300X|MI325X", 5, 512, 3584),
+    _GpuModel(r"MI250X?", 4, 400, 0),
 )
 
 
@@ -47,7 +47,7 @@ def expected(gpu_name: str, gpu_count: int) -> dict[str, float]:
     """The expected rates by kind of measurement, for this number of GPUs of this name; empty for an
     unknown GPU."""
     sheet_line = next(
-        (candidate for candidate in _LINES if re.search(candidate.pattern, gpu_name)), None
+        (candidate for candidate in _GPU_MODELS if re.search(candidate.pattern, gpu_name)), None
     )
     if sheet_line is None:
         return {}

@@ -18,7 +18,7 @@ Pair = tuple[str, str]
 Round = Mapping[Pair, float]
 
 #: A result below this share of the expected rate is slow.
-SHARE = 0.7
+SLOW_RATE_SHARE = 0.7
 
 
 class BenchVerdict(NamedTuple):
@@ -31,7 +31,7 @@ class BenchVerdict(NamedTuple):
     reference: float
 
 
-class _Table:
+class _ResultTable:
     """The results of all rounds so far."""
 
     def __init__(self, nodes: Sequence[str], rounds: Sequence[Round], expected_rate: float) -> None:
@@ -40,18 +40,18 @@ class _Table:
         for round_rates in rounds:
             for pair, rate in round_rates.items():
                 self.results.setdefault(frozenset(pair), []).append(rate)
-        best_rates = sorted(max(rates) for node in nodes if (rates := self._rates(node)))
+        best_rates = sorted(max(rates) for node in nodes if (rates := self._best_rates(node)))
         self.reference = expected_rate or (best_rates[len(best_rates) // 2] if best_rates else 0.0)
-        self.slow_threshold = SHARE * self.reference
+        self.slow_threshold = SLOW_RATE_SHARE * self.reference
         self.cleared = {
             candidate
             for candidate in nodes
-            if any(rate >= self.slow_threshold for rate in self._rates(candidate))
+            if any(rate >= self.slow_threshold for rate in self._best_rates(candidate))
         }
         if not best_rates:
             self.cleared = set()
 
-    def _rates(self, node: str) -> list[float]:
+    def _best_rates(self, node: str) -> list[float]:
         return [max(rates) for pair, rates in self.results.items() if node in pair]
 
     def partners(self, node: str) -> set[str]:
@@ -81,7 +81,7 @@ class _Table:
     def ways(self, slow_count: int) -> list[Pair]:
         """Return pairs of cleared nodes that were measured this often, and were never fast."""
         return sorted(
-            _ordered(pair)
+            _sorted_pair(pair)
             for pair, rates in self.results.items()
             if max(rates) < self.slow_threshold
             and len(rates) == slow_count
@@ -89,7 +89,7 @@ class _Table:
         )
 
 
-def _ordered(pair: frozenset[str]) -> Pair:
+def _sorted_pair(pair: frozenset[str]) -> Pair:
     first_node, second_node = sorted(pair)
     return first_node, second_node
 
@@ -105,7 +105,7 @@ def next_round(
     """The pairs to measure next; empty once everything is known or no further round can help."""
     if len(nodes) < 2 or len(rounds) >= most_rounds(len(nodes)):
         return ()
-    round_table = _Table(nodes, rounds, expected_rate)
+    round_table = _ResultTable(nodes, rounds, expected_rate)
     unsettled_pairs = round_table.ways(1)
     doubtful_nodes = round_table.doubtful()
     if rounds and not doubtful_nodes and not unsettled_pairs:
@@ -134,7 +134,7 @@ def next_round(
             key=lambda partner_option: (partner_option in cleared_nodes) != (node in cleared_nodes),
         )
         paired_nodes |= {node, partner}
-        pairs.append(_ordered(frozenset((node, partner))))
+        pairs.append(_sorted_pair(frozenset((node, partner))))
     return tuple(pairs)
 
 
@@ -144,7 +144,7 @@ def judge(
     """Name the slow nodes and connections. expected_rate: the rate that a pair should reach; 0
     takes what most nodes reach.
     """
-    round_table = _Table(nodes, rounds, expected_rate)
+    round_table = _ResultTable(nodes, rounds, expected_rate)
     slow_nodes = round_table.slow()
     unsure_nodes = [
         node

@@ -12,7 +12,7 @@ from podwright.tables import table
 def as_text(bench: Bench, changed: Sequence[Change]) -> str:
     """Return who is slow, what has changed, what failed, and the rates of each node in Gb/s."""
     rates_by_node = rates(bench)
-    text_lines = [_head(bench)]
+    text_lines = [_verdict_headline(bench)]
     for slow in bench.slow:
         text_lines.append(
             f"SLOW  {slow.part}, {slow.what}: {slow.rate:.2f} Gb/s, not {slow.reference:.2f}"
@@ -56,7 +56,7 @@ def as_json(bench: Bench, changed: Sequence[Change]) -> dict[str, object]:
     }
 
 
-def _head(bench: Bench) -> str:
+def _verdict_headline(bench: Bench) -> str:
     node_count, round_count = len(bench.nodes), len(bench.rounds)
     method_text = f"{round_count} rounds of pairs by {bench.way}" if bench.way else "each by itself"
     extent_text = f"({node_count} nodes, {method_text})"

@@ -18,7 +18,7 @@ from podwright.gpu.nodebench._bench import Bench
 
 #: A change by more than this share is reported.
 REPORTED_CHANGE = 0.2
-_LINES = 1000  # that are read: years of weekly runs
+_MAX_READ_LINES = 1000  # that are read: years of weekly runs
 
 
 class Change(NamedTuple):
@@ -53,7 +53,7 @@ def changes(history_path: Path, current_rates: Mapping[str, Mapping[str, float]]
     """The differences from the rates in a file. Lines that cannot be read are skipped."""
     earlier_rates: dict[tuple[str, str], list[float]] = {}
     try:
-        history_lines = history_path.read_text().splitlines()[-_LINES:]
+        history_lines = history_path.read_text().splitlines()[-_MAX_READ_LINES:]
     except OSError:
         return []
     for history_line in history_lines:

@@ -19,10 +19,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-_CHUNK = 1 << 20
-_TOKEN = 32  # bytes
+_CHUNK_BYTES = 1 << 20
+_TOKEN_BYTES = 32  # bytes
 _MEETING_TIMEOUT_S = 60.0  # seconds for the other side to come
-_WARM = 0.2  # seconds before a rate is counted
+_WARM_UP_S = 0.2  # seconds before a rate is counted
 
 
 class Meeting(NamedTuple):
@@ -49,16 +49,16 @@ def ways() -> list[str]:
 def pair_tcp(meeting: Meeting) -> float:
     """Gb/s of the slower direction; the two directions are measured one after the other. Raises
     OSError."""
-    with _met(meeting) as connection:
+    with _meet_peer(meeting) as connection:
         connection.settimeout(_MEETING_TIMEOUT_S)
         if meeting.listens:
-            send_rate = _send(connection, meeting.seconds)
-            return min(send_rate, _receive(connection))
-        receive_rate = _receive(connection)
-        return min(receive_rate, _send(connection, meeting.seconds))
+            send_rate = _send_chunks(connection, meeting.seconds)
+            return min(send_rate, _receive_chunks(connection))
+        receive_rate = _receive_chunks(connection)
+        return min(receive_rate, _send_chunks(connection, meeting.seconds))
 
 
-def _met(meeting: Meeting) -> socket.socket:
+def _meet_peer(meeting: Meeting) -> socket.socket:
     deadline = time.monotonic() + _MEETING_TIMEOUT_S
     if not meeting.listens:
         while True:
@@ -76,29 +76,29 @@ def _met(meeting: Meeting) -> socket.socket:
             connection, _ = listener.accept()
             connection.settimeout(5)
             with contextlib.suppress(OSError):
-                if hmac.compare_digest(_exactly(connection, _TOKEN), meeting.token):
+                if hmac.compare_digest(_receive_exactly(connection, _TOKEN_BYTES), meeting.token):
                     return connection
             connection.close()
 
 
-def _send(connection: socket.socket, duration_s: float) -> float:
+def _send_chunks(connection: socket.socket, duration_s: float) -> float:
     """Send for that many seconds. Returns what the other side received."""
-    chunk = memoryview(bytes(_CHUNK))
-    deadline = time.monotonic() + duration_s + _WARM
+    chunk = memoryview(bytes(_CHUNK_BYTES))
+    deadline = time.monotonic() + duration_s + _WARM_UP_S
     while time.monotonic() < deadline:
         connection.sendall(len(chunk).to_bytes(4))
         connection.sendall(chunk)
     connection.sendall((0).to_bytes(4))
-    return float(_exactly(connection, 16).decode())
+    return float(_receive_exactly(connection, 16).decode())
 
 
-def _receive(connection: socket.socket) -> float:
+def _receive_chunks(connection: socket.socket) -> float:
     """Return the Gb/s after the first moment, and report them to the sender too."""
-    buffer = bytearray(_CHUNK)
+    buffer = bytearray(_CHUNK_BYTES)
     started_at = time.monotonic()
     counted_bytes, counting_since, last_received = 0, 0.0, started_at
-    while chunk_size := int.from_bytes(_exactly(connection, 4)):
-        if chunk_size > _CHUNK:
+    while chunk_size := int.from_bytes(_receive_exactly(connection, 4)):
+        if chunk_size > _CHUNK_BYTES:
             raise OSError("the other side speaks something else")
         bytes_left = chunk_size
         while bytes_left:
@@ -109,7 +109,7 @@ def _receive(connection: socket.socket) -> float:
             last_received = time.monotonic()
             if counting_since:
                 counted_bytes += received
-            elif last_received - started_at > _WARM:
+            elif last_received - started_at > _WARM_UP_S:
                 counting_since = last_received
     rate = (
         counted_bytes * 8e-9 / (last_received - counting_since)
@@ -120,7 +120,7 @@ def _receive(connection: socket.socket) -> float:
     return rate
 
 
-def _exactly(connection: socket.socket, byte_count: int) -> bytes:
+def _receive_exactly(connection: socket.socket, byte_count: int) -> bytes:
     received = b""
     while len(received) < byte_count:
         piece = connection.recv(byte_count - len(received))
@@ -173,10 +173,10 @@ def within(gpu_count: int, duration_s: float, environ: Mapping[str, str]) -> dic
     rates = {"memory copy": _measure_memory(duration_s)}
     program_path = shutil.which("all_reduce_perf", path=environ.get("PATH"))
     if gpu_count > 1 and program_path:
-        rate = _nccl_tests([program_path, "-b", "256M", "-e", "256M", "-g", str(gpu_count)])
+        rate = _run_nccl_tests([program_path, "-b", "256M", "-e", "256M", "-g", str(gpu_count)])
         rates |= {} if rate is None else {"all-reduce": rate}
     if gpu_count and importlib.util.find_spec("torch"):
-        rates |= _torch_within(duration_s, measure_all_reduce="all-reduce" not in rates)
+        rates |= _measure_gpu_copies(duration_s, measure_all_reduce="all-reduce" not in rates)
     return rates
 
 
@@ -190,7 +190,7 @@ def _measure_memory(duration_s: float) -> float:
     return copy_count * len(source_buffer) * 8e-9 / (time.monotonic() - started_at)
 
 
-def _nccl_tests(command: list[str]) -> float | None:
+def _run_nccl_tests(command: list[str]) -> float | None:
     try:
         test_result = subprocess.run(
             command, capture_output=True, text=True, timeout=300, check=False
@@ -207,7 +207,7 @@ def read_nccl_tests(test_output: str) -> float | None:
     return 8 * float(bandwidth_match[1]) if bandwidth_match else None
 
 
-def _torch_within(duration_s: float, *, measure_all_reduce: bool) -> dict[str, float]:
+def _measure_gpu_copies(duration_s: float, *, measure_all_reduce: bool) -> dict[str, float]:
     """Measure copies from host to GPU, back, and between neighbours (the slowest GPU), and an
     all-reduce.
     """
@@ -240,11 +240,15 @@ def _torch_within(duration_s: float, *, measure_all_reduce: bool) -> dict[str, f
             rate(gpu_buffers[gpu_index], gpu_buffers[gpu_index - 1])
             for gpu_index in range(gpu_count)
         )
-        rates |= {"all-reduce": _all_reduce(gpu_buffers, duration_s)} if measure_all_reduce else {}
+        rates |= (
+            {"all-reduce": _measure_all_reduce(gpu_buffers, duration_s)}
+            if measure_all_reduce
+            else {}
+        )
     return rates
 
 
-def _all_reduce(gpu_buffers: Sequence[Any], duration_s: float) -> float:
+def _measure_all_reduce(gpu_buffers: Sequence[Any], duration_s: float) -> float:
     """Measure an all-reduce of all GPUs of this node by one process. The rate is the bus's, as in
     nccl-tests.
     """

@@ -11,7 +11,7 @@ import sys
 from podwright.gpu.nodebench import _measures as ways
 
 #: The prefix of the answer's line, which tells it apart from the other output of a step.
-MARK = "podwright-bench "
+ANSWER_LINE_PREFIX = "podwright-bench "
 #: The variable that holds the token. Everybody could read it on the command line.
 TOKEN = "PODWRIGHT_BENCH_TOKEN"
 #: How far the ports of two GPUs lie apart. Each round takes a port, so this limits the rounds.
@@ -29,24 +29,24 @@ def main(task: dict[str, object]) -> int:
     assert isinstance(pairs, list)
     try:
         if not pairs:
-            gpu_names = _gpus()
+            gpu_names = _job_gpu_names()
             answer["gpus"] = gpu_names
             answer["within"] = ways.within(len(gpu_names), float(str(task["seconds"])), os.environ)
         else:
             rail_count = int(str(task.get("rails", 1)))
             if rail_count > 1 and "gpu" not in task:
-                answer["rails"] = rates = _all_at_once(task, rail_count)
+                answer["rails"] = rates = _measure_all_rails(task, rail_count)
                 answer["rate"] = min(rates)
             else:
                 pair = next(pair for pair in pairs if node_name in pair)
-                answer["rate"] = _meet(task, pair, pair[0] == node_name)
+                answer["rate"] = _measure_pair(task, pair, pair[0] == node_name)
     except Exception as error:  # the error is the answer: this node cannot do it
         answer["error"] = f"{type(error).__name__}: {error}"[:200]
-    os.write(1, f"{MARK}{json.dumps(answer)}\n".encode())
+    os.write(1, f"{ANSWER_LINE_PREFIX}{json.dumps(answer)}\n".encode())
     return 0
 
 
-def _meet(task: dict[str, object], pair: list[str], is_listener: bool) -> float:
+def _measure_pair(task: dict[str, object], pair: list[str], is_listener: bool) -> float:
     gpu_index = int(str(task.get("gpu", 0)))
     meeting = ways.Meeting(
         ways.address(pair[0]),
@@ -59,7 +59,7 @@ def _meet(task: dict[str, object], pair: list[str], is_listener: bool) -> float:
     return ways.PAIR_MEASURES[str(task["way"])](meeting)
 
 
-def _all_at_once(task: dict[str, object], rail_count: int) -> list[float]:
+def _measure_all_rails(task: dict[str, object], rail_count: int) -> list[float]:
     """Return the rate of each GPU, each measured by its own process. Raises RuntimeError if one
     fails.
     """
@@ -74,7 +74,7 @@ def _all_at_once(task: dict[str, object], rail_count: int) -> list[float]:
     for gpu_index, process_output in enumerate(
         [process.communicate()[0].decode() for process in processes]
     ):
-        _, found_mark, answer_json = process_output.rpartition(MARK)
+        _, found_mark, answer_json = process_output.rpartition(ANSWER_LINE_PREFIX)
         answer = json.loads(answer_json) if found_mark else {"error": "it ended without an answer"}
         if "rate" not in answer:
             raise RuntimeError(f"GPU {gpu_index}: {answer['error']}")
@@ -82,7 +82,7 @@ def _all_at_once(task: dict[str, object], rail_count: int) -> list[float]:
     return rates
 
 
-def _gpus() -> list[str]:
+def _job_gpu_names() -> list[str]:
     """Return the name of each GPU of this job on this node."""
     from podwright.hosts.gpus import take_gpus, visible
 

@@ -24,10 +24,10 @@ def readable(read_field: Callable[[], Any]) -> Any:
 def nodes(node_records: Sequence[SlurmNode]) -> dict[str, dict[str, Any]]:
     """The nodes with GPUs, by name. Raises FieldNotKnown where it is not known which nodes have
     GPUs."""
-    return {node.name: _node(node) for node in node_records if node.gpus}
+    return {node.name: _node_row(node) for node in node_records if node.gpus}
 
 
-def _node(node: SlurmNode) -> dict[str, Any]:
+def _node_row(node: SlurmNode) -> dict[str, Any]:
     state = readable(lambda: node.state)
     return {
         "state": state if isinstance(state, str) else state.text,
@@ -46,11 +46,11 @@ def running_jobs(job_records: Sequence[JobRecord]) -> dict[str, dict[str, Any]]:
     A job whose state or GPUs are not known is listed with that in their place and without GPUs. A
     user whose job is called `JobState=RUNNING` therefore hides nobody else's job.
     """
-    jobs = {str(job.number): _running(job) for job in job_records}
+    jobs = {str(job.number): _running_job_row(job) for job in job_records}
     return {job_number: job for job_number, job in jobs.items() if job}
 
 
-def _running(job: JobRecord) -> dict[str, Any]:
+def _running_job_row(job: JobRecord) -> dict[str, Any]:
     """Return a job that runs on GPUs; empty for any other."""
     gpus_by_node: dict[str, list[int]] = {}
     unknown_text = ""
@@ -77,18 +77,18 @@ def waiting_jobs(job_records: Sequence[JobRecord]) -> list[JobRecord]:
 
     A job whose request is not known is included. A job whose priority is not known comes last.
     """
-    jobs = [job for job in job_records if _waits(job)]
-    return sorted(jobs, key=lambda job: (-_priority(job), job.number))
+    jobs = [job for job in job_records if _waits_for_gpus(job)]
+    return sorted(jobs, key=lambda job: (-_job_priority(job), job.number))
 
 
-def _waits(job: JobRecord) -> bool:
+def _waits_for_gpus(job: JobRecord) -> bool:
     try:
         return job.state == "PENDING" and bool(job.gpu_requests)
     except FieldNotKnown as error:
         return error.field != "JobState"  # it is listed among the running ones
 
 
-def _priority(job: JobRecord) -> int:
+def _job_priority(job: JobRecord) -> int:
     try:
         return job.priority
     except FieldNotKnown:

@@ -20,18 +20,20 @@ from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_server
 from podwright.page import Files, Live
 
-_VIEWS: Final = frozenset({"nodes", "running", "queue"})
-_LIMITS: Final = Limits(connections=1024, each=512, idle=15.0, body=0, all_bodies=1, patience=0.0)
+_PAGE_VIEWS: Final = frozenset({"nodes", "running", "queue"})
+_HTTP_LIMITS: Final = Limits(
+    connections=1024, each=512, idle=15.0, body=0, all_bodies=1, patience=0.0
+)
 
 
 class NodesPage:
     """Answers GET requests."""
 
     def __init__(self, nodes_reader: Looker) -> None:
-        self._files = Files("nodes.html", _VIEWS)
+        self._files = Files("nodes.html", _PAGE_VIEWS)
         self._looker = nodes_reader
         self._live = Live(nodes_reader.topics, lambda: 0)
-        self._server = HttpServer(self._answer, _LIMITS)
+        self._server = HttpServer(self._answer, _HTTP_LIMITS)
         self._names: set[str] = set()
 
     async def start(self, host: str, port: int) -> int:

@@ -26,9 +26,9 @@ from podwright.slurm.reader import (
 from podwright.slurm.site.blocking_commands import Ask
 from podwright.slurm.site.commands import Slurm
 
-SITE: Final = 60.0  #: seconds for which the site is taken to be as it was
-EXPLAINED_JOBS: Final = 50  #: waiting jobs, the first in the queue
-SHOWN_WAITING_JOBS: Final = 1000  #: that are shown
+CACHE_LIFETIME_S: Final = 60.0  #: seconds for which the site is taken to be as it was
+MAX_EXPLAINED_JOBS: Final = 50  #: waiting jobs, the first in the queue
+MAX_SHOWN_WAITING_JOBS: Final = 1000  #: that are shown
 
 
 class Looker:
@@ -41,17 +41,17 @@ class Looker:
         self._slurm, self._ask, self._clock = slurm, ask, clock
         self._site: requests.SlurmCluster | None = None
         self._version: Any = None
-        self._read = -SITE
+        self._read = -CACHE_LIFETIME_S
         self._hidden: frozenset[str] = frozenset()
         self._note = ""
         self._explanations: dict[tuple[str, ...], str] = {}
 
     async def topics(self) -> dict[str, dict[str, object]]:
         """The topics of the page. Raises wire.Unavailable where Slurm does not answer."""
-        if self._clock() >= self._read + SITE:
+        if self._clock() >= self._read + CACHE_LIFETIME_S:
             await self._read_site()
-        nodes = _nodes_page_data.nodes(read_nodes(await self._scontrol(SHOW_NODES)))
-        job_records = read_jobs(await self._scontrol(SHOW_JOBS))
+        nodes = _nodes_page_data.nodes(read_nodes(await self._scontrol_output(SHOW_NODES)))
+        job_records = read_jobs(await self._scontrol_output(SHOW_JOBS))
         running_jobs, waiting_jobs = (
             _nodes_page_data.running_jobs(job_records),
             _nodes_page_data.waiting_jobs(job_records),
@@ -74,16 +74,16 @@ class Looker:
         return {
             "nodes": dict(nodes),
             "jobs": jobs,
-            "queue": await self._queue(waiting_jobs[:SHOWN_WAITING_JOBS]),
+            "queue": await self._queue_rows(waiting_jobs[:MAX_SHOWN_WAITING_JOBS]),
         }
 
-    async def _queue(self, waiting_jobs: Sequence[JobRecord]) -> dict[str, object]:
+    async def _queue_rows(self, waiting_jobs: Sequence[JobRecord]) -> dict[str, object]:
         return {
-            str(job.number): await self._waiting(queue_place, job)
+            str(job.number): await self._waiting_job_row(queue_place, job)
             for queue_place, job in enumerate(waiting_jobs, 1)
         }
 
-    async def _waiting(self, queue_place: int, job: JobRecord) -> dict[str, object]:
+    async def _waiting_job_row(self, queue_place: int, job: JobRecord) -> dict[str, object]:
         request_options = _nodes_page_data.readable(lambda: _nodes_page_data.options_of(job))
         options_known = isinstance(request_options, list)
         return {
@@ -92,15 +92,15 @@ class Looker:
             "partition": _nodes_page_data.readable(lambda: job.partition),
             "asked": " ".join(request_options) if options_known else request_options,
             "reason": _nodes_page_data.readable(lambda: job.reason),
-            "why": await self._explanation(tuple(request_options))
-            if options_known and queue_place <= EXPLAINED_JOBS
+            "why": await self._cached_explanation(tuple(request_options))
+            if options_known and queue_place <= MAX_EXPLAINED_JOBS
             else "",
             "priority": _nodes_page_data.readable(lambda: job.priority),
             "since": _nodes_page_data.readable(lambda: job.submitted),
             "starts": _nodes_page_data.readable(lambda: job.start),
         }
 
-    async def _explanation(self, request_options: tuple[str, ...]) -> str:
+    async def _cached_explanation(self, request_options: tuple[str, ...]) -> str:
         """Return explain-request's words; empty if it has no answer."""
         if self._site is None:
             return ""
@@ -136,7 +136,7 @@ class Looker:
         self._explanations = {}
         self._read = self._clock()
 
-    async def _scontrol(self, arguments: Sequence[str]) -> str:
+    async def _scontrol_output(self, arguments: Sequence[str]) -> str:
         reply = await self._slurm.run(*arguments)
         if reply.code:
             raise Unavailable(f"scontrol failed: {reply.text[:200]}")

@@ -20,10 +20,10 @@ from podwright.slurm.reader import (
     read_nodes,
     read_partitions,
 )
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.releases import SlurmVersion
 from podwright.slurm.twin import FilledTwin, Granted, Refused, Submission, Waits
 
-_ARRAY = 1000  # tasks of one array: below the default of MaxArraySize
+_MAX_ARRAY_TASKS = 1000  # tasks of one array: below the default of MaxArraySize
 
 
 class ProvingTwin(Protocol):
@@ -39,7 +39,7 @@ class ProvingTwin(Protocol):
         """The output of a scontrol command."""
 
 
-def prove(twin: ProvingTwin, inventory: SiteInventory, version: Version) -> Iterator[Promise]:
+def prove(twin: ProvingTwin, inventory: SiteInventory, version: SlurmVersion) -> Iterator[Promise]:
     """Yield each proof when it is finished: one-GPU jobs fill the nodes of each partition, and each
     job script of `podwright slurm template` starts on idle nodes.
 
@@ -58,29 +58,33 @@ def prove(twin: ProvingTwin, inventory: SiteInventory, version: Version) -> Iter
             for slurm_node in nodes
             if partition_name in slurm_node.partitions and slurm_node.name in inventory.nodes
         ]
-        partition_nodes = [node for node in partition_nodes if _gpus(node)]
+        partition_nodes = [node for node in partition_nodes if _gpu_count(node)]
         if partition_nodes:
-            yield _filled(
+            yield _prove_filling(
                 twin, partition_name, partition_nodes, alone=partition_name in exclusive_partitions
             )
     for partition_name in ("", *(partition.name for partition in inventory.partitions)):
-        yield from _templates(twin, inventory, version, partition_name)
+        yield from _prove_templates(twin, inventory, version, partition_name)
 
 
-def _filled(twin: ProvingTwin, partition: str, nodes: list[SlurmNode], *, alone: bool) -> Promise:
+def _prove_filling(
+    twin: ProvingTwin, partition: str, nodes: list[SlurmNode], *, alone: bool
+) -> Promise:
     promise_text = (
         f"one-GPU jobs fill {fold([slurm_node.name for slurm_node in nodes])} in partition "
         f"{partition}"
     )
-    job_count = len(nodes) if alone else sum(map(_gpus, nodes))
+    job_count = len(nodes) if alone else sum(map(_gpu_count, nodes))
     options = (f"--partition={partition}", "--gres=gpu:1")
     job_arrays = [
-        Submission("sbatch", (*options, f"--array=0-{min(_ARRAY, job_count - first_job) - 1}"))
-        for first_job in range(0, job_count, _ARRAY)
+        Submission(
+            "sbatch", (*options, f"--array=0-{min(_MAX_ARRAY_TASKS, job_count - first_job) - 1}")
+        )
+        for first_job in range(0, job_count, _MAX_ARRAY_TASKS)
     ]
     fill_result = twin.fill(job_arrays)
     if fill_result.refused:
-        return Promise(promise_text, f"Slurm: {_line(fill_result.refused[0])}")
+        return Promise(promise_text, f"Slurm: {_refusal_text(fill_result.refused[0])}")
     jobs_by_node: Counter[str] = Counter()
     gpus_by_node: Counter[str] = Counter()
     for job in fill_result.granted:
@@ -91,7 +95,7 @@ def _filled(twin: ProvingTwin, partition: str, nodes: list[SlurmNode], *, alone:
         slurm_node
         for slurm_node in nodes
         if (jobs_by_node[slurm_node.name] if alone else gpus_by_node[slurm_node.name])
-        < _due(slurm_node, alone)
+        < _expected_jobs(slurm_node, alone)
     ]
     if not short_nodes:
         return Promise(promise_text)
@@ -99,16 +103,16 @@ def _filled(twin: ProvingTwin, partition: str, nodes: list[SlurmNode], *, alone:
     return Promise(
         promise_text,
         f"{fold([node.name for node in short_nodes])}: {gpus_by_node[first_short.name]} of "
-        f"{_gpus(first_short)} GPUs of "
-        f"{first_short.name} are in use{_refusal(fill_result, first_short)}",
+        f"{_gpu_count(first_short)} GPUs of "
+        f"{first_short.name} are in use{_shortfall_reason(fill_result, first_short)}",
     )
 
 
-def _due(node: SlurmNode, whole_nodes: bool) -> int:
-    return 1 if whole_nodes else _gpus(node)
+def _expected_jobs(node: SlurmNode, whole_nodes: bool) -> int:
+    return 1 if whole_nodes else _gpu_count(node)
 
 
-def _refusal(fill_result: FilledTwin, node: SlurmNode) -> str:
+def _shortfall_reason(fill_result: FilledTwin, node: SlurmNode) -> str:
     """Return what the jobs on the node take, and why the next one waits."""
     node_parts = [
         job_part
@@ -131,8 +135,8 @@ def _refusal(fill_result: FilledTwin, node: SlurmNode) -> str:
     return "".join(phrases)
 
 
-def _templates(
-    twin: ProvingTwin, inventory: SiteInventory, version: Version, partition: str
+def _prove_templates(
+    twin: ProvingTwin, inventory: SiteInventory, version: SlurmVersion, partition: str
 ) -> Iterator[Promise]:
     """Yield each job script in the sizes that users take: as it is printed, and over all such
     nodes.
@@ -155,7 +159,7 @@ def _templates(
                 f"template {template_name} on {_node_phrase(submission)}{partition_text} starts"
             )
             twin_answer = twin.ask(submission)
-            yield Promise(promise_text, _problem(twin_answer, submission))
+            yield Promise(promise_text, _answer_problem(twin_answer, submission))
 
 
 def _node_phrase(submission: Submission) -> str:
@@ -165,18 +169,18 @@ def _node_phrase(submission: Submission) -> str:
     return f"{count_text} node{'' if count_text == '1' else 's'}"
 
 
-def _problem(twin_answer: Granted | Waits | Refused, submission: Submission) -> str:
+def _answer_problem(twin_answer: Granted | Waits | Refused, submission: Submission) -> str:
     if isinstance(twin_answer, Granted):
         return ""
     options = " ".join(submission.options)
     if isinstance(twin_answer, Refused):
-        return f"Slurm: {_line(twin_answer)} ({options})"
+        return f"Slurm: {_refusal_text(twin_answer)} ({options})"
     return f"Slurm: the job waits ({twin_answer.reason}) on idle nodes ({options})"
 
 
-def _line(refusal: Refused) -> str:
+def _refusal_text(refusal: Refused) -> str:
     return re.sub(r"^\w+: (?:error: )?", "", refusal.message)
 
 
-def _gpus(node: SlurmNode) -> int:
+def _gpu_count(node: SlurmNode) -> int:
     return sum(gpus.amount for gpus in node.gpus)

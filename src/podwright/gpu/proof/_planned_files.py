@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from podwright.gpu.rehearse import read_site_files
 from podwright.slurm.site.file_changes import FileChanges
-from podwright.slurm.site.files import included, read
+from podwright.slurm.site.files import included_files, read
 from podwright.slurm.twin import SiteFiles
 
 _COMPANION_FILES = ("gres.conf", "topology.conf", "topology.yaml")
@@ -19,7 +19,7 @@ def planned_files(slurm_conf: Path, file_changes: FileChanges) -> SiteFiles:
     file_paths = [slurm_conf, *(slurm_conf.with_name(file_name) for file_name in _COMPANION_FILES)]
     if slurm_conf.exists():
         file_paths += [
-            path for path in included(slurm_conf) if path.is_relative_to(slurm_conf.parent)
+            path for path in included_files(slurm_conf) if path.is_relative_to(slurm_conf.parent)
         ]
     with TemporaryDirectory(prefix="podwright-") as copy_folder:
         for path in file_paths:

@@ -10,7 +10,7 @@ from podwright.gpu.configure import SiteInventory
 from podwright.gpu.proof._check_promises import prove
 from podwright.gpu.proof._planned_files import planned_files
 from podwright.slurm.site.file_changes import FileChanges
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.releases import SlurmVersion
 from podwright.slurm.twin import Twin, find_slurm
 
 
@@ -18,7 +18,7 @@ def proved(
     slurm_conf: Path,
     file_changes: FileChanges,
     inventory: SiteInventory,
-    slurm_version: Version,
+    slurm_version: SlurmVersion,
     *,
     slurm_path: str,
     report: Callable[[str, str], None],

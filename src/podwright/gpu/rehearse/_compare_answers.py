@@ -78,22 +78,24 @@ def _pair_changes(answer_pair: AnswerPair) -> Iterator[AnswerChange]:
         )
 
     if isinstance(before, Granted) and isinstance(after, Granted):
-        for change_kind, old_text, new_text in _granted(before, after):
+        for change_kind, old_text, new_text in _grant_aspects(before, after):
             yield difference(
                 change_kind, old_text, new_text, f"{change_kind}: {old_text} becomes {new_text}"
             )
         return
-    answer_texts = (_words(before), _words(after))
+    answer_texts = (_outcome_text(before), _outcome_text(after))
     if type(before) is type(after):
         if answer_texts[0] != answer_texts[1]:
             yield difference("reason", *answer_texts)
         elif isinstance(before, Waits) and isinstance(after, Waits):
-            yield from _times(before, after, difference)
+            yield from _start_time_changes(before, after, difference)
         return
-    yield difference(_change(before, after), *answer_texts, reason=_reason_text(before, after))
+    yield difference(
+        _outcome_kind(before, after), *answer_texts, reason=_reason_text(before, after)
+    )
 
 
-def _times(
+def _start_time_changes(
     before: Waits, after: Waits, make_change: Callable[[Kind, str, str], AnswerChange]
 ) -> Iterator[AnswerChange]:
     """Return the difference of the times at which Slurm expects the job to start."""
@@ -109,7 +111,7 @@ def _start_time(waiting_answer: Waits) -> datetime | None:
     return datetime.fromisoformat(start_match[1]) if start_match else None
 
 
-def _change(before: Answer, after: Answer) -> Kind:
+def _outcome_kind(before: Answer, after: Answer) -> Kind:
     if isinstance(after, Refused):
         return "refused"
     if isinstance(before, Refused):
@@ -121,36 +123,38 @@ def _reason_text(before: Answer, after: Answer) -> str:
     """Return why it is refused or waits after the change, or before it if it starts after the
     change.
     """
-    return _words(before) if isinstance(after, Granted) else _words(after)
+    return _outcome_text(before) if isinstance(after, Granted) else _outcome_text(after)
 
 
-def _words(slurm_answer: Answer) -> str:
+def _outcome_text(slurm_answer: Answer) -> str:
     if isinstance(slurm_answer, Refused):
         return re.sub(r"^\w+: (?:error: )?", "", slurm_answer.message)
     if isinstance(slurm_answer, Waits):
         return slurm_answer.reason
-    return f"starts on {_names(slurm_answer)}"
+    return f"starts on {_node_names_text(slurm_answer)}"
 
 
-def _names(granted_answer: Granted) -> str:
+def _node_names_text(granted_answer: Granted) -> str:
     return ",".join(sorted(node.name for node in granted_answer.nodes))
 
 
-def _granted(before: Granted, after: Granted) -> Iterator[tuple[Kind, str, str]]:
+def _grant_aspects(before: Granted, after: Granted) -> Iterator[tuple[Kind, str, str]]:
     # On different nodes the indices of the GPUs mean nothing, but their number does.
-    same_nodes = _names(before) == _names(after)
-    join_nodes, gpu_text = (_join_named, _gpus) if same_nodes else (_counts, _gpu_count)
+    same_nodes = _node_names_text(before) == _node_names_text(after)
+    join_nodes, gpu_text = (
+        (_join_named, _gpu_indices_text) if same_nodes else (_join_unnamed, _gpu_count)
+    )
     aspects: tuple[tuple[Kind, str, str], ...] = (
-        ("nodes", _names(before), _names(after)),
+        ("nodes", _node_names_text(before), _node_names_text(after)),
         ("GPUs", join_nodes(before, gpu_text), join_nodes(after, gpu_text)),
         ("CPUs", join_nodes(before, _cpu_count), join_nodes(after, _cpu_count)),
-        ("memory", join_nodes(before, _memory), join_nodes(after, _memory)),
-        ("limits", _limits(before), _limits(after)),
+        ("memory", join_nodes(before, _memory_text), join_nodes(after, _memory_text)),
+        ("limits", _limits_text(before), _limits_text(after)),
     )
     yield from (aspect for aspect in aspects if aspect[1] != aspect[2])
 
 
-def _gpus(node: GrantedNode) -> str:
+def _gpu_indices_text(node: GrantedNode) -> str:
     share_text = ",".join(
         f"{gpu_index}/{share_count}" for gpu_index, share_count in sorted(node.shares.items())
     )
@@ -167,7 +171,7 @@ def _cpu_count(node: GrantedNode) -> str:
     return f"{len(node.cpus)} CPUs"
 
 
-def _memory(node: GrantedNode) -> str:
+def _memory_text(node: GrantedNode) -> str:
     return f"{node.memory} MiB"
 
 
@@ -176,11 +180,11 @@ def _join_named(granted_answer: Granted, format_node: _NodeText) -> str:
     return "; ".join(f"{node.name} {format_node(node)}" for node in nodes)
 
 
-def _counts(granted_answer: Granted, format_node: _NodeText) -> str:
+def _join_unnamed(granted_answer: Granted, format_node: _NodeText) -> str:
     return "; ".join(sorted(format_node(node) for node in granted_answer.nodes))
 
 
-def _limits(granted_answer: Granted) -> str:
+def _limits_text(granted_answer: Granted) -> str:
     time_limit = re.search(r"\bTimeLimit=(\S+)", granted_answer.record)
     limit_text = time_limit[1] if time_limit else "not known"
     return f"partition {granted_answer.partition}, time limit {limit_text}"

@@ -35,11 +35,11 @@ def as_json(
         "not_looked_at": submissions.skipped,
         "options_not_looked_at": submissions.left_out,
         "cautions": cautions(before, after),
-        "differences": [_row(answer_change) for answer_change in changes],
+        "differences": [_change_row(answer_change) for answer_change in changes],
     }
 
 
-def _row(answer_change: AnswerChange) -> dict[str, Any]:
+def _change_row(answer_change: AnswerChange) -> dict[str, Any]:
     return {
         "kind": answer_change.kind,
         "jobs": list(answer_change.jobs),
@@ -58,7 +58,7 @@ def as_text(report: Mapping[str, Any]) -> str:
         table_rows: list[tuple[object, ...]] = [
             (
                 change["kind"],
-                _jobs(change["jobs"]),
+                _jobs_text(change["jobs"]),
                 change["options"],
                 change["before"],
                 change["after"],
@@ -77,14 +77,14 @@ def as_text(report: Mapping[str, Any]) -> str:
             f"Not asked about: {report['beyond_most']} further jobs; --most asks about more."
         )
     for skip_reason, job_names in report["not_looked_at"].items():
-        lines.append(f"Not looked at: {_jobs(job_names)}, because {skip_reason}.")
+        lines.append(f"Not looked at: {_jobs_text(job_names)}, because {skip_reason}.")
     for option_name, job_names in report["options_not_looked_at"].items():
-        lines.append(f"Note: --{option_name} of {_jobs(job_names)} is not looked at.")
+        lines.append(f"Note: --{option_name} of {_jobs_text(job_names)} is not looked at.")
     for caution in report["cautions"]:
         lines.append(f"Note: {caution}.")
     return "\n".join(lines)
 
 
-def _jobs(job_names: Sequence[str]) -> str:
+def _jobs_text(job_names: Sequence[str]) -> str:
     rest_text = f" and {len(job_names) - 3} more" if len(job_names) > 3 else ""
     return ", ".join(job_names[:3]) + rest_text

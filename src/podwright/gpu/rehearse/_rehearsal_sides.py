@@ -31,14 +31,14 @@ def find_sides(
     old_slurm = find_slurm(path=today_prefix or "")
     if old_slurm is None:
         raise Unavailable(
-            f"there is no slurmctld {_place(today_prefix)}, so Slurm cannot be asked",
+            f"there is no slurmctld {_prefix_text(today_prefix)}, so Slurm cannot be asked",
             would_work="Install slurmctld (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld), "
             "or name its prefix with --slurm-today",
         )
     new_slurm = find_slurm(path=slurm_prefix) if slurm_prefix else old_slurm
     if new_slurm is None:
         raise Unavailable(
-            f"there is no slurmctld {_place(slurm_prefix)}",
+            f"there is no slurmctld {_prefix_text(slurm_prefix)}",
             would_work="--slurm names a prefix with sbin/slurmctld, or an unpacked system",
         )
     new_conf, new_files = old_conf, old_files
@@ -52,7 +52,7 @@ def find_sides(
     )
 
 
-def _place(prefix: str | None) -> str:
+def _prefix_text(prefix: str | None) -> str:
     return f"below {prefix}" if prefix else "on this machine"
 
 

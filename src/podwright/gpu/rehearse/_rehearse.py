@@ -57,7 +57,7 @@ def rehearse(
         # Slurm looks at a new job up to a second after its submission, so a twin mostly waits.
         # Several pairs wait at the same time.
         twin_starts = [
-            (executor.submit(_start, before), executor.submit(_start, after))
+            (executor.submit(_start_twin, before), executor.submit(_start_twin, after))
             for _ in range(min(_MAX_TWIN_PAIRS, -(-len(submissions) // _SUBMISSIONS_PER_PAIR) or 1))
         ]
         oracles: list[Oracle] = []
@@ -134,7 +134,7 @@ def ask_both_sides(
     return [answers[submission_index] for submission_index in range(len(submissions))]
 
 
-def _start(side: Side) -> Twin:
+def _start_twin(side: Side) -> Twin:
     """Return a started twin, which its caller ends."""
     try:
         return Twin(side.files, side.slurm, side.present).__enter__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.site.files import included, lines, read
+from podwright.slurm.site.files import included_files, lines, read
 from podwright.slurm.twin import SiteFiles
 
 
@@ -20,11 +20,11 @@ def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> Site
                 read(conf_file.parent / tokens[1])
     return SiteFiles(
         slurm_conf="\n".join(lines(slurm_conf)),
-        gres_conf=_text(slurm_conf, "gres.conf", fallback.gres_conf if fallback else ""),
-        topology_conf=_text(
+        gres_conf=_file_text(slurm_conf, "gres.conf", fallback.gres_conf if fallback else ""),
+        topology_conf=_file_text(
             slurm_conf, "topology.conf", fallback.topology_conf if fallback else ""
         ),
-        topology_yaml=_text(
+        topology_yaml=_file_text(
             slurm_conf, "topology.yaml", fallback.topology_yaml if fallback else ""
         ),
     )
@@ -33,11 +33,11 @@ def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> Site
 def _included_files(slurm_conf: Path) -> list[Path]:
     read(slurm_conf)
     try:
-        return list(included(slurm_conf))
+        return list(included_files(slurm_conf))
     except OSError as error:
         raise InvalidRequest(f"{error.filename}: {error.strerror}") from None
 
 
-def _text(slurm_conf: Path, file_name: str, default_text: str) -> str:
+def _file_text(slurm_conf: Path, file_name: str, default_text: str) -> str:
     path = slurm_conf.with_name(file_name)
     return "\n".join(lines(path)) if path.exists() and read(path) is not None else default_text

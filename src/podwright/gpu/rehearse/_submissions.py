@@ -26,11 +26,11 @@ from podwright.gpu.requests import (
 from podwright.slurm.reader import accounting_command, read_accounting
 from podwright.slurm.twin import Submission
 
-_COLUMNS = ("raw_job", "folder", "submit_line")
+_SACCT_COLUMNS = ("raw_job", "folder", "submit_line")
 #: The command whose output `from_sacct` reads.
-LIST_JOBS = (*accounting_command(*_COLUMNS), "--allocations", "--allusers")
-_SCRIPT_LIMIT = 4 << 20  # bytes, as slurmctld's max_script_size
-_COMMANDS = ("sbatch", "salloc", "srun")
+LIST_JOBS = (*accounting_command(*_SACCT_COLUMNS), "--allocations", "--allusers")
+_MAX_SCRIPT_BYTES = 4 << 20  # bytes, as slurmctld's max_script_size
+_SUBMIT_COMMANDS = ("sbatch", "salloc", "srun")
 
 
 @dataclass
@@ -66,7 +66,7 @@ def from_sacct(
     where there is none; without it, the file is read.
     """
     submissions = Submissions()
-    for job_row in read_accounting(sacct_output, *_COLUMNS):
+    for job_row in read_accounting(sacct_output, *_SACCT_COLUMNS):
         job, work_folder = job_row["raw_job"], Path(job_row["folder"])
         if not job.isdecimal():
             continue  # a further line of a submit line that has line breaks
@@ -75,7 +75,7 @@ def from_sacct(
                 submissions,
                 job,
                 work_folder,
-                _split(job_row["submit_line"]),
+                _submit_line_words(job_row["submit_line"]),
                 script_reader or _read_file,
             )
         except InvalidRequest as error:
@@ -96,7 +96,7 @@ def from_scripts(folder: Path) -> Submissions:
         try:
             script_text = _read_file(path)
             if "#SBATCH" in script_text:
-                submissions.add(script_name, "sbatch", _directives(script_text))
+                submissions.add(script_name, "sbatch", _script_options(script_text))
         except OSError:
             submissions.skip(script_name, "its script cannot be read")
         except InvalidRequest as error:
@@ -125,7 +125,7 @@ def recent(days: int) -> Submissions:
     )
 
 
-def _split(submit_line: str) -> list[str]:
+def _submit_line_words(submit_line: str) -> list[str]:
     """Return the words of a SubmitLine, in which the words' quotes are lost."""
     try:
         return shlex.split(submit_line)
@@ -141,7 +141,7 @@ def _add_submit_line(
     script_reader: Callable[[Path], str],
 ) -> None:
     command = arguments[0].rpartition("/")[2] if arguments else ""
-    if command not in _COMMANDS:
+    if command not in _SUBMIT_COMMANDS:
         submissions.skip(job, "its submit line is not recorded")
         return
     options, operands = parse_options(arguments[1:], command)
@@ -161,12 +161,12 @@ def _add_submit_line(
             return
         option_names = {option.name for option in options}
         options = [
-            option for option in _directives(script_text) if option.name not in option_names
+            option for option in _script_options(script_text) if option.name not in option_names
         ] + options
     submissions.add(job, command, options)
 
 
-def _directives(script_text: str) -> list[Given]:
+def _script_options(script_text: str) -> list[Given]:
     script = read_script(script_text)
     for problem in (*script.problems, *script.unknown):
         raise InvalidRequest(problem.reason)
@@ -181,7 +181,7 @@ def _read_file(path: Path) -> str:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is not a regular file")
-        return file.read(_SCRIPT_LIMIT).decode(errors="replace")
+        return file.read(_MAX_SCRIPT_BYTES).decode(errors="replace")
 
 
 def limited(submissions: Submissions, max_count: int) -> Iterable[tuple[Submission, list[str]]]:

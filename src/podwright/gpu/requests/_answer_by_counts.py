@@ -25,7 +25,7 @@ from podwright.gpu.requests._site_answer_types import (
 )
 from podwright.gpu.requests._slurm_options import known
 from podwright.gpu.requests._units import is_number, plural
-from podwright.slurm.site.releases import Version, release_of
+from podwright.slurm.site.releases import SlurmVersion, release_of
 
 #: Options that decide whether and where a job starts, and that counts do not cover.
 _UNCOUNTED_OPTIONS = (
@@ -60,7 +60,9 @@ class CountedAnswer(NamedTuple):
     steps: tuple[str, ...]
 
 
-def count_request(request: SlurmRequest, site: SlurmCluster, version: Version) -> CountedAnswer:
+def count_request(
+    request: SlurmRequest, site: SlurmCluster, version: SlurmVersion
+) -> CountedAnswer:
     """Return the job's counts on the nodes of a site, or the documented reason why it does
     not run.
     """
@@ -75,10 +77,10 @@ def count_request(request: SlurmRequest, site: SlurmCluster, version: Version) -
     counts = release_refusal or job_counts(request)
     if isinstance(counts, SlurmRefusal):
         return CountedAnswer(counts, steps)
-    partitions = _partitions(details, site)
+    partitions = _accepting_partitions(details, site)
     if isinstance(partitions, SlurmRefusal):
         return CountedAnswer(partitions, steps)
-    counted_job = _count(request, counts, site, partitions)
+    counted_job = _count_job(request, counts, site, partitions)
     limit_refusal = (
         _beyond_limits(counted_job, counts, details, site, partitions)
         or _beyond_nodes(request, counted_job, details, counts, site, partitions)
@@ -114,7 +116,7 @@ def binding_of(request: SlurmRequest) -> tuple[str, str]:
     return "all", ""
 
 
-def _refuse_missing_option(request: SlurmRequest, version: Version) -> SlurmRefusal | None:
+def _refuse_missing_option(request: SlurmRequest, version: SlurmVersion) -> SlurmRefusal | None:
     options_by_name = known(request.command)
     for given_option in request.given:
         option = options_by_name.get(given_option.name)
@@ -135,7 +137,9 @@ def _refuse_missing_option(request: SlurmRequest, version: Version) -> SlurmRefu
     return None
 
 
-def _partitions(details: RequestDetails, site: SlurmCluster) -> list[SlurmPartition] | SlurmRefusal:
+def _accepting_partitions(
+    details: RequestDetails, site: SlurmCluster
+) -> list[SlurmPartition] | SlurmRefusal:
     """Return the partitions of a job that accept jobs."""
     partitions_by_name = {partition.name: partition for partition in site.partitions}
     if set(partitions_by_name) == {""}:  # the site's files do not show which partitions there are
@@ -166,7 +170,7 @@ def _partitions(details: RequestDetails, site: SlurmCluster) -> list[SlurmPartit
     )
 
 
-def _hardware(site: SlurmCluster, partitions: Sequence[SlurmPartition]) -> list[NodeHardware]:
+def _hardware_kinds(site: SlurmCluster, partitions: Sequence[SlurmPartition]) -> list[NodeHardware]:
     """Return the kinds of nodes in the partitions, with the number of nodes of each."""
     node_names = frozenset[str]().union(*(partition.nodes for partition in partitions))
     nodes_by_hardware = Counter(
@@ -178,14 +182,14 @@ def _hardware(site: SlurmCluster, partitions: Sequence[SlurmPartition]) -> list[
     ]
 
 
-def _count(
+def _count_job(
     request: SlurmRequest,
     counts: JobCounts,
     site: SlurmCluster,
     partitions: Sequence[SlurmPartition],
 ) -> CountedJob:
-    hardware_kinds = _hardware(site, partitions) or list(site.shapes)
-    gpu_type = _kind(counts)
+    hardware_kinds = _hardware_kinds(site, partitions) or list(site.shapes)
+    gpu_type = _requested_gpu_type(counts)
     whole_gpu_counts = [gpu_counts for gpu_counts in counts.gpus if not gpu_counts.shared]
     largest_node_gpus = max(
         (node_hardware.gpus_of(gpu_type) for node_hardware in hardware_kinds), default=0
@@ -215,7 +219,7 @@ def _count(
     )
     if tasks_per_node is None and task_count == node_count and nodes_fixed:
         tasks_per_node = 1
-    visible_gpus, binding_rule = _seen(request, gpus_per_node)
+    visible_gpus, binding_rule = _gpus_seen_by_task(request, gpus_per_node)
     return CountedJob(
         nodes=node_count,
         tasks=task_count,
@@ -226,17 +230,17 @@ def _count(
         seen_by_task=visible_gpus,
         binding=binding_rule,
         shares=sum(gpu_counts.total for gpu_counts in counts.gpus if gpu_counts.shared),
-        notes=_notes(request, site),
+        notes=_count_notes(request, site),
     )
 
 
-def _kind(counts: JobCounts) -> str:
+def _requested_gpu_type(counts: JobCounts) -> str:
     """Return the requested type of GPU; empty for none, and for several."""
     gpu_types = {gpu_counts.kind for gpu_counts in counts.gpus if gpu_counts.name == "gpu"}
     return gpu_types.pop() if len(gpu_types) == 1 else ""
 
 
-def _seen(request: SlurmRequest, gpus_per_node: int) -> tuple[int | None, str]:
+def _gpus_seen_by_task(request: SlurmRequest, gpus_per_node: int) -> tuple[int | None, str]:
     """Return how many GPUs a task sees, and the rule for that."""
     binding_way, binding_argument = binding_of(request)
     if binding_way == "all":
@@ -253,7 +257,7 @@ def _seen(request: SlurmRequest, gpus_per_node: int) -> tuple[int | None, str]:
     return None, f"{binding_way} binds a task by where it is placed"
 
 
-def _notes(request: SlurmRequest, site: SlurmCluster) -> tuple[str, ...]:
+def _count_notes(request: SlurmRequest, site: SlurmCluster) -> tuple[str, ...]:
     uncounted_names = dict.fromkeys(
         given_option.name
         for given_option in request.given
@@ -309,7 +313,7 @@ def _beyond_nodes(
     """Return why the nodes of the partitions cannot hold the job, even when they are idle."""
     partition_names = ",".join(partition.name for partition in partitions if partition.name)
     scope_words = f"partition {partition_names}" if partition_names else "the site"
-    hardware_kinds = _hardware(site, partitions)
+    hardware_kinds = _hardware_kinds(site, partitions)
     known_types = dict.fromkeys(
         gpu_type for node_hardware in site.shapes for gpu_type, _ in node_hardware.types
     )
@@ -321,7 +325,7 @@ def _beyond_nodes(
     if missing_types:
         types_hint = "Types here: " + ", ".join(sorted(known_types))
         return SlurmRefusal("submit", f"no node has GPUs of type {missing_types[0]}", types_hint)
-    gpu_type = _kind(counts)
+    gpu_type = _requested_gpu_type(counts)
     tasks_per_node = counts.tasks_per_node or (
         job.tasks if job.nodes == 1 == counts.max_nodes else 1
     )
@@ -339,7 +343,7 @@ def _beyond_nodes(
         and (not node_hardware.memory or node_hardware.memory >= memory_bytes)
     ]
     if not fitting_hardware:
-        requested_words = _described(gpus, gpu_type, cpus_per_node, memory_bytes)
+        requested_words = _resources_text(gpus, gpu_type, cpus_per_node, memory_bytes)
         return SlurmRefusal(
             "submit",
             f"no node of {scope_words} has {requested_words}",
@@ -351,12 +355,12 @@ def _beyond_nodes(
     if job.gpus > total_gpus and job.gpus_per_node is None:
         return SlurmRefusal(
             "submit",
-            f"the job needs {_asked_gpus(job.gpus, gpu_type)}, and {scope_words} has {total_gpus}",
+            f"the job needs {_gpus_text(job.gpus, gpu_type)}, and {scope_words} has {total_gpus}",
             _frequent_hardware_hint(hardware_kinds),
         )
     fitting_nodes = sum(node_hardware.nodes for node_hardware in fitting_hardware)
     if fitting_nodes < job.nodes:
-        requested_words = _described(gpus, gpu_type, cpus_per_node, memory_bytes)
+        requested_words = _resources_text(gpus, gpu_type, cpus_per_node, memory_bytes)
         node_count = sum(node_hardware.nodes for node_hardware in hardware_kinds)
         stays_queued = (
             job.nodes > node_count and not site.enforces_limits and job.nodes <= len(site.nodes)
@@ -383,8 +387,8 @@ def _held_or_down(
     return None
 
 
-def _described(gpu_count: int, gpu_type: str, cpu_count: int, memory_bytes: int) -> str:
-    resource_texts = [_asked_gpus(gpu_count, gpu_type)] if gpu_count else []
+def _resources_text(gpu_count: int, gpu_type: str, cpu_count: int, memory_bytes: int) -> str:
+    resource_texts = [_gpus_text(gpu_count, gpu_type)] if gpu_count else []
     resource_texts.append(plural(cpu_count, "CPU"))
     if memory_bytes:
         resource_texts.append(f"{_memory_size_text(memory_bytes)} of memory")
@@ -395,7 +399,7 @@ def _described(gpu_count: int, gpu_type: str, cpu_count: int, memory_bytes: int)
     )
 
 
-def _asked_gpus(gpu_count: int, gpu_type: str) -> str:
+def _gpus_text(gpu_count: int, gpu_type: str) -> str:
     return plural(gpu_count, "GPU") + (f" of type {gpu_type}" if gpu_type else "")
 
 

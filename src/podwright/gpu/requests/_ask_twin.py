@@ -25,7 +25,7 @@ from podwright.gpu.requests._submitted_options import command_of, deciding_optio
 from podwright.slurm.reader import SlurmConfig
 from podwright.slurm.site.blocking_commands import Ask
 from podwright.slurm.site.blocking_commands import ask_slurm as site_command
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.releases import SlurmVersion
 from podwright.slurm.twin import (
     Granted,
     Present,
@@ -47,7 +47,7 @@ _SHOW_USE_COMMANDS = (
     ("show", "reservation"),
 )
 #: Seconds for which a state of the cluster counts as present.
-_PRESENT_SECONDS = 20.0
+_MAX_PRESENT_AGE_S = 20.0
 
 
 class AsksTwins(Protocol):
@@ -86,7 +86,7 @@ def asked_site(site_texts: Texts, site: SlurmCluster, *, live: bool) -> AskedSit
         topology_conf=site_texts.topology_conf,
         topology_yaml=site_texts.topology_yaml,
     )
-    present_state = _present(site_texts) if live else None
+    present_state = _present_state(site_texts) if live else None
     if present_state:
         return AskedSite(
             site, site_files, present_state, "with this site's files, as it stands now"
@@ -121,7 +121,7 @@ def _as_any_user_sees(
 
 
 def ask_slurm(
-    request: SlurmRequest, twin_site: AskedSite, version: Version
+    request: SlurmRequest, twin_site: AskedSite, version: SlurmVersion
 ) -> RequestAnswer | None:
     """Return Slurm's answer; None if this machine has no slurmctld of that release, or no place for
     a twin.
@@ -139,7 +139,7 @@ def ask_slurm(
     )
     try:
         with Twin(twin_site.files, slurm_install, twin_site.present) as twin:
-            reply = _reply(twin, question, twin_site.site)
+            reply = _twin_reply(twin, question, twin_site.site)
     except Unavailable as error:
         if twin_site.present is None or twin_site.present.state:
             return None
@@ -150,7 +150,7 @@ def ask_slurm(
 
 
 def ask_twin_service(
-    request: SlurmRequest, site: SlurmCluster, version: Version, service: AsksTwins
+    request: SlurmRequest, site: SlurmCluster, version: SlurmVersion, service: AsksTwins
 ) -> RequestAnswer:
     """Return the answer of the service beside the controller. Raises Unavailable if it does not
     answer.
@@ -178,7 +178,7 @@ def ask_twin_service(
         service_answer.accounts,
     )
     state_words = "as it stands now"
-    if service_answer.age is not None and service_answer.age > _PRESENT_SECONDS:
+    if service_answer.age is not None and service_answer.age > _MAX_PRESENT_AGE_S:
         state_words = f"as it stood {service_answer.age:.0f} s ago"
     if service_answer.age is None:
         state_words = f"with its nodes taken as idle ({service_answer.idle_because})"
@@ -189,7 +189,7 @@ def ask_twin_service(
     return request_answer(question, reply, source_sentence, site, version)
 
 
-def _reply(twin: Twin, question: SlurmQuestion, site: SlurmCluster) -> SlurmReply:
+def _twin_reply(twin: Twin, question: SlurmQuestion, site: SlurmCluster) -> SlurmReply:
     answer = twin.ask(question.submission)
     task_outcomes: tuple[TaskOutcome, ...] = ()
     if not isinstance(answer, Granted) or _needs_renumbering(question.request, site):
@@ -203,7 +203,7 @@ def _reply(twin: Twin, question: SlurmQuestion, site: SlurmCluster) -> SlurmRepl
     return SlurmReply(answer, task_outcomes)
 
 
-def _present(site_texts: Texts) -> Present | None:
+def _present_state(site_texts: Texts) -> Present | None:
     state_folder = SlurmConfig(site_texts.config).optional("StateSaveLocation")
     if not state_folder.startswith("/"):
         return None

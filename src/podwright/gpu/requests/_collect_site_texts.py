@@ -29,7 +29,7 @@ _CONFIGLESS_FOLDERS = (
     Path("/run/slurm/conf-cache"),
 )  # of a configless node
 _TOPOLOGY_YAML_START = re.compile(r"(?:%YAML.*\n)?(?:---\s*\n)?- topology:")
-_LARGEST = 64 << 20  # bytes of a file that is read
+_MAX_FILE_BYTES = 64 << 20  # bytes of a file that is read
 
 
 def live(ask_command: Ask = ask_slurm) -> Texts | None:
@@ -49,21 +49,23 @@ def live(ask_command: Ask = ask_slurm) -> Texts | None:
         conf_folders.append(Path(spool_folder) / "conf-cache")
     topology_text = ""
     if slurm_config.topology != "flat":
-        topology_text = ask_command(list(SHOW_TOPOLOGY)) or _first(conf_folders, "topology.conf")
+        topology_text = ask_command(list(SHOW_TOPOLOGY)) or _first_file_text(
+            conf_folders, "topology.conf"
+        )
     several_topologies = release_of(slurm_config.version).several_topologies
     topology_yaml = ask_command(["scontrol", "show", "topoconf"]) if several_topologies else ""
     return Texts(
         config=config_text,
         nodes=ask_command(list(SHOW_NODES)),
         partitions=ask_command(list(SHOW_PARTITIONS)),
-        gres_conf=_first(conf_folders, "gres.conf"),
+        gres_conf=_first_file_text(conf_folders, "gres.conf"),
         topology_conf=topology_text,
-        cgroup_conf=_first(conf_folders, "cgroup.conf"),
+        cgroup_conf=_first_file_text(conf_folders, "cgroup.conf"),
         topology_yaml=topology_yaml if _TOPOLOGY_YAML_START.search(topology_yaml) else "",
     )
 
 
-def _first(conf_folders: list[Path], file_name: str) -> str:
+def _first_file_text(conf_folders: list[Path], file_name: str) -> str:
     for folder in conf_folders:
         try:
             return (folder / file_name).read_text(errors="replace")
@@ -82,7 +84,7 @@ def bundle(folder: Path) -> Texts:
     except OSError as error:
         raise InvalidRequest(f"{folder}: {error.strerror or error}") from error
     for file_path in file_paths:
-        if file_path.stat().st_size > _LARGEST:
+        if file_path.stat().st_size > _MAX_FILE_BYTES:
             continue
         try:
             file_text = file_path.read_text()

@@ -17,7 +17,7 @@ from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._site_answer_types import CountedJob, SlurmRefusal
 from podwright.gpu.requests._slurm_reply import RequestAnswer
 from podwright.gpu.requests._test_only import Run, ask_test_only
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.releases import SlurmVersion
 
 COUNTED = "Counted by the documented rules; start `podwright slurm twin serve` to know the GPUs."
 COUNTED_AND_TESTED = (
@@ -44,7 +44,7 @@ class AnswerSources(NamedTuple):
 
 
 def explain_request(
-    request: SlurmRequest, twin_site: AskedSite, version: Version, sources: AnswerSources
+    request: SlurmRequest, twin_site: AskedSite, version: SlurmVersion, sources: AnswerSources
 ) -> RequestAnswer:
     """Return Slurm's own answer, from the twin service or a twin on this machine, or else the
     counts.
@@ -61,7 +61,10 @@ def explain_request(
 
 
 def explain_by_counts(
-    request: SlurmRequest, twin_site: AskedSite, version: Version, run_test_only: Run | None = None
+    request: SlurmRequest,
+    twin_site: AskedSite,
+    version: SlurmVersion,
+    run_test_only: Run | None = None,
 ) -> RequestAnswer:
     """Return the answer by counts.
 

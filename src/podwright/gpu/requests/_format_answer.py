@@ -24,7 +24,7 @@ _COUNTING_SENTENCES = (
     ("per_task", "--gpus-per-task counts each task"),
     ("tasks_per_gpu", "--ntasks-per-gpu counts tasks for each GPU"),
 )
-_STAGES = {
+_STAGE_SENTENCES = {
     "submit": "Slurm refuses this",
     "step": "The job starts, and its srun fails",
     "hangs": "The job starts, and its srun waits for ever",
@@ -36,11 +36,11 @@ def sentence(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -
     """Return what Slurm does, in one sentence or two."""
     if isinstance(answer, SlurmRefusal):
         waits_text = f"Slurm takes this job, and it waits {answer.until or 'for ever'}"
-        return f"{_STAGES.get(answer.stage, waits_text)}: {answer.reason}."
+        return f"{_STAGE_SENTENCES.get(answer.stage, waits_text)}: {answer.reason}."
     if isinstance(answer, CountedJob):
         return _counted_sentence(request, answer)
     if not answer.total_gpus:
-        return _without_gpus(answer)
+        return _gpuless_sentence(answer)
     gpus_per_node = [len(node.gpus) for node in answer.nodes]
     gpus_each = (
         f"{plural(gpus_per_node[0], 'GPU')} each"
@@ -55,7 +55,8 @@ def sentence(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -
         return f"{sentence_text}; {_counting_words(request)}."
     tasks_text = plural(len(answer.tasks), "task")
     return (
-        f"{sentence_text}, for {tasks_text}; {_counting_words(request)}. {_views(request, answer)}"
+        f"{sentence_text}, for {tasks_text}; {_counting_words(request)}. "
+        f"{_task_views_text(request, answer)}"
     )
 
 
@@ -109,7 +110,7 @@ def _with_start(sentence_text: str, counted_job: CountedJob) -> str:
     )
 
 
-def _without_gpus(grant: Grant) -> str:
+def _gpuless_sentence(grant: Grant) -> str:
     nodes_text = plural(len(grant.nodes), "node")
     if grant.tasks:
         nodes_text += f" for {plural(len(grant.tasks), 'task')}"
@@ -119,7 +120,7 @@ def _without_gpus(grant: Grant) -> str:
     return f"{nodes_text}, with {plural(share_count, 'share')} of GPUs."
 
 
-def _views(request: SlurmRequest, grant: Grant) -> str:
+def _task_views_text(request: SlurmRequest, grant: Grant) -> str:
     visible_counts = {len(task_view.sees) for task_view in grant.tasks}
     gpus_shared = any(
         set(first_task.sees) & set(second_task.sees)
@@ -177,7 +178,8 @@ def advice(request: SlurmRequest, grant: Grant) -> tuple[str, ...]:
             "closest binds nothing unless tasks are bound to cores (task/affinity)"
         )
     if granted_gpus and any(
-        task_view.variable and not _own(task_view, granted_gpus) for task_view in task_views
+        task_view.variable and not _sees_granted_only(task_view, granted_gpus)
+        for task_view in task_views
     ):
         advice_sentences.append(
             "CUDA_VISIBLE_DEVICES names GPUs of the node that are not the job's: leave out "
@@ -186,7 +188,7 @@ def advice(request: SlurmRequest, grant: Grant) -> tuple[str, ...]:
     return tuple(advice_sentences)
 
 
-def _own(task_view: TaskView, granted_gpus: set[tuple[int, int]]) -> bool:
+def _sees_granted_only(task_view: TaskView, granted_gpus: set[tuple[int, int]]) -> bool:
     return {(task_view.node, gpu_number) for gpu_number in task_view.sees} <= granted_gpus
 
 
@@ -241,9 +243,9 @@ def picture(grant: Grant) -> str:
     for node_indices, group_tasks in node_groups:
         first_node = grant.nodes[node_indices[0]]
         names_of_nodes = [grant.nodes[node_position].name for node_position in node_indices]
-        picture_lines.append(_header(names_of_nodes, first_node.shape, first_node.gpus))
+        picture_lines.append(_picture_header(names_of_nodes, first_node.shape, first_node.gpus))
         for task in group_tasks[:_SHOWN_TASKS]:
-            picture_lines.append(_row(task, first_node.shape, len(node_indices) > 1))
+            picture_lines.append(_task_row(task, first_node.shape, len(node_indices) > 1))
         if len(group_tasks) > _SHOWN_TASKS:
             picture_lines.append(f"  … {len(group_tasks) - _SHOWN_TASKS} more tasks alike")
     if any(node_grant.shape.gpus for node_grant in grant.nodes):
@@ -261,7 +263,7 @@ def picture(grant: Grant) -> str:
     return "\n".join(picture_lines)
 
 
-def _header(
+def _picture_header(
     node_names: list[str], node_hardware: NodeHardware, granted_gpus: tuple[int, ...]
 ) -> str:
     names_text = ",".join(node_names)
@@ -272,7 +274,7 @@ def _header(
     return f"{names_text:<14}GPU {gpu_columns}" if node_hardware.gpus else names_text
 
 
-def _ranges(numbers: Iterable[int]) -> str:
+def _number_ranges(numbers: Iterable[int]) -> str:
     """`0-3,8,9`."""
     consecutive_runs: list[list[int]] = []
     for number in sorted(numbers):
@@ -286,7 +288,7 @@ def _ranges(numbers: Iterable[int]) -> str:
     )
 
 
-def _row(task_view: TaskView, node_hardware: NodeHardware, use_local_rank: bool) -> str:
+def _task_row(task_view: TaskView, node_hardware: NodeHardware, use_local_rank: bool) -> str:
     column_widths = [3 if gpu_number < 10 else 4 for gpu_number in range(node_hardware.gpus)]
     gpu_cells = "".join(
         ("#" if gpu_number in task_view.sees else ".").center(column_width)
@@ -296,7 +298,7 @@ def _row(task_view: TaskView, node_hardware: NodeHardware, use_local_rank: bool)
         f"local task {task_view.local_rank}" if use_local_rank else f"task {task_view.rank}"
     )
     variable_text = "is unset" if task_view.variable is None else f"= {task_view.variable}"
-    cpus_text = f", CPUs {_ranges(task_view.cpus)}" if task_view.cpus else ""
+    cpus_text = f", CPUs {_number_ranges(task_view.cpus)}" if task_view.cpus else ""
     return f"  {task_label:<16}{gpu_cells}  CUDA_VISIBLE_DEVICES {variable_text}{cpus_text}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.gpu.requests._request import SHARED, SlurmRequest
+from podwright.gpu.requests._request import SHARE_NAMES, SlurmRequest
 from podwright.gpu.requests._request_details import RequestDetails
 
 
@@ -36,7 +36,7 @@ class GpuCounts:
     @property
     def shared(self) -> bool:
         """Return whether shares of a GPU are counted."""
-        return self.name in SHARED
+        return self.name in SHARE_NAMES
 
 
 @dataclass

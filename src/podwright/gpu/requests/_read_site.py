@@ -25,7 +25,7 @@ from podwright.slurm.reader import (
 )
 
 #: Settings that decide about a request. A twin gets them from the output of scontrol.
-_SETTINGS = (
+_NEEDED_SETTINGS = (
     *("SelectType", "SchedulerParameters"),
     *("TaskPluginParam", "TopologyParam", "AllowSpecResourcesUsage"),
 )
@@ -49,9 +49,9 @@ def read_site(site_texts: Texts) -> SlurmCluster:
     unshown_fields = UnshownFields()
     read_or_default = unshown_fields.of
     config = SlurmConfig(site_texts.config)
-    confined = _confined(config, site_texts.cgroup_conf)
+    confined = _constrains_devices(config, site_texts.cgroup_conf)
     binds_tasks = read_or_default(lambda: config.binds_tasks_to_cores, False)
-    gpus_placed = _places_gpus(site_texts.gres_conf)
+    gpus_placed = _names_gpu_files(site_texts.gres_conf)
     select_parameters = read_or_default(lambda: config.value("SelectTypeParameters"), "")
     counts_memory = "MEMORY" in select_parameters.upper()
     hardware_indices: dict[NodeHardware, int] = {}
@@ -59,7 +59,7 @@ def read_site(site_texts: Texts) -> SlurmCluster:
     down_nodes: set[str] = set()
     unplaced_nodes: set[str] = set()
     for node in read_nodes(site_texts.nodes):
-        hardware, spread_over_sockets = _hardware(node, unshown_fields)
+        hardware, spread_over_sockets = _node_hardware(node, unshown_fields)
         hardware = replace(hardware, nodes=0, confined=confined, affinity=binds_tasks)
         if not counts_memory:
             hardware = replace(hardware, memory=0)
@@ -70,14 +70,14 @@ def read_site(site_texts: Texts) -> SlurmCluster:
             unplaced_nodes.add(node.name)
         if not _takes_jobs(node, unshown_fields):
             down_nodes.add(node.name)
-    partitions, default_partition = _partitions(
+    partitions, default_partition = _read_partitions(
         site_texts.partitions, {name for name, _ in nodes_with_hardware}, unshown_fields
     )
     nodes_by_hardware = Counter(hardware_index for _, hardware_index in nodes_with_hardware)
     enforces_limits = (
         read_or_default(lambda: config.text("EnforcePartLimits"), "NO").upper() != "NO"
     )
-    for name in _SETTINGS:
+    for name in _NEEDED_SETTINGS:
         _need_setting(config, name, unshown_fields)
     read_or_default(lambda: (config.memory, config.most_memory, config.job_defaults), None)
     read_or_default(lambda: (config.names("GresTypes"), config.topology, config.version), None)
@@ -91,7 +91,7 @@ def read_site(site_texts: Texts) -> SlurmCluster:
         default=default_partition,
         down=frozenset(down_nodes),
         enforces_limits=enforces_limits,
-        cautions=read_or_default(lambda: _cautions(config), ()),
+        cautions=read_or_default(lambda: _site_cautions(config), ()),
         unplaced=frozenset(unplaced_nodes),
         not_known=unshown_fields.fields,
     )
@@ -112,23 +112,23 @@ def read_shape(
     if not hardware_counts:
         return None
     (sockets_per_node, cores_per_socket, gres_text), node_count = hardware_counts.most_common(1)[0]
-    gpu_count, gpu_types = _counted_gpus(gres_text)
+    gpu_count, gpu_types = _count_gpus(gres_text)
     return NodeHardware(
         nodes=node_count,
         sockets=sockets_per_node,
         cores_per_socket=cores_per_socket,
         gpus=gpu_count,
         types=gpu_types,
-        confined=_confined(config, ""),
+        confined=_constrains_devices(config, ""),
         affinity=config.binds_tasks_to_cores,
     )
 
 
-def _hardware(node: SlurmNode, unshown_fields: UnshownFields) -> tuple[NodeHardware, bool]:
+def _node_hardware(node: SlurmNode, unshown_fields: UnshownFields) -> tuple[NodeHardware, bool]:
     """Return a node's hardware, and whether GPUs of one type are near several sockets."""
     read_or_default = unshown_fields.of
     gres_text = read_or_default(lambda: node.gres, "")
-    gpu_count, gpu_types = _counted_gpus(gres_text)
+    gpu_count, gpu_types = _count_gpus(gres_text)
     memory_mib = read_or_default(lambda: node.memory_mib, 0) - read_or_default(
         lambda: node.reserved_memory_mib, 0
     )
@@ -149,11 +149,11 @@ def _hardware(node: SlurmNode, unshown_fields: UnshownFields) -> tuple[NodeHardw
         re.search(r"[,-]", gpu_entry.sockets) for gpu_entry in read_gpus(gres_text)
     )
     return replace(
-        hardware, reserved=_reserved(reserved_list, cpu_count, hardware)
+        hardware, reserved=_reserved_cpu_count(reserved_list, cpu_count, hardware)
     ), spread_over_sockets
 
 
-def _reserved(reserved_list: str, cpu_count: int, hardware: NodeHardware) -> int:
+def _reserved_cpu_count(reserved_list: str, cpu_count: int, hardware: NodeHardware) -> int:
     """Return how many CPUs no job gets, from a list such as `6-7`.
 
     The list numbers threads if CPUs= counts threads, and on 22.05 also if CPUs= counts cores.
@@ -175,7 +175,7 @@ def _need_setting(config: SlurmConfig, setting_name: str, unshown_fields: Unshow
     unshown_fields.of(lambda: config.value(setting_name), "")
 
 
-def _counted_gpus(gres_text: str) -> tuple[int, tuple[tuple[str, int], ...]]:
+def _count_gpus(gres_text: str) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Return all GPUs of a node, and their number by type."""
     gpus_by_type: Counter[str] = Counter()
     for gpu_entry in read_gpus(gres_text):
@@ -185,14 +185,14 @@ def _counted_gpus(gres_text: str) -> tuple[int, tuple[tuple[str, int], ...]]:
     )
 
 
-def _places_gpus(gres_conf: str) -> bool:
+def _names_gpu_files(gres_conf: str) -> bool:
     """Return whether gres.conf names the files of GPUs, so that their numbers are the site's."""
     conf_lines = (line.split("#")[0] for line in gres_conf.splitlines())
     gpu_lines = [line for line in conf_lines if re.search(r"\bname\s*=\s*gpu\b", line, re.I)]
     return any(re.search(r"\b(multiple)?files?\s*=", line, re.I) for line in gpu_lines)
 
 
-def _confined(config: SlurmConfig, cgroup_conf: str) -> bool:
+def _constrains_devices(config: SlurmConfig, cgroup_conf: str) -> bool:
     """Return ConstrainDevices, which Slurm shows only together with a cgroup.conf that it has
     read.
     """
@@ -201,7 +201,7 @@ def _confined(config: SlurmConfig, cgroup_conf: str) -> bool:
     return bool(re.search(r"^\s*ConstrainDevices\s*=\s*yes", cgroup_conf, re.M | re.I))
 
 
-def _cautions(config: SlurmConfig) -> tuple[str, ...]:
+def _site_cautions(config: SlurmConfig) -> tuple[str, ...]:
     """Return what may change a request or delay it, and is not examined."""
     cautions = []
     enforced_limits = config.value("AccountingStorageEnforce").lower()
@@ -215,7 +215,7 @@ def _cautions(config: SlurmConfig) -> tuple[str, ...]:
     return tuple(cautions)
 
 
-def _partitions(
+def _read_partitions(
     partitions_text: str, node_names: set[str], unshown_fields: UnshownFields
 ) -> tuple[tuple[SlurmPartition, ...], str]:
     """Return all partitions, and the name of the default one. node_names: of all nodes."""
@@ -223,7 +223,7 @@ def _partitions(
     for partition_record in read_partitions(partitions_text):
         if _is_default(partition_record, unshown_fields):
             default_name = partition_record.name
-        partitions.append(_partition(partition_record, node_names, unshown_fields))
+        partitions.append(_read_partition(partition_record, node_names, unshown_fields))
     return tuple(partitions) or (SlurmPartition(nodes=frozenset(node_names)),), default_name
 
 
@@ -231,7 +231,7 @@ def _is_default(partition_record: SlurmPartitionRecord, unshown_fields: UnshownF
     return unshown_fields.of(lambda: partition_record.default, False)
 
 
-def _partition(
+def _read_partition(
     partition_record: SlurmPartitionRecord, node_names: set[str], unshown_fields: UnshownFields
 ) -> SlurmPartition:
     read_or_default = unshown_fields.of

@@ -14,7 +14,7 @@ from podwright.errors import InvalidRequest
 from podwright.gpu.requests._slurm_options import Given, parse_options
 from podwright.gpu.requests._units import is_number, memory
 
-SHARED = ("shard", "mps")
+SHARE_NAMES = ("shard", "mps")
 NODE_COUNTS_LIST = re.compile(r"\d+(-\d+)?(:\d+)?(,\d+(-\d+)?(:\d+)?)*(?<=[,:]\d)\d*")
 _TASK_TRES_PATTERN = re.compile(r"(cpu|license/[^:=]+|(gres[/:])[^:=]+)([:=]|$)")
 COUNT_MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
@@ -153,7 +153,7 @@ def _gres_fields(gres_entry: str) -> list[str]:
     return re.split("[:=]", gres_entry.removeprefix("gres:").removeprefix("gres/"))
 
 
-def _sum(gpu_counts: list[Gpus]) -> Gpus | None:
+def _sum_gpus(gpu_counts: list[Gpus]) -> Gpus | None:
     """Return the sum of all; of any type, if there are several types."""
     if not gpu_counts:
         return None
@@ -190,7 +190,7 @@ def parse_nodes(nodes_text: str) -> tuple[int, int]:
     return min_nodes, max_nodes
 
 
-_COUNTS = {
+_COUNT_FIELDS = {
     "ntasks": "tasks",
     "ntasks-per-node": "tasks_per_node",
     "tasks-per-node": "tasks_per_node",
@@ -200,7 +200,7 @@ _COUNTS = {
     "ntasks-per-tres": "tasks_per_gpu",
     "cpus-per-gpu": "cpus_per_gpu",
 }
-_WAYS = {
+_GPU_COUNTING_UNITS = {
     "gpus": "job",
     "gpus-per-node": "node",
     "gres": "node",
@@ -209,10 +209,10 @@ _WAYS = {
 }
 
 
-def _shares(counting_unit: str, gres_text: str) -> list[tuple[str, str, Gpus]]:
+def _read_gpu_shares(counting_unit: str, gres_text: str) -> list[tuple[str, str, Gpus]]:
     return [
         (counting_unit, share_name, gpus)
-        for share_name in SHARED
+        for share_name in SHARE_NAMES
         for gpus in parse_gres(gres_text, share_name)
     ]
 
@@ -241,10 +241,10 @@ def _parse_task_tres(
         raise InvalidRequest(f"--tres-per-task={tres_text} and --gpus-per-task exclude each other")
     if task_gpus:
         gpus_by_option["gpus-per-task"] = task_gpus
-    return _shares("task", tres_text)
+    return _read_gpu_shares("task", tres_text)
 
 
-def _plain_bind(bind_text: str) -> str:
+def _normalised_bind(bind_text: str) -> str:
     """Return a binding; Slurm reads only the beginning of closest and none, in any case
     (_valid_gres_bind).
     """
@@ -267,17 +267,17 @@ def read_request(given_options: list[Given], command: str) -> SlurmRequest:
             other_options[option_name] = option_value
             if not NODE_COUNTS_LIST.fullmatch(option_value):
                 request_fields["min_nodes"], request_fields["max_nodes"] = parse_nodes(option_value)
-        elif option_name in _COUNTS:
+        elif option_name in _COUNT_FIELDS:
             option_count = parse_count(option_value, option_name)
             if option_count < 1:
                 raise InvalidRequest(
                     f"--{option_name}={option_value}: must be 1 or more", option=option_name
                 )
-            request_fields[_COUNTS[option_name]] = option_count
+            request_fields[_COUNT_FIELDS[option_name]] = option_count
         elif option_name == "gres":
             is_none = option_value.lower() == "none"
             gpus_by_option[option_name] = [] if is_none else parse_gres(option_value)
-            gres_shares = [] if is_none else _shares("node", option_value)
+            gres_shares = [] if is_none else _read_gpu_shares("node", option_value)
             other_options[option_name] = option_value
         elif option_name == "tres-per-task":
             task_shares = _parse_task_tres(option_value, request_fields, gpus_by_option)
@@ -285,16 +285,16 @@ def read_request(given_options: list[Given], command: str) -> SlurmRequest:
         elif option_name == "mem-per-gpu":
             request_fields["memory_per_gpu"] = memory(option_value, option_name)
             other_options[option_name] = option_value
-        elif option_name in _WAYS:
+        elif option_name in _GPU_COUNTING_UNITS:
             gpu_counts = [
                 parse_gpus(value_part, option_name) for value_part in option_value.split(",")
             ]
             gpus_by_option[option_name] = [gpu_count for gpu_count in gpu_counts if gpu_count.count]
         elif option_name == "gpu-bind":
-            request_fields["bind"] = _plain_bind(option_value)
+            request_fields["bind"] = _normalised_bind(option_value)
         elif option_name == "tres-bind":
             bind_match = re.search(r"(?:^|\+)gres/gpu:([^+]*)", option_value)
-            tres_bind_text = _plain_bind(bind_match[1]) if bind_match else tres_bind_text
+            tres_bind_text = _normalised_bind(bind_match[1]) if bind_match else tres_bind_text
             other_options[option_name] = option_value
         elif option_name == "exclusive":
             request_fields["exclusive"] = option_value in ("", "exclusive", "user")
@@ -318,12 +318,12 @@ def read_request(given_options: list[Given], command: str) -> SlurmRequest:
         other=other_options,
         shares=tuple(gres_shares + task_shares),
         gpu_options=tuple(
-            (_WAYS[option_name], gpu_count) for option_name, gpu_count in ordered_gpus
+            (_GPU_COUNTING_UNITS[option_name], gpu_count) for option_name, gpu_count in ordered_gpus
         ),
-        per_job=_sum(gpus_by_option.get("gpus", [])),
-        per_node=_sum(gres_gpus or gpus_by_option.get("gpus-per-node", [])),
-        per_socket=_sum(gpus_by_option.get("gpus-per-socket", [])),
-        per_task=_sum(gpus_by_option.get("gpus-per-task", [])),
+        per_job=_sum_gpus(gpus_by_option.get("gpus", [])),
+        per_node=_sum_gpus(gres_gpus or gpus_by_option.get("gpus-per-node", [])),
+        per_socket=_sum_gpus(gpus_by_option.get("gpus-per-socket", [])),
+        per_task=_sum_gpus(gpus_by_option.get("gpus-per-task", [])),
         by_gres=bool(gres_gpus) and "gpus-per-node" not in gpus_by_option,
         **request_fields,  # type: ignore[arg-type]
     )

@@ -32,14 +32,14 @@ class RequestDetails:
     is_held: bool = False
 
 
-_COUNTS = {
+_COUNT_FIELDS = {
     "ntasks-per-socket": "tasks_per_socket",
     "sockets-per-node": "sockets",
     "cores-per-socket": "cores",
     "threads-per-core": "threads",
     "mincpus": "mincpus",
 }
-_SIZES = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
+_MEMORY_FIELDS = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
 #: Options that Slurm reads like --hint, and that make it ignore --hint.
 _HINT_OVERRIDES = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
 
@@ -49,10 +49,10 @@ def read_details(given_options: tuple[Given, ...]) -> RequestDetails:
     details = RequestDetails()
     hint = ""
     for option_name, option_value, _ in given_options:
-        if option_name in _COUNTS:
-            setattr(details, _COUNTS[option_name], _count(option_value, option_name))
-        elif option_name in _SIZES:
-            setattr(details, _SIZES[option_name], memory(option_value, option_name))
+        if option_name in _COUNT_FIELDS:
+            setattr(details, _COUNT_FIELDS[option_name], _read_count(option_value, option_name))
+        elif option_name in _MEMORY_FIELDS:
+            setattr(details, _MEMORY_FIELDS[option_name], memory(option_value, option_name))
         # Neither a file nor a node set.
         elif option_name == "nodelist" and not {"/", "{"} & set(option_value):
             details.named = names(option_value)
@@ -73,7 +73,7 @@ def read_details(given_options: tuple[Given, ...]) -> RequestDetails:
     return details
 
 
-def _count(count_text: str, option_name: str) -> int:
+def _read_count(count_text: str, option_name: str) -> int:
     if not is_number(count_text):
         raise InvalidRequest(
             f"--{option_name}={count_text}: {count_text!r} is not a count", option=option_name
@@ -92,7 +92,7 @@ def _read_node_info(details: RequestDetails, node_info: str) -> None:
     details.sockets = details.cores = details.threads = None
     for field_name, info_part in zip(("sockets", "cores", "threads"), info_parts, strict=False):
         if info_part not in ("*", ""):
-            setattr(details, field_name, _count(info_part, "extra-node-info"))
+            setattr(details, field_name, _read_count(info_part, "extra-node-info"))
 
 
 def _apply_hint(details: RequestDetails, hint: str) -> None:

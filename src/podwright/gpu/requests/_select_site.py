@@ -16,7 +16,7 @@ from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster
 from podwright.slurm.reader import SlurmConfig
 from podwright.slurm.site.blocking_commands import has_controller
-from podwright.slurm.site.releases import NEWEST, Version
+from podwright.slurm.site.releases import NEWEST_RELEASE, SlurmVersion
 from podwright.slurm.twin import find_slurm
 
 
@@ -44,7 +44,7 @@ class KnownSite(NamedTuple):
     """
 
     target: AskedSite
-    version: Version
+    version: SlurmVersion
     assumed: bool = False
     live: bool = False
 
@@ -74,8 +74,8 @@ def known_site(request: SlurmRequest, site_choice: SiteChoice) -> KnownSite:
             )
     if site_texts is None:
         return _known_assumed_site(request, site_choice)
-    site_texts = _with_tasks(site_texts, site_choice)
-    site = _with_devices(read_site(site_texts), site_choice)
+    site_texts = _with_task_plugin(site_texts, site_choice)
+    site = _with_confinement(read_site(site_texts), site_choice)
     if not site.nodes:
         return _known_assumed_site(request, site_choice)
     version_text = SlurmConfig(site_texts.config).optional("SLURM_VERSION")
@@ -83,7 +83,7 @@ def known_site(request: SlurmRequest, site_choice: SiteChoice) -> KnownSite:
     twin_site = asked_site(site_texts, site, live=asks_slurm)
     return KnownSite(
         twin_site,
-        SlurmConfig(site_texts.config).version if version_text else NEWEST,
+        SlurmConfig(site_texts.config).version if version_text else NEWEST_RELEASE,
         live=asks_slurm,
     )
 
@@ -106,11 +106,11 @@ def _known_assumed_site(request: SlurmRequest, site_choice: SiteChoice) -> Known
     site, site_files = assumed_site(request, node_hardware)
     description = f"about {node_count(node_hardware.nodes)} as assumed, idle"
     slurm_install = find_slurm()
-    version = slurm_install.version if slurm_install else NEWEST
+    version = slurm_install.version if slurm_install else NEWEST_RELEASE
     return KnownSite(AskedSite(site, site_files, None, description), version, assumed=True)
 
 
-def _with_tasks(site_texts: Texts, site_choice: SiteChoice) -> Texts:
+def _with_task_plugin(site_texts: Texts, site_choice: SiteChoice) -> Texts:
     """Return the site with --task-cpus in place of its TaskPlugin."""
 
     if not site_choice.tasks:
@@ -120,7 +120,7 @@ def _with_tasks(site_texts: Texts, site_choice: SiteChoice) -> Texts:
     return replace(site_texts, config=config_text)
 
 
-def _with_devices(site: SlurmCluster, site_choice: SiteChoice) -> SlurmCluster:
+def _with_confinement(site: SlurmCluster, site_choice: SiteChoice) -> SlurmCluster:
     """Return the site with --devices in place of its ConstrainDevices."""
 
     if not site_choice.devices:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.site.releases import Version, parse_version
+from podwright.slurm.site.releases import SlurmVersion, parse_version
 
 COMMANDS = {"sbatch": "b", "salloc": "a", "srun": "s"}
 
@@ -23,8 +23,8 @@ class SlurmOption(NamedTuple):
     short: str
     argument: str
     commands: str
-    since: Version
-    until: Version  # the first version without it
+    since: SlurmVersion
+    until: SlurmVersion  # the first version without it
 
 
 class Given(NamedTuple):
@@ -36,7 +36,7 @@ class Given(NamedTuple):
 
 
 # name, short form, argument, commands (a salloc, b sbatch, s srun), since, first version without
-_TABLE = """
+_OPTION_TABLE = """
 accel-bind - r s
 account A r abs
 acctg-freq - r abs
@@ -205,7 +205,7 @@ x11 - o as
 """
 
 
-def _read(table_row: str) -> SlurmOption:
+def _read_option_row(table_row: str) -> SlurmOption:
     columns = table_row.split()
     since_version = parse_version(columns[4]) if len(columns) > 4 and columns[4] != "-" else (0, 0)
     until_version = parse_version(columns[5]) if len(columns) > 5 else (99, 0)
@@ -219,7 +219,9 @@ def _read(table_row: str) -> SlurmOption:
     )
 
 
-OPTIONS: tuple[SlurmOption, ...] = tuple(_read(row) for row in _TABLE.strip().splitlines())
+OPTIONS: tuple[SlurmOption, ...] = tuple(
+    _read_option_row(row) for row in _OPTION_TABLE.strip().splitlines()
+)
 
 
 def known(command: str) -> dict[str, SlurmOption]:
@@ -248,12 +250,12 @@ def find_option(option_name: str, command: str) -> SlurmOption:
         )
     raise InvalidRequest(
         f"{command} has no option --{option_name}",
-        would_work=_nearest(option_name, options_by_name),
+        would_work=_nearest_hint(option_name, options_by_name),
         option=option_name,
     )
 
 
-def _nearest(option_name: str, option_names: Iterable[str]) -> str:
+def _nearest_hint(option_name: str, option_names: Iterable[str]) -> str:
     import difflib  # only on the way to an error
 
     close_matches = difflib.get_close_matches(option_name, list(option_names), n=1, cutoff=0.5)

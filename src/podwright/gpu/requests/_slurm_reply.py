@@ -23,10 +23,10 @@ from podwright.gpu.requests._site_answer_types import (
     TaskView,
 )
 from podwright.gpu.requests._units import MIB
-from podwright.slurm.site.releases import Version, release_of
+from podwright.slurm.site.releases import SlurmVersion, release_of
 from podwright.slurm.twin import Granted, GrantedNode, Refused, Submission, TaskOutcome, Waits
 
-_REASONS = {
+_WAIT_REASONS = {
     "Resources": "the nodes that it needs are in use",
     "Priority": "jobs of a higher priority are before it",
     "PartitionTimeLimit": "its time limit is not within the partition's",
@@ -96,12 +96,12 @@ def request_answer(
     reply: SlurmReply,
     source_sentence: str,
     site: SlurmCluster,
-    version: Version,
+    version: SlurmVersion,
 ) -> RequestAnswer:
     """Return the answer to a request, with its steps. source_sentence: its origin."""
     steps = (*option_steps(question.request), *_steps(question, reply))
     if not isinstance(reply.answer, Granted):
-        refusal = _refusal(question.request, reply.answer, site, version)
+        refusal = _slurm_refusal(question.request, reply.answer, site, version)
         return RequestAnswer(refusal, source_sentence, steps)
     if reply.step_problem:
         refusal_stage: Literal["hangs", "step"] = "step"
@@ -118,7 +118,7 @@ def request_answer(
     notes += [
         caution for caution in site.cautions if not (reply.accounts and "accounts" in caution)
     ]
-    grant: Grant | SlurmRefusal = _grant(reply.answer, reply.tasks, site, tuple(notes))
+    grant: Grant | SlurmRefusal = _twin_grant(reply.answer, reply.tasks, site, tuple(notes))
     if isinstance(grant, Grant) and not release_of(version).twin_keeps_reserved_cores:
         grant = _without_reserved(grant)
     return RequestAnswer(grant, source_sentence, steps)
@@ -156,7 +156,7 @@ def _without_reserved(grant: Grant) -> Grant | SlurmRefusal:
     return replace(grant, nodes=nodes, tasks=tasks, notes=(*grant.notes, reserved_note))
 
 
-def _grant(
+def _twin_grant(
     answer: Granted,
     task_outcomes: tuple[TaskOutcome, ...],
     site: SlurmCluster,
@@ -170,7 +170,7 @@ def _grant(
     ]
     tasks_by_node = Counter(task_outcome.node for task_outcome in task_outcomes)
     node_grants = tuple(
-        _node(nodes_by_name[node_name], tasks_by_node[node_name], site)
+        _node_grant(nodes_by_name[node_name], tasks_by_node[node_name], site)
         for node_name in node_names
         if node_name in nodes_by_name
     )
@@ -178,7 +178,7 @@ def _grant(
     task_views = []
     for task_outcome in task_outcomes:
         node_hardware = site.shape_of(task_outcome.node)
-        visible_gpus = _numbers(task_outcome.variable or "")
+        visible_gpus = _read_numbers(task_outcome.variable or "")
         if task_outcome.variable is None:
             visible_gpus = (
                 nodes_by_name[task_outcome.node].gpus
@@ -210,7 +210,7 @@ def _grant(
     return Grant(node_grants, tuple(task_views), notes)
 
 
-def _node(granted_node: GrantedNode, task_count: int, site: SlurmCluster) -> NodeGrant:
+def _node_grant(granted_node: GrantedNode, task_count: int, site: SlurmCluster) -> NodeGrant:
     return NodeGrant(
         name=granted_node.name,
         gpus=granted_node.gpus,
@@ -222,14 +222,14 @@ def _node(granted_node: GrantedNode, task_count: int, site: SlurmCluster) -> Nod
     )
 
 
-def _numbers(number_list: str) -> tuple[int, ...]:
+def _read_numbers(number_list: str) -> tuple[int, ...]:
     return tuple(
         int(number_text) for number_text in number_list.split(",") if number_text.isdecimal()
     )
 
 
-def _refusal(
-    request: SlurmRequest, answer: Refused | Waits, site: SlurmCluster, version: Version
+def _slurm_refusal(
+    request: SlurmRequest, answer: Refused | Waits, site: SlurmCluster, version: SlurmVersion
 ) -> SlurmRefusal:
     """Return Slurm's reason, and the reason by counts if both have the same result."""
     wait_reason = ""
@@ -237,7 +237,7 @@ def _refusal(
         slurm_words = re.sub(r"^\w+: (?:error: )?", "", answer.message)
     else:
         wait_reason = answer.reason.rstrip(",")
-        slurm_words = _REASONS.get(wait_reason, "")
+        slurm_words = _WAIT_REASONS.get(wait_reason, "")
         slurm_words = f"{slurm_words} ({wait_reason})" if slurm_words else wait_reason
     refusal_stage: Literal["submit", "waits"] = "submit" if isinstance(answer, Refused) else "waits"
     wait_end = _WAIT_ENDS.get(wait_reason, "")

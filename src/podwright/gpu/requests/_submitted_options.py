@@ -8,7 +8,7 @@ from podwright.gpu.requests._request import SlurmRequest
 from podwright.slurm.twin import Submission
 
 #: Options that name files, hosts or accounts of the site, or do not decide where a job goes.
-_LEFT_OUT = frozenset(
+_INDIFFERENT_OPTIONS = frozenset(
     (
         *("output", "error", "input", "open-mode", "chdir", "export", "export-file", "wrap"),
         *("get-user-env", "mail-type", "mail-user", "wait", "test-only", "parsable", "quiet"),
@@ -51,5 +51,6 @@ def deciding_options(
         if given_option.value
         else f"--{given_option.name}"
         for given_option in request.given
-        if given_option.name not in _LEFT_OUT and given_option.name not in excluded_options
+        if given_option.name not in _INDIFFERENT_OPTIONS
+        and given_option.name not in excluded_options
     )

@@ -17,12 +17,16 @@ from podwright.slurm.site.command_result import CommandResult
 
 Run = Callable[[Sequence[str]], CommandResult]
 #: 26.05.5 was observed to print an extra letter after the time.
-_STARTS = re.compile(r"[Jj]ob \d+ to start at (\S+)(?: \w)? using \d+ processors on node")
-_REFUSAL_LINE = re.compile(r"(?:allocation failure|Batch job submission failed|error): (.+)")
-_NO_CONTROLLER = re.compile(
+_START_LINE_PATTERN = re.compile(
+    r"[Jj]ob \d+ to start at (\S+)(?: \w)? using \d+ processors on node"
+)
+_REFUSAL_LINE_PATTERN = re.compile(
+    r"(?:allocation failure|Batch job submission failed|error): (.+)"
+)
+_NO_CONTROLLER_PATTERN = re.compile(
     r"(?i)unable to contact|configuration source|timed out|connection refused"
 )
-_LIMIT = 20.0  # seconds
+_COMMAND_TIMEOUT_S = 20.0  # seconds
 
 
 class StartEstimate(NamedTuple):
@@ -43,7 +47,7 @@ def run_command(argv: Sequence[str]) -> CommandResult:
             argv,
             capture_output=True,
             text=True,
-            timeout=_LIMIT,
+            timeout=_COMMAND_TIMEOUT_S,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -63,15 +67,15 @@ def ask_test_only(request: SlurmRequest, run_tool: Run = run_command) -> StartEs
         [command, "--test-only", *script_option, *deciding_options(request), *step_program]
     )
     output_text = (command_result.err + command_result.out).strip()
-    if start_match := _STARTS.search(output_text):
+    if start_match := _START_LINE_PATTERN.search(output_text):
         return StartEstimate(start_match[1], "", output_text)
-    reasons = _REFUSAL_LINE.findall(output_text)
-    if command_result.code in (0, 127) or not reasons or _unreachable(output_text):
+    reasons = _REFUSAL_LINE_PATTERN.findall(output_text)
+    if command_result.code in (0, 127) or not reasons or _is_unreachable(output_text):
         return None
     return StartEstimate("", reasons[-1].strip(), output_text)
 
 
-def _unreachable(output_text: str) -> bool:
+def _is_unreachable(output_text: str) -> bool:
     """Whether the command failed because no controller answered, which says nothing about the
     request."""
-    return bool(_NO_CONTROLLER.search(output_text))
+    return bool(_NO_CONTROLLER_PATTERN.search(output_text))

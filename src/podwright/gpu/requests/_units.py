@@ -9,14 +9,14 @@ from podwright.errors import InvalidRequest
 
 #: Slurm counts memory in MiB; a number without a unit is of these.
 MIB = 1 << 20
-_LONGEST = 18  #: digits of a number
-_SIZES = {"": MIB, "k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+_MAX_DIGITS = 18  #: digits of a number
+_BYTES_BY_SUFFIX = {"": MIB, "k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 
 def is_number(text: str) -> bool:
     """Whether Slurm reads the text as a whole number: ASCII digits, and no more than it can
     count."""
-    return text.isascii() and text.isdigit() and len(text) <= _LONGEST
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def plural(count: int, noun: str) -> str:
@@ -32,7 +32,7 @@ def memory(memory_text: str, option_name: str) -> int:
             f"--{option_name}={memory_text}: {memory_text!r} is not an amount of memory",
             option=option_name,
         )
-    byte_count = int(memory_match[1]) * _SIZES[memory_match[2].lower()]
+    byte_count = int(memory_match[1]) * _BYTES_BY_SUFFIX[memory_match[2].lower()]
     return -(-byte_count // MIB) * MIB
 
 

@@ -9,7 +9,15 @@ from pathlib import Path
 from podwright.errors import Unavailable
 
 LIBRARY = "podwright_ask.so"
-_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-fPIC", "-shared"]
+_COMPILER_FLAGS = [
+    "-std=gnu11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-fstack-protector-strong",
+    "-fPIC",
+    "-shared",
+]
 
 
 def build(folder: Path) -> Path:
@@ -22,7 +30,7 @@ def build(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with as_file(files(__package__).joinpath("ask.c")) as source_path:
-            compiler_command = ["cc", *_FLAGS, "-o", str(new_library), str(source_path)]
+            compiler_command = ["cc", *_COMPILER_FLAGS, "-o", str(new_library), str(source_path)]
             compilation = subprocess.run(
                 compiler_command, capture_output=True, text=True, check=False
             )

@@ -13,8 +13,8 @@ from podwright.gpu.lint import CachedSite, lint, read_script
 from podwright.gpu.requests import Gpus, SlurmRequest, is_number, parse_gres
 
 #: The largest number of findings in an answer.
-_MOST_SHOWN = 5
-_LONGEST = 400  # letters of one of them
+_MAX_SHOWN_FINDINGS = 5
+_MAX_FINDING_CHARS = 400  # letters of one of them
 
 
 def answer(question: str, site: CachedSite) -> str:
@@ -33,10 +33,10 @@ def answer(question: str, site: CachedSite) -> str:
         return "clean\n"
     answer_lines = [
         f"podwright lint: line {finding.line}: "
-        f"{' '.join(finding.reason.split())[:_LONGEST]} [{finding.rule}]"
-        for finding in findings[:_MOST_SHOWN]
+        f"{' '.join(finding.reason.split())[:_MAX_FINDING_CHARS]} [{finding.rule}]"
+        for finding in findings[:_MAX_SHOWN_FINDINGS]
     ]
-    hidden_count = len(findings) - _MOST_SHOWN
+    hidden_count = len(findings) - _MAX_SHOWN_FINDINGS
     if hidden_count > 0:
         answer_lines.append(
             f"podwright lint: and {hidden_count} more: podwright slurm lint SCRIPT shows them"
@@ -82,13 +82,13 @@ def _gpus_differ(request: SlurmRequest, fields: Mapping[str, str]) -> bool:
     }
     try:
         return any(
-            _total(fields.get(field_name, "")) != (gpu_request.count if gpu_request else 0)
+            _total_gpus(fields.get(field_name, "")) != (gpu_request.count if gpu_request else 0)
             for field_name, gpu_request in requested_gpus.items()
         )
     except InvalidRequest:
         return True
 
 
-def _total(gres_text: str) -> int:
+def _total_gpus(gres_text: str) -> int:
     gpus: list[Gpus] = parse_gres(gres_text)
     return sum(gres_entry.count for gres_entry in gpus)

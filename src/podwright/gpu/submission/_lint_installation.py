@@ -18,11 +18,11 @@ from podwright.slurm.site.files import read
 MARK: Final = "podwright-lint"
 LEVELS: Final = ("warn", "refuse", "off")
 #: The time in milliseconds that a submission waits for the service.
-PATIENCE: Final = 20
-_FIRST: Final = "-- Podwright reads job scripts at submission"
+ANSWER_TIMEOUT_MS: Final = 20
+_SCRIPT_HEADER: Final = "-- Podwright reads job scripts at submission"
 _PODS_SCRIPT_START: Final = "-- Podwright's part of job_submit"
 _SUBMIT: Final = "job_submit.lua"
-_OWN: Final = "job_submit.own.lua"
+_SITE_OWN_SCRIPT: Final = "job_submit.own.lua"
 _SCRIPT_BEHIND_PODS: Final = "job_submit.site.lua"
 
 
@@ -51,12 +51,12 @@ def configure(places: Places, level: str) -> FileChanges:
         .replace("@REFUSES@", "true" if level == "refuse" else "false")
         .replace("@SOCKET@", str(places.socket))
         .replace("@LIBRARY@", str(places.library))
-        .replace("@MS@", str(PATIENCE))
+        .replace("@MS@", str(ANSWER_TIMEOUT_MS))
     )
     file_changes = FileChanges()
-    script_path = _installed(config_folder) or _place(config_folder)
-    if script_path.exists() and not _is_lint(script_path):
-        file_changes.moves.append((script_path, config_folder / _OWN))
+    script_path = _installed_script(config_folder) or _submit_script_path(config_folder)
+    if script_path.exists() and not _is_lint_script(script_path):
+        file_changes.moves.append((script_path, config_folder / _SITE_OWN_SCRIPT))
     file_changes.texts[script_path] = lua_text
     conf_text = read(slurm_conf)
     if "lua" not in settings(undone(conf_text, MARK)).get("jobsubmitplugins", "").split(","):
@@ -70,9 +70,9 @@ def take_back(slurm_conf: Path) -> FileChanges:
     """The plan that restores every file byte for byte. Raises InvalidRequest."""
     file_changes = FileChanges()
     config_folder = slurm_conf.parent
-    script_path = _installed(config_folder)
-    if script_path and (config_folder / _OWN).exists():
-        file_changes.moves.append((config_folder / _OWN, script_path))
+    script_path = _installed_script(config_folder)
+    if script_path and (config_folder / _SITE_OWN_SCRIPT).exists():
+        file_changes.moves.append((config_folder / _SITE_OWN_SCRIPT, script_path))
     elif script_path:
         file_changes.texts[script_path] = None
     conf_text = read(slurm_conf)
@@ -88,7 +88,7 @@ def take_back(slurm_conf: Path) -> FileChanges:
     return file_changes
 
 
-def _place(config_folder: Path) -> Path:
+def _submit_script_path(config_folder: Path) -> Path:
     """Return where ours belongs: in place of the site's own, or behind the pods' if they have
     one.
     """
@@ -97,11 +97,11 @@ def _place(config_folder: Path) -> Path:
     return config_folder / _SCRIPT_BEHIND_PODS if pods_have_script else submit_script
 
 
-def _is_lint(script_path: Path) -> bool:
-    return read(script_path).startswith(_FIRST)
+def _is_lint_script(script_path: Path) -> bool:
+    return read(script_path).startswith(_SCRIPT_HEADER)
 
 
-def _installed(config_folder: Path) -> Path | None:
+def _installed_script(config_folder: Path) -> Path | None:
     """Return where ours is now: configuring pods after it moves it behind theirs."""
     candidate_paths = (config_folder / _SUBMIT, config_folder / _SCRIPT_BEHIND_PODS)
-    return next((path for path in candidate_paths if path.exists() and _is_lint(path)), None)
+    return next((path for path in candidate_paths if path.exists() and _is_lint_script(path)), None)

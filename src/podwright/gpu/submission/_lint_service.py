@@ -23,13 +23,15 @@ from typing import NoReturn
 from podwright.gpu.lint import CachedSite
 from podwright.gpu.submission._job_submit_question import answer
 
-LARGEST = 8 << 20  # bytes of a question; Slurm's own limit of a script is 4 MiB
-_SECONDS = 2  # that a question may take
-_MEMORY = 1 << 30  # bytes of a worker
+MAX_QUESTION_BYTES = 8 << 20  # bytes of a question; Slurm's own limit of a script is 4 MiB
+_QUESTION_TIMEOUT_S = 2  # that a question may take
+_WORKER_MEMORY_BYTES = 1 << 30  # bytes of a worker
 _MAX_WAITING = 64  # questions that may wait
-_LOOK = 2.0  # seconds between two checks whether the service still exists
+_SOCKET_CHECK_PERIOD_S = 2.0  # seconds between two checks whether the service still exists
 _PEER_CREDENTIALS = struct.Struct("iII")
-_WARM = "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=4\nsrun torchrun --nnodes=2 train.py\n"
+_WARM_UP_SCRIPT = (
+    "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=4\nsrun torchrun --nnodes=2 train.py\n"
+)
 log = logging.getLogger(__name__)
 
 
@@ -48,13 +50,13 @@ def serve(
     listener = _listening_socket(socket_path)
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    worker_pids = {_start(listener, site, allowed_uids) for _ in range(workers)}
+    worker_pids = {_start_worker(listener, site, allowed_uids) for _ in range(workers)}
     ready()
     try:
         while signal.sigwait(signals) == signal.SIGCHLD:
             for pid in _reap():
                 worker_pids.discard(pid)
-                worker_pids.add(_start(listener, site, allowed_uids))
+                worker_pids.add(_start_worker(listener, site, allowed_uids))
     finally:
         for pid in worker_pids:
             with suppress(ProcessLookupError):
@@ -93,42 +95,42 @@ def _listening_socket(socket_path: Path) -> socket.socket:
     return listener
 
 
-def _start(listener: socket.socket, site: CachedSite, allowed_uids: frozenset[int]) -> int:
+def _start_worker(listener: socket.socket, site: CachedSite, allowed_uids: frozenset[int]) -> int:
     parent_pid = os.getpid()
     pid = os.fork()
     if not pid:
-        _work(listener, site, allowed_uids, parent_pid)
+        _run_worker(listener, site, allowed_uids, parent_pid)
     return pid
 
 
-def _work(
+def _run_worker(
     listener: socket.socket, site: CachedSite, allowed_uids: frozenset[int], parent_pid: int
 ) -> NoReturn:
     """Run the loop of a worker. SIGALRM ends it in the middle of a script that takes too long."""
     for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(signal_number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (_WORKER_MEMORY_BYTES, _WORKER_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        answer("\n\n" + _WARM, site)  # loads every module before the first question
-        listener.settimeout(_LOOK)
+        answer("\n\n" + _WARM_UP_SCRIPT, site)  # loads every module before the first question
+        listener.settimeout(_SOCKET_CHECK_PERIOD_S)
         while os.getppid() == parent_pid:
             with suppress(TimeoutError):
                 _serve_one(listener.accept()[0], site, allowed_uids)
     except BaseException:
         log.exception("a worker ends")
-        time.sleep(_LOOK / 5)  # were it to go on like this
+        time.sleep(_SOCKET_CHECK_PERIOD_S / 5)  # were it to go on like this
     finally:
         os._exit(1)
 
 
 def _serve_one(connection: socket.socket, site: CachedSite, allowed_uids: frozenset[int]) -> None:
-    signal.alarm(_SECONDS)
+    signal.alarm(_QUESTION_TIMEOUT_S)
     with connection, suppress(OSError):
         if _is_asker(connection, allowed_uids):
-            connection.settimeout(_SECONDS)
-            connection.sendall(answer(_read(connection), site).encode("utf-8", "replace"))
+            connection.settimeout(_QUESTION_TIMEOUT_S)
+            connection.sendall(answer(_read_question(connection), site).encode("utf-8", "replace"))
     signal.alarm(0)
 
 
@@ -139,7 +141,7 @@ def _is_asker(connection: socket.socket, allowed_uids: frozenset[int]) -> bool:
     return _PEER_CREDENTIALS.unpack(credentials)[1] in allowed_uids
 
 
-def _read(connection: socket.socket) -> str:
+def _read_question(connection: socket.socket) -> str:
     """Return the question, up to the end that the asker marks. Raises OSError for one that is too
     long.
     """
@@ -147,7 +149,7 @@ def _read(connection: socket.socket) -> str:
     byte_count = 0
     while chunk := connection.recv(1 << 16):
         byte_count += len(chunk)
-        if byte_count > LARGEST:
+        if byte_count > MAX_QUESTION_BYTES:
             raise OSError("a question without an end")
         chunks.append(chunk)
     return b"".join(chunks).decode("utf-8", "surrogateescape")

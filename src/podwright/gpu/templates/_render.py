@@ -9,7 +9,7 @@ from typing import NamedTuple
 from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.gpu.templates._template_values import Fit, TemplateOptions
-from podwright.slurm.site.releases import OLDEST, release_of
+from podwright.slurm.site.releases import OLDEST_RELEASE, release_of
 
 #: The purpose of each template, by name.
 TEMPLATES = {
@@ -63,12 +63,12 @@ def render(template_name: str, fit: Fit, options: TemplateOptions) -> str:
             would_work=f"--nodes={fit.nodes} or fewer",
         )
     replacements = {
-        "RAY": _text("parts/ray.sh"),
-        "TORCHRUN": _text("parts/torchrun.sh"),
-        "EXIT": _text("parts/exit.sh"),
-        "HEAD": _head(fit, options, node_count),
-        "FABRIC": _fabric(fit) if node_count > 1 else "",
-        "MEMORY": _memory(options, node_count),
+        "RAY": _template_text("parts/ray.sh"),
+        "TORCHRUN": _template_text("parts/torchrun.sh"),
+        "EXIT": _template_text("parts/exit.sh"),
+        "HEAD": _sbatch_lines(fit, options, node_count),
+        "FABRIC": _fabric_lines(fit) if node_count > 1 else "",
+        "MEMORY": _memory_check_lines(options, node_count),
         "NODES": str(node_count),
         "GPUS": str(fit.gpus),
         "TYPE": f"{options.type}:" if options.type else "",
@@ -77,7 +77,7 @@ def render(template_name: str, fit: Fit, options: TemplateOptions) -> str:
         "PARTITION": f"--partition={options.partition} " if options.partition else "",
         "IMAGE": options.image,
     }
-    script = added_template.text if added_template else _text(f"{template_name}.sh")
+    script = added_template.text if added_template else _template_text(f"{template_name}.sh")
     for placeholder, replacement in replacements.items():
         if not replacement:
             script = script.replace(f"@{placeholder}@\n", "")
@@ -93,27 +93,27 @@ def all_templates() -> dict[str, str]:
     }
 
 
-def _text(file_name: str) -> str:
+def _template_text(file_name: str) -> str:
     return files("podwright.gpu.templates").joinpath(file_name).read_text()
 
 
-def _head(fit: Fit, options: TemplateOptions, node_count: int) -> str:
+def _sbatch_lines(fit: Fit, options: TemplateOptions, node_count: int) -> str:
     lines = []
     if options.partition:
         lines.append(f"#SBATCH --partition={options.partition}")
     if options.memory:
         lines += _constraint(fit, options)
     if node_count > 1:
-        lines += _together(fit, node_count)
+        lines += _closeness_options(fit, node_count)
     return "\n".join(lines)
 
 
-def _together(fit: Fit, node_count: int) -> list[str]:
+def _closeness_options(fit: Fit, node_count: int) -> list[str]:
     """Return the options that keep a job's nodes close together.
 
     They request as few switches as hold the job, or parts that fit into a block.
     """
-    release = release_of(fit.slurm_version or OLDEST)
+    release = release_of(fit.slurm_version or OLDEST_RELEASE)
     if fit.topology == "block" and release.has_segments:
         largest_segment = (
             node_count if release.has_large_segments else min(node_count, fit.base or node_count)
@@ -121,7 +121,7 @@ def _together(fit: Fit, node_count: int) -> list[str]:
         segment_nodes = next(
             part_nodes
             for part_nodes in range(largest_segment, 0, -1)
-            if node_count % part_nodes == 0 and _hold(fit, node_count, part_nodes)
+            if node_count % part_nodes == 0 and _blocks_hold(fit, node_count, part_nodes)
         )
         if segment_nodes == 1:
             return []
@@ -150,7 +150,7 @@ def _together(fit: Fit, node_count: int) -> list[str]:
     ]
 
 
-def _hold(fit: Fit, node_count: int, part_nodes: int) -> bool:
+def _blocks_hold(fit: Fit, node_count: int, part_nodes: int) -> bool:
     """Return whether the blocks together hold that many nodes in parts of this size."""
     part_count = sum(group_nodes // part_nodes for group_nodes in fit.groups)
     return part_nodes == 1 or not fit.groups or part_count * part_nodes >= node_count
@@ -182,7 +182,7 @@ def _constraint(fit: Fit, options: TemplateOptions) -> list[str]:
     ]
 
 
-def _memory(options: TemplateOptions, node_count: int) -> str:
+def _memory_check_lines(options: TemplateOptions, node_count: int) -> str:
     if not options.memory:
         return ""
     # nvidia-smi counts MiB, of which a part is the driver's own.
@@ -204,7 +204,7 @@ def _memory(options: TemplateOptions, node_count: int) -> str:
 """
 
 
-def _fabric(fit: Fit) -> str:
+def _fabric_lines(fit: Fit) -> str:
     if not fit.adapters and not fit.interface:
         return (
             "# NCCL and Gloo look for the fabric themselves. `podwright inventory` on a node names "

@@ -13,10 +13,10 @@ from podwright.errors import InvalidRequest
 from podwright.gpu.configure import Kind, SiteInventory, nodes_in_racks, plan_topology, units
 from podwright.gpu.requests import NodeHardware
 from podwright.slurm.reader import NetworkSwitch, SlurmConfig, SlurmNode
-from podwright.slurm.site.releases import OLDEST, Version
+from podwright.slurm.site.releases import OLDEST_RELEASE, SlurmVersion
 
 #: A feature that names the memory of a GPU, as `configure` writes it.
-_MEMORY = re.compile(r"gpumem(\d+)g")
+_MEMORY_FEATURE_PATTERN = re.compile(r"gpumem(\d+)g")
 
 
 class TemplateOptions(NamedTuple):
@@ -40,7 +40,7 @@ class Fit(NamedTuple):
     gpus: int = 8
     cores: int = 64
     topology: str = ""
-    slurm_version: Version | None = None
+    slurm_version: SlurmVersion | None = None
     nodes: int = 0
     groups: tuple[int, ...] = ()
     base: int = 0
@@ -50,7 +50,7 @@ class Fit(NamedTuple):
 
 
 def of_inventory(
-    inventory: SiteInventory, options: TemplateOptions, slurm_version: Version | None = None
+    inventory: SiteInventory, options: TemplateOptions, slurm_version: SlurmVersion | None = None
 ) -> Fit:
     """The fit for an inventory: its commonest kind of node that satisfies the options."""
     partition_nodes = next(
@@ -84,7 +84,7 @@ def of_inventory(
         )
     node_kind = max(fitting_kinds, key=lambda candidate_kind: len(fitting_kinds[candidate_kind]))
     suitable_nodes = set(fitting_kinds[node_kind])
-    topology, group_sizes, base_block_nodes = _network(
+    topology, group_sizes, base_block_nodes = _network_groups(
         inventory, suitable_nodes, partition_nodes, slurm_version
     )
     memory_sizes = {
@@ -106,17 +106,17 @@ def of_inventory(
     )
 
 
-def _network(
+def _network_groups(
     inventory: SiteInventory,
     suitable_nodes: set[str],
     partition_nodes: set[str] | None,
-    slurm_version: Version | None,
+    slurm_version: SlurmVersion | None,
 ) -> tuple[str, tuple[int, ...], int]:
     """Return (tree, block or nothing; how many of these nodes are on each leaf or in each block;
     the nodes of Slurm's base block).
     """
     # Without a release, only what every release has is used.
-    topology_plan = plan_topology(inventory, slurm_version or OLDEST, "auto")
+    topology_plan = plan_topology(inventory, slurm_version or OLDEST_RELEASE, "auto")
     topology_kind, base_block_nodes = topology_plan.kind, min(topology_plan.block_sizes, default=0)
     if topology_kind == "both":
         racked_nodes = nodes_in_racks(inventory)
@@ -157,12 +157,12 @@ def of_slurm(
     memory_sizes = {
         int(memory_match[1]) << 30
         for feature in features
-        if (memory_match := _MEMORY.fullmatch(feature))
+        if (memory_match := _MEMORY_FEATURE_PATTERN.fullmatch(feature))
     }
     alike_nodes = {
         node.name
         for node in nodes
-        if _gpus(node) == (node_hardware.gpus if node_hardware else _gpus(node))
+        if _gpu_count(node) == (node_hardware.gpus if node_hardware else _gpu_count(node))
     }
     leaf_nodes = [set(switch.nodes) & alike_nodes for switch in switches if switch.leaf]
     nodes_per_leaf = [len(node_names) for node_names in leaf_nodes if node_names]
@@ -179,7 +179,7 @@ def of_slurm(
     )
 
 
-def _gpus(node: SlurmNode) -> int:
+def _gpu_count(node: SlurmNode) -> int:
     return sum(gpu_group.amount for gpu_group in node.gpus)
 
 

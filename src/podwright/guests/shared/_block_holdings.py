@@ -241,7 +241,7 @@ class Book(ABC, Generic[K, H]):
             partition_infos = await server.partitions(self.cluster, self.allocation)
             for partition_info in partition_infos:
                 device_bits = unknown_partitions.get(partition_info.name, 0)
-                if device_bits and not self._adopt(partition_info, device_bits, began_at):
+                if device_bits and not self._adopt_partition(partition_info, device_bits, began_at):
                     unusable_bits |= device_bits
         for holding in list(self.holdings.values()):
             if not holding.created or holding.changed >= began_at:
@@ -265,7 +265,9 @@ class Book(ABC, Generic[K, H]):
         self.unusable, self.resetting = unusable_bits, resetting_bits
         self.count()
 
-    def _adopt(self, partition_info: PartitionInfo, device_bits: int, began_at: int) -> bool:
+    def _adopt_partition(
+        self, partition_info: PartitionInfo, device_bits: int, began_at: int
+    ) -> bool:
         """Record an unknown partition, if it is a job's. False: it is not a job's."""
         job = self.job_of(partition_info.name)
         first_place, order = (

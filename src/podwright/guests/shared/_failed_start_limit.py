@@ -11,7 +11,7 @@ import re
 from typing import Final, NamedTuple
 
 HELD: Final = "Held: when that is mended"
-_TRIED: Final = re.compile(r"try (\d+) of \d+ failed")
+_TRIED_PATTERN: Final = re.compile(r"try (\d+) of \d+ failed")
 
 
 class FailedStart(NamedTuple):
@@ -43,5 +43,5 @@ def failed(
 
 def attempts(record_text: str) -> int:
     """How many failed, by the job's record."""
-    attempt_match = _TRIED.match(record_text)
+    attempt_match = _TRIED_PATTERN.match(record_text)
     return int(attempt_match[1]) if attempt_match else 0

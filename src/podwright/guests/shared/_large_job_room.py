@@ -34,7 +34,7 @@ from podwright.placement.buddy_blocks import fit, soonest
 from podwright.wire import EnqueueReply, EnqueueRequest, PartitionEnd, PoolHead
 
 _log = logging.getLogger("podwright.guests")
-_DOUBLED = 6  # times at most
+_MAX_DOUBLINGS = 6  # times at most
 
 K = TypeVar("K", bound=Hashable)
 
@@ -109,7 +109,7 @@ class Room(Generic[K]):
                 continue  # whoever moves jobs opens it, or the server's reply does
             if book.closed_for != first_jobs.get(pod) or book.closed & book.unusable:
                 # Another job is first now, or a machine of the block failed.
-                self._open(book)
+                self._open_blocks(book)
         now = self._clock()
         decline_counts = {
             job: self._declined.get(job, 0) + (job in declined_jobs) for job in end_times
@@ -129,7 +129,7 @@ class Room(Generic[K]):
         self._first, self._end_times = {}, end_times
         for waiting_job in first_waiting_jobs:
             books = [self._books[pod] for pod in waiting_job.orders]
-            doublings = min(self._declined.get(waiting_job.job, 0), _DOUBLED)
+            doublings = min(self._declined.get(waiting_job.job, 0), _MAX_DOUBLINGS)
             waited_s = now - self._since[waiting_job.job]
             is_due = waiting_job.started or waited_s >= self._seconds * 2**doublings
             is_due = is_due and self._seconds > 0
@@ -140,13 +140,13 @@ class Room(Generic[K]):
             if not is_due:
                 for book in books:
                     if not book.emptied:
-                        self._open(book)
+                        self._open_blocks(book)
             elif not (
                 waiting_job.served
                 or any(pod_book.moves for pod_book in books)
                 or all(pod_book.closed for pod_book in books)
             ):
-                self._close(waiting_job, end_times)
+                self._close_blocks(waiting_job, end_times)
 
     async def exchange(self, servers: Mapping[str, GuestServer]) -> None:
         """Name the jobs that are to get room, and take over what the servers keep.
@@ -158,7 +158,7 @@ class Room(Generic[K]):
         }.values():
             pods = [pod for pod in servers if servers[pod] is server]
             try:
-                reply = await server.enqueue(self._request(pods))
+                reply = await server.enqueue(self._enqueue_request(pods))
             except (Denied, InvalidRequest, NotFound) as error:
                 if str(error) != self._refusal:
                     _log.warning("the server keeps no devices for jobs: %s", error)
@@ -166,11 +166,11 @@ class Room(Generic[K]):
             self._shared = self._shared.difference(pods)
             if reply.sharing:
                 self._shared |= set(pods)
-            changed_pods = [pod for pod in pods if self._take_over(pod, reply)]
+            changed_pods = [pod for pod in pods if self._apply_reply(pod, reply)]
             if changed_pods:
                 self._changed()
 
-    def _request(self, pods: Sequence[str]) -> EnqueueRequest:
+    def _enqueue_request(self, pods: Sequence[str]) -> EnqueueRequest:
         pool_heads = []
         for pod in pods:
             book = self._books[pod]
@@ -195,7 +195,7 @@ class Room(Generic[K]):
         ]
         return EnqueueRequest(pools=pool_heads, end_times=end_times)
 
-    def _take_over(self, pod: str, reply: EnqueueReply) -> bool:
+    def _apply_reply(self, pod: str, reply: EnqueueReply) -> bool:
         """Close and open blocks as the server says. Returns whether anything has changed."""
         book = self._books[pod]
         waiting_job, _ = self._first.get(pod, (None, False))
@@ -232,16 +232,17 @@ class Room(Generic[K]):
             has_changed = True
         return has_changed
 
-    def _close(self, waiting_job: Waits, end_times: Mapping[K, str]) -> None:
+    def _close_blocks(self, waiting_job: Waits, end_times: Mapping[K, str]) -> None:
         books = {pod: self._books[pod] for pod in waiting_job.orders}
         if all(fit(book.blocks, waiting_job.orders[pod]) for pod, book in books.items()):
             return  # the guest knows, or it is kept for it, and it starts
         chosen_blocks = {
-            pod: _soonest(book, waiting_job.orders[pod], end_times) for pod, book in books.items()
+            pod: _soonest_blocks(book, waiting_job.orders[pod], end_times)
+            for pod, book in books.items()
         }
         if not all(chosen_blocks.values()):
             for book in books.values():
-                self._open(book)  # with what failed or was drained it cannot be
+                self._open_blocks(book)  # with what failed or was drained it cannot be
             return
         for pod, book in books.items():
             sizes_text = " and ".join(str(1 << order) for order in waiting_job.orders[pod])
@@ -251,7 +252,7 @@ class Room(Generic[K]):
             book.close(chosen_blocks[pod], waiting_job.job, alone=waiting_job.alone)
         self._changed()
 
-    def _open(self, book: Book[K, Any]) -> None:
+    def _open_blocks(self, book: Book[K, Any]) -> None:
         if book.closed:
             book.close(0)
             self._changed()
@@ -276,7 +277,7 @@ def _timestamp(end_time: str) -> float:
         return 0.0
 
 
-def _soonest(book: Book[K, Any], orders: Sequence[int], end_times: Mapping[K, str]) -> int:
+def _soonest_blocks(book: Book[K, Any], orders: Sequence[int], end_times: Mapping[K, str]) -> int:
     """Blocks of these sizes whose jobs end soonest, as bits; 0: there are not so many."""
     holdings = [
         (holding.bits, end_times.get(holding.job, "")) for holding in book.holdings.values()

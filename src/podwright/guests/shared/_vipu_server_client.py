@@ -30,7 +30,7 @@ from podwright.wire import (
     Value,
 )
 
-THREADS = 24
+CALL_THREADS = 24
 #: Seconds for a call.
 CALL_TIMEOUT = 60.0
 
@@ -86,18 +86,18 @@ class ThreadedServer:
         self._connect = connect
         self._clients: list[Client] = []
         self.guest = ""
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="server")
+        self._threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="server")
         self._local = threading.local()
 
     async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
         """All devices of a pod."""
-        return await self._run(
+        return await self._run_in_thread(
             lambda client: client.list_devices(cluster=cluster, allocation=allocation)
         )
 
     async def partitions(self, cluster: str, allocation: str) -> list[PartitionInfo]:
         """All partitions of a pod."""
-        return await self._run(
+        return await self._run_in_thread(
             lambda client: client.list_partitions(cluster=cluster, allocation=allocation)
         )
 
@@ -111,13 +111,13 @@ class ThreadedServer:
         created for it. That there is none, or that it is another start's by now, is fine, too."""
         request = RemoveRequest(name=name, force=True, job=job)
         try:
-            await self._run(lambda client: client.call("RemovePartition", request))
+            await self._run_in_thread(lambda client: client.call("RemovePartition", request))
         except NotFound:
             return
 
     async def relocate(self, name: str) -> None:
         """A partition in error moves to healthy devices as soon as there are any."""
-        await self._run(
+        await self._run_in_thread(
             lambda client: client.call(
                 "ResetPartition",
                 ResetRequest(name=name, relocatable=True, force=True, wait=False),
@@ -141,7 +141,7 @@ class ThreadedServer:
             assert isinstance(reply_value, reply)
             return reply_value
 
-        return await self._run(ask)
+        return await self._run_in_thread(ask)
 
     def close(self) -> None:
         """End the threads, and the connections of those that wait for no answer."""
@@ -149,7 +149,7 @@ class ThreadedServer:
         for client in self._clients:
             client.close()
 
-    async def _run(self, client_call: Callable[[Client], _T]) -> _T:
+    async def _run_in_thread(self, client_call: Callable[[Client], _T]) -> _T:
         def call() -> _T:
             client: Client | None = getattr(self._local, "client", None)
             if client is None:

@@ -29,7 +29,7 @@ _XGMI_LINK_TYPE = 2  #: AMDSMI_LINK_TYPE_XGMI
 _PENDING_PAGE_STATUS = 1  #: AMDSMI_MEM_PAGE_STATUS_PENDING
 #: Fields of amdsmi_get_violation_status. The power limit is not a fault, since a loaded GPU always
 #: reaches it.
-_SLOWED = {
+_THROTTLE_TEXT_BY_FIELD = {
     "active_prochot_thrm": "processor hot",
     "active_socket_thrm": "thermal",
     "active_vr_thrm": "voltage regulator hot",
@@ -80,10 +80,12 @@ class AmdSmi:
         self._violations: dict[int, Any] = {}
         addresses_and_handles = [
             (
-                short_pci_address(self._must(amdsmi_module.amdsmi_get_gpu_device_bdf, gpu_handle)),
+                short_pci_address(
+                    self._call_or_raise(amdsmi_module.amdsmi_get_gpu_device_bdf, gpu_handle)
+                ),
                 gpu_handle,
             )
-            for gpu_handle in self._must(amdsmi_module.amdsmi_get_processor_handles)
+            for gpu_handle in self._call_or_raise(amdsmi_module.amdsmi_get_processor_handles)
         ]
         address_order = sorted(
             range(len(addresses_and_handles)),
@@ -96,24 +98,28 @@ class AmdSmi:
         """See `Library.version`."""
         if not self._handles:
             return ""
-        driver_info = self._try(self._lib.amdsmi_get_gpu_driver_info, self._handles[0]) or {}
+        driver_info = (
+            self._call_or_none(self._lib.amdsmi_get_gpu_driver_info, self._handles[0]) or {}
+        )
         return str(driver_info.get("driver_version", ""))
 
     def close(self) -> None:
         """See `Library.close`."""
-        self._try(self._lib.amdsmi_shut_down)
+        self._call_or_none(self._lib.amdsmi_shut_down)
 
     def gpus(self) -> tuple[Gpu, ...]:
         """See `Library.gpus`."""
-        return tuple(self._gpu(index) for index in range(len(self._handles)))
+        return tuple(self._describe_gpu(index) for index in range(len(self._handles)))
 
-    def _gpu(self, index: int) -> Gpu:
+    def _describe_gpu(self, index: int) -> Gpu:
         amd_library, gpu_handle = self._lib, self._handles[index]
-        asic_info = self._must(amd_library.amdsmi_get_gpu_asic_info, gpu_handle)
-        vram_info = self._try(amd_library.amdsmi_get_gpu_vram_info, gpu_handle) or {}
-        enumeration_info = self._try(amd_library.amdsmi_get_gpu_enumeration_info, gpu_handle) or {}
-        numa_node = self._try(amd_library.amdsmi_topo_get_numa_node_number, gpu_handle)
-        vbios_info = self._try(amd_library.amdsmi_get_gpu_vbios_info, gpu_handle) or {}
+        asic_info = self._call_or_raise(amd_library.amdsmi_get_gpu_asic_info, gpu_handle)
+        vram_info = self._call_or_none(amd_library.amdsmi_get_gpu_vram_info, gpu_handle) or {}
+        enumeration_info = (
+            self._call_or_none(amd_library.amdsmi_get_gpu_enumeration_info, gpu_handle) or {}
+        )
+        numa_node = self._call_or_none(amd_library.amdsmi_topo_get_numa_node_number, gpu_handle)
+        vbios_info = self._call_or_none(amd_library.amdsmi_get_gpu_vbios_info, gpu_handle) or {}
         market_name, render_number = (
             str(asic_info["market_name"]),
             enumeration_info.get("drm_render"),
@@ -128,14 +134,18 @@ class AmdSmi:
             memory=int(vram_info.get("vram_size", 0)) << 20,  # the library reports MiB
             node=-1 if numa_node is None else int(numa_node),
             files=(f"/dev/dri/renderD{render_number}",) if isinstance(render_number, int) else (),
-            links=tuple(self._links(gpu_handle, other_handle) for other_handle in self._handles),
+            links=tuple(
+                self._xgmi_link_count(gpu_handle, other_handle) for other_handle in self._handles
+            ),
             firmware=str(vbios_info.get("version", "")),
         )
 
-    def _links(self, gpu_handle: Any, other_handle: Any) -> int:
+    def _xgmi_link_count(self, gpu_handle: Any, other_handle: Any) -> int:
         if gpu_handle is other_handle:
             return -1
-        link_info = self._try(self._lib.amdsmi_topo_get_link_type, gpu_handle, other_handle) or {}
+        link_info = (
+            self._call_or_none(self._lib.amdsmi_topo_get_link_type, gpu_handle, other_handle) or {}
+        )
         return int(link_info.get("type") == _XGMI_LINK_TYPE)
 
     def health(self, index: int) -> Health:
@@ -146,7 +156,7 @@ class AmdSmi:
             ecc_counts = amd_library.amdsmi_get_gpu_total_ecc_count(gpu_handle)
         except amd_library.AmdSmiException:
             ecc_counts = {}
-        if self._try(amd_library.amdsmi_get_gpu_asic_info, gpu_handle) is None:
+        if self._call_or_none(amd_library.amdsmi_get_gpu_asic_info, gpu_handle) is None:
             problems.append("does not answer")
         corrected, uncorrected = (
             ecc_counts.get("correctable_count"),
@@ -154,7 +164,7 @@ class AmdSmi:
         )
         if uncorrected:
             problems.append(f"{uncorrected} memory errors that could not be corrected")
-        bad_pages = self._try(amd_library.amdsmi_get_gpu_bad_page_info, gpu_handle)
+        bad_pages = self._call_or_none(amd_library.amdsmi_get_gpu_bad_page_info, gpu_handle)
         pending_pages = [
             bad_page
             for bad_page in bad_pages or ()
@@ -170,7 +180,9 @@ class AmdSmi:
 
     def holders(self, index: int) -> tuple[GpuUser, ...]:
         """See `Library.holders`."""
-        process_list = self._try(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
+        process_list = (
+            self._call_or_none(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
+        )
         return tuple(
             holder(
                 process_info["pid"], int(process_info["memory_usage"]["vram_mem"]), root=self._root
@@ -181,17 +193,17 @@ class AmdSmi:
     def sample(self, index: int) -> Sample:
         """See `Library.sample`."""
         amd_library, gpu_handle = self._lib, self._handles[index]
-        activity = self._try(amd_library.amdsmi_get_gpu_activity, gpu_handle) or {}
-        power = self._try(amd_library.amdsmi_get_power_info, gpu_handle) or {}
+        activity = self._call_or_none(amd_library.amdsmi_get_gpu_activity, gpu_handle) or {}
+        power = self._call_or_none(amd_library.amdsmi_get_power_info, gpu_handle) or {}
         used_bytes = sum(gpu_user.memory or 0 for gpu_user in self.holders(index))
         return Sample(
-            load=_number(activity.get("gfx_activity")),
+            load=_number_or_none(activity.get("gfx_activity")),
             memory=used_bytes,
-            watts=_number(power.get("current_socket_power")),
-            celsius=self._celsius(gpu_handle),
+            watts=_number_or_none(power.get("current_socket_power")),
+            celsius=self._temperature_celsius(gpu_handle),
         )
 
-    def _celsius(self, gpu_handle: Any) -> int | None:
+    def _temperature_celsius(self, gpu_handle: Any) -> int | None:
         """Return the temperature of the hottest point, which limits the clocks, or of the edge."""
         amd_library = self._lib
         for sensor in (
@@ -199,8 +211,10 @@ class AmdSmi:
             amd_library.AmdSmiTemperatureType.EDGE,
         ):
             current_metric = amd_library.AmdSmiTemperatureMetric.CURRENT
-            celsius = _number(
-                self._try(amd_library.amdsmi_get_temp_metric, gpu_handle, sensor, current_metric)
+            celsius = _number_or_none(
+                self._call_or_none(
+                    amd_library.amdsmi_get_temp_metric, gpu_handle, sensor, current_metric
+                )
             )
             if celsius is not None:
                 return celsius
@@ -208,9 +222,9 @@ class AmdSmi:
 
     def condition(self, index: int) -> Condition:
         """See `Library.condition`."""
-        return Condition(nvlinks=self._xgmi_links_up(index), slowed=self._slowed(index))
+        return Condition(nvlinks=self._xgmi_links_up(index), slowed=self._throttle_reasons(index))
 
-    def _slowed(self, index: int) -> tuple[str, ...]:
+    def _throttle_reasons(self, index: int) -> tuple[str, ...]:
         """Return what lowers the clocks, except for the power limit, as MI300 and newer report it.
 
         AMD SMI measures for 0.1 s before it answers, so all GPUs are asked at once, for one reading
@@ -222,13 +236,14 @@ class AmdSmi:
 
             with ThreadPoolExecutor(len(self._handles)) as thread_pool:
                 violation_answers = thread_pool.map(
-                    lambda gpu_handle: self._try(read_violations, gpu_handle), self._handles
+                    lambda gpu_handle: self._call_or_none(read_violations, gpu_handle),
+                    self._handles,
                 )
                 self._violations = dict(enumerate(violation_answers))
         violations = self._violations.pop(index, None) or {}
         return tuple(
             violation_name
-            for violation_field, violation_name in _SLOWED.items()
+            for violation_field, violation_name in _THROTTLE_TEXT_BY_FIELD.items()
             if violations.get(violation_field) is True
         )
 
@@ -238,26 +253,28 @@ class AmdSmi:
         Links that are switched off are not counted. Older packages cannot tell.
         """
         read_xgmi_status = getattr(self._lib, "amdsmi_get_gpu_xgmi_link_status", None)
-        xgmi_info = self._try(read_xgmi_status, self._handles[index]) if read_xgmi_status else None
+        xgmi_info = (
+            self._call_or_none(read_xgmi_status, self._handles[index]) if read_xgmi_status else None
+        )
         return tuple(
             link_state == "U"
             for link_state in (xgmi_info or {}).get("status", ())
             if link_state != "X"
         )
 
-    def _must(self, library_call: Callable[..., _T], *arguments: Any) -> _T:
+    def _call_or_raise(self, library_call: Callable[..., _T], *arguments: Any) -> _T:
         try:
             return library_call(*arguments)
         except self._lib.AmdSmiException as error:
             raise LibraryError(f"{library_call.__name__}: {error}") from None
 
-    def _try(self, library_call: Callable[..., _T], *arguments: Any) -> _T | None:
+    def _call_or_none(self, library_call: Callable[..., _T], *arguments: Any) -> _T | None:
         try:
             return library_call(*arguments)
         except self._lib.AmdSmiException:
             return None
 
 
-def _number(amdsmi_value: Any) -> int | None:
+def _number_or_none(amdsmi_value: Any) -> int | None:
     """Return a number; None for amdsmi's text N/A."""
     return amdsmi_value if isinstance(amdsmi_value, int) else None

@@ -72,7 +72,7 @@ def inventory_text(inventory: Inventory) -> str:
             (
                 f"GPU {gpu.index}",
                 *(
-                    _connection(*links_and_path)
+                    _gpu_connection_text(*links_and_path)
                     for links_and_path in zip(gpu.links, gpu.paths, strict=True)
                 ),
             )
@@ -100,5 +100,5 @@ def inventory_text(inventory: Inventory) -> str:
     return "\n\n".join(text_blocks)
 
 
-def _connection(link_count: int, pci_path: str) -> str:
+def _gpu_connection_text(link_count: int, pci_path: str) -> str:
     return f"NV{link_count}" if link_count > 0 else pci_path

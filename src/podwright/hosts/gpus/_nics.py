@@ -22,18 +22,21 @@ _FARTHEST_SERVING_PATH = PATHS.index("NODE")
 def read_nics(gpus: Sequence[Gpu], root_folder: str = "/") -> tuple[Nic, ...]:
     """Return the adapters that the kernel lists, with their paths to these GPUs; rails first."""
     gpu_folders = [pci_folder(gpu.bus, root_folder) for gpu in gpus]
-    nics = [_rdma(root_folder, nic_name) for nic_name in _names(root_folder, "infiniband")]
+    nics = [
+        _rdma(root_folder, nic_name)
+        for nic_name in _device_names_of_class(root_folder, "infiniband")
+    ]
     rdma_interfaces = {nic.interface for nic in nics}
     nics += [
         nic
-        for nic_name in _names(root_folder, "net")
-        if nic_name not in rdma_interfaces and (nic := _plain(root_folder, nic_name))
+        for nic_name in _device_names_of_class(root_folder, "net")
+        if nic_name not in rdma_interfaces and (nic := _read_plain_adapter(root_folder, nic_name))
     ]
-    placed_nics = [_place(nic, gpu_folders, root_folder) for nic in nics]
-    return tuple(_number(placed_nics))
+    placed_nics = [_place_adapter(nic, gpu_folders, root_folder) for nic in nics]
+    return tuple(_number_rails(placed_nics))
 
 
-def _names(root_folder: str, device_class: str) -> list[str]:
+def _device_names_of_class(root_folder: str, device_class: str) -> list[str]:
     try:
         return sorted(os.listdir(os.path.join(root_folder, "sys/class", device_class)))
     except OSError:
@@ -52,29 +55,29 @@ def _rdma(root_folder: str, rdma_device: str) -> Nic:
         name=rdma_device,
         interface=interfaces[0],
         kind="infiniband" if link_layer == "InfiniBand" else "ethernet",
-        bus=_bus(device_folder),
+        bus=_pci_address_of(device_folder),
         rdma=True,
         up=read_line(os.path.join(port_folder, "state")).endswith("ACTIVE"),
         gbps=_leading_number(read_line(os.path.join(port_folder, "rate"))),
     )
 
 
-def _plain(root_folder: str, interface_name: str) -> Nic | None:
+def _read_plain_adapter(root_folder: str, interface_name: str) -> Nic | None:
     """Return an adapter without RDMA; None for an interface that is not a hardware."""
     interface_folder = os.path.join(root_folder, "sys/class/net", interface_name)
-    if not _bus(interface_folder):
+    if not _pci_address_of(interface_folder):
         return None
     return Nic(
         name=interface_name,
         interface=interface_name,
         kind="ethernet",
-        bus=_bus(interface_folder),
+        bus=_pci_address_of(interface_folder),
         up=read_line(os.path.join(interface_folder, "operstate")) == "up",
         gbps=max(_leading_number(read_line(os.path.join(interface_folder, "speed"))), 0) // 1000,
     )
 
 
-def _bus(class_folder: str) -> str:
+def _pci_address_of(class_folder: str) -> str:
     """Return the PCI address of the device behind a class's folder, or empty."""
     device_path = os.path.realpath(os.path.join(class_folder, "device"))
     addresses = re.findall(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", device_path)
@@ -86,7 +89,7 @@ def _leading_number(number_text: str) -> int:
     return int(match[0]) if match else 0
 
 
-def _place(nic: Nic, gpu_folders: Sequence[str], root_folder: str) -> Nic:
+def _place_adapter(nic: Nic, gpu_folders: Sequence[str], root_folder: str) -> Nic:
     nic_folder = pci_folder(nic.bus, root_folder)
     paths_to_gpus = tuple(pci_path(nic_folder, gpu_folder) for gpu_folder in gpu_folders)
     nearest_rank = min((PATHS.index(gpu_path) for gpu_path in paths_to_gpus), default=len(PATHS))
@@ -100,7 +103,7 @@ def _place(nic: Nic, gpu_folders: Sequence[str], root_folder: str) -> Nic:
     )
 
 
-def _number(nics: Sequence[Nic]) -> list[Nic]:
+def _number_rails(nics: Sequence[Nic]) -> list[Nic]:
     """Number the rails in the order of the GPUs that they serve."""
     serving_nics = [nic for nic in nics if nic.rdma and nic.gpus]
     fastest_gbps = max((nic.gbps for nic in serving_nics), default=0)

@@ -29,11 +29,11 @@ from podwright.hosts.gpus._vendor_library import (
 _T = TypeVar("_T")
 
 #: NVML's levels of a common ancestor, with the names of PATHS.
-_WAYS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_PCI_PATH_BY_ANCESTOR = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 #: Errors of a program, not of a GPU: the GPU may still be used (NVIDIA's list of Xid errors).
 _PROGRAM_XIDS = frozenset((13, 31, 43, 45, 68))
 _CPU_MASK_WORDS, _NODE_MASK_WORDS = 64, 4
-_NONE = 0xFFFFFFFF
+_NO_GPU_INSTANCE = 0xFFFFFFFF
 
 
 def open_nvml(environ: Mapping[str, str], root_folder: str = "/") -> Nvml | None:
@@ -71,70 +71,81 @@ class Nvml:
         self.simulated = simulated
         self._lib = pynvml
         self._root = root_folder
-        gpu_count = self._must(pynvml.nvmlDeviceGetCount)
+        gpu_count = self._call_or_raise(pynvml.nvmlDeviceGetCount)
         gpu_handles = [
-            self._must(pynvml.nvmlDeviceGetHandleByIndex, nvml_index)
+            self._call_or_raise(pynvml.nvmlDeviceGetHandleByIndex, nvml_index)
             for nvml_index in range(gpu_count)
         ]
         pci_addresses = [
-            short_pci_address(self._must(pynvml.nvmlDeviceGetPciInfo, gpu_handle).busId)
+            short_pci_address(self._call_or_raise(pynvml.nvmlDeviceGetPciInfo, gpu_handle).busId)
             for gpu_handle in gpu_handles
         ]
         address_order = sorted(range(gpu_count), key=lambda nvml_index: pci_addresses[nvml_index])
         self._handles = [gpu_handles[nvml_index] for nvml_index in address_order]
         self._buses = [pci_addresses[nvml_index] for nvml_index in address_order]
         self._xids: dict[int, int] = {}
-        self._events = self._listen()
+        self._events = self._open_event_set()
 
     def version(self) -> str:
         """See `Library.version`."""
-        return str(self._must(self._lib.nvmlSystemGetDriverVersion))
+        return str(self._call_or_raise(self._lib.nvmlSystemGetDriverVersion))
 
     def close(self) -> None:
         """See `Library.close`."""
         if self._events is not None:
-            self._try(self._lib.nvmlEventSetFree, self._events)
-        self._try(self._lib.nvmlShutdown)
+            self._call_or_none(self._lib.nvmlEventSetFree, self._events)
+        self._call_or_none(self._lib.nvmlShutdown)
 
     def gpus(self) -> tuple[Gpu, ...]:
         """See `Library.gpus`."""
-        links_by_gpu = self._links()
-        return tuple(self._gpu(index, links_by_gpu[index]) for index in range(len(self._handles)))
-
-    def _gpu(self, index: int, link_counts: tuple[int, ...]) -> Gpu:
-        nvml_library, gpu_handle = self._lib, self._handles[index]
-        product_name = str(self._try(nvml_library.nvmlDeviceGetName, gpu_handle) or "unknown")
-        memory_info = self._try(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
-        minor_number = self._try(nvml_library.nvmlDeviceGetMinorNumber, gpu_handle)
-        cpu_mask = self._try(nvml_library.nvmlDeviceGetCpuAffinity, gpu_handle, _CPU_MASK_WORDS)
-        numa_nodes = self._bits(
-            self._try(nvml_library.nvmlDeviceGetMemoryAffinity, gpu_handle, _NODE_MASK_WORDS, 0)
+        links_by_gpu = self._nvlink_counts()
+        return tuple(
+            self._describe_gpu(index, links_by_gpu[index]) for index in range(len(self._handles))
         )
-        mig_mode = self._try(nvml_library.nvmlDeviceGetMigMode, gpu_handle)
+
+    def _describe_gpu(self, index: int, link_counts: tuple[int, ...]) -> Gpu:
+        nvml_library, gpu_handle = self._lib, self._handles[index]
+        product_name = str(
+            self._call_or_none(nvml_library.nvmlDeviceGetName, gpu_handle) or "unknown"
+        )
+        memory_info = self._call_or_none(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
+        minor_number = self._call_or_none(nvml_library.nvmlDeviceGetMinorNumber, gpu_handle)
+        cpu_mask = self._call_or_none(
+            nvml_library.nvmlDeviceGetCpuAffinity, gpu_handle, _CPU_MASK_WORDS
+        )
+        numa_nodes = self._mask_bit_numbers(
+            self._call_or_none(
+                nvml_library.nvmlDeviceGetMemoryAffinity, gpu_handle, _NODE_MASK_WORDS, 0
+            )
+        )
+        mig_mode = self._call_or_none(nvml_library.nvmlDeviceGetMigMode, gpu_handle)
         device_files = (f"/dev/nvidia{minor_number}",) if minor_number is not None else ()
         return Gpu(
             index=index,
             vendor=self.vendor,
-            uuid=str(self._must(nvml_library.nvmlDeviceGetUUID, gpu_handle)),
+            uuid=str(self._call_or_raise(nvml_library.nvmlDeviceGetUUID, gpu_handle)),
             name=product_name,
             type=slurm_gpu_type(product_name),
             bus=self._buses[index],
             memory=memory_info.total >> 20 << 20 if memory_info else 0,
             node=numa_nodes[0] if numa_nodes else -1,
-            cpus=write_list(self._bits(cpu_mask)),
+            cpus=write_list(self._mask_bit_numbers(cpu_mask)),
             files=device_files,
             links=link_counts,
             paths=self._paths(index),
-            fabric=self._fabric(gpu_handle),
+            fabric=self._fabric_clique(gpu_handle),
             mig="" if mig_mode is None else "on" if mig_mode[0] else "off",
-            slices=self._slices(gpu_handle, minor_number, device_files)
+            slices=self._mig_slices(gpu_handle, minor_number, device_files)
             if mig_mode and mig_mode[0]
             else (),
             module=-1
-            if (module_id := self._try(nvml_library.nvmlDeviceGetModuleId, gpu_handle)) is None
+            if (module_id := self._call_or_none(nvml_library.nvmlDeviceGetModuleId, gpu_handle))
+            is None
             else module_id,
-            firmware=str(self._try(nvml_library.nvmlDeviceGetVbiosVersion, gpu_handle) or ""),
-            place=read_place(nvml_library, gpu_handle, self._try),
+            firmware=str(
+                self._call_or_none(nvml_library.nvmlDeviceGetVbiosVersion, gpu_handle) or ""
+            ),
+            place=read_place(nvml_library, gpu_handle, self._call_or_none),
         )
 
     def _paths(self, index: int) -> tuple[str, ...]:
@@ -142,26 +153,30 @@ class Nvml:
         for other_index, other_handle in enumerate(self._handles):
             ancestor_level: int | None = 0
             if other_index != index:
-                ancestor_level = self._try(
+                ancestor_level = self._call_or_none(
                     self._lib.nvmlDeviceGetTopologyCommonAncestor,
                     self._handles[index],
                     other_handle,
                 )
             if ancestor_level is None:
                 return ()  # the kernel's answer is used
-            paths_by_gpu.append("X" if other_index == index else _WAYS.get(ancestor_level, "SYS"))
+            paths_by_gpu.append(
+                "X" if other_index == index else _PCI_PATH_BY_ANCESTOR.get(ancestor_level, "SYS")
+            )
         return tuple(paths_by_gpu)
 
-    def _links(self) -> list[tuple[int, ...]]:
+    def _nvlink_counts(self) -> list[tuple[int, ...]]:
         """Return the number of NVLinks of each two GPUs; through switches, as many as both have."""
         gpu_count = len(self._handles)
         direct_links = [[0] * gpu_count for _ in range(gpu_count)]
         switched_links = [0] * gpu_count
         for gpu_index, gpu_handle in enumerate(self._handles):
             for link_number in range(self._lib.NVML_NVLINK_MAX_LINKS):
-                if not self._try(self._lib.nvmlDeviceGetNvLinkState, gpu_handle, link_number):
+                if not self._call_or_none(
+                    self._lib.nvmlDeviceGetNvLinkState, gpu_handle, link_number
+                ):
                     continue
-                remote_pci_info = self._try(
+                remote_pci_info = self._call_or_none(
                     self._lib.nvmlDeviceGetNvLinkRemotePciInfo, gpu_handle, link_number
                 )
                 remote_address = (
@@ -184,40 +199,42 @@ class Nvml:
             for from_gpu in range(gpu_count)
         ]
 
-    def _fabric(self, gpu_handle: Any) -> str:
+    def _fabric_clique(self, gpu_handle: Any) -> str:
         import ctypes
         import uuid
 
         fabric_info = self._lib.c_nvmlGpuFabricInfoV_t()
         fabric_info.version = self._lib.nvmlGpuFabricInfo_v2
-        fabric_status = self._try(
+        fabric_status = self._call_or_none(
             self._lib.nvmlDeviceGetGpuFabricInfoV, gpu_handle, ctypes.byref(fabric_info)
         )
         if fabric_status is None or fabric_info.state != 3 or not any(fabric_info.clusterUuid):
             return ""
         return f"{uuid.UUID(bytes=bytes(fabric_info.clusterUuid))}:{fabric_info.cliqueId}"
 
-    def _slices(
+    def _mig_slices(
         self, gpu_handle: Any, minor_number: int | None, gpu_files: tuple[str, ...]
     ) -> tuple[Slice, ...]:
         nvml_library, mig_slices = self._lib, []
         for slice_index in range(
-            self._try(nvml_library.nvmlDeviceGetMaxMigDeviceCount, gpu_handle) or 0
+            self._call_or_none(nvml_library.nvmlDeviceGetMaxMigDeviceCount, gpu_handle) or 0
         ):
-            slice_handle = self._try(
+            slice_handle = self._call_or_none(
                 nvml_library.nvmlDeviceGetMigDeviceHandleByIndex, gpu_handle, slice_index
             )
             if slice_handle is None:
                 continue
-            memory_info = self._try(nvml_library.nvmlDeviceGetMemoryInfo, slice_handle)
-            slice_name = str(self._try(nvml_library.nvmlDeviceGetName, slice_handle) or "")
-            gpu_instance_id = self._try(nvml_library.nvmlDeviceGetGpuInstanceId, slice_handle)
-            compute_instance_id = self._try(
+            memory_info = self._call_or_none(nvml_library.nvmlDeviceGetMemoryInfo, slice_handle)
+            slice_name = str(self._call_or_none(nvml_library.nvmlDeviceGetName, slice_handle) or "")
+            gpu_instance_id = self._call_or_none(
+                nvml_library.nvmlDeviceGetGpuInstanceId, slice_handle
+            )
+            compute_instance_id = self._call_or_none(
                 nvml_library.nvmlDeviceGetComputeInstanceId, slice_handle
             )
             mig_slices.append(
                 Slice(
-                    uuid=str(self._must(nvml_library.nvmlDeviceGetUUID, slice_handle)),
+                    uuid=str(self._call_or_raise(nvml_library.nvmlDeviceGetUUID, slice_handle)),
                     profile=slice_name.rpartition("MIG ")[2],
                     memory=memory_info.total >> 20 << 20 if memory_info else 0,
                     files=gpu_files
@@ -247,20 +264,24 @@ class Nvml:
     def health(self, index: int) -> Health:
         """See `Library.health`."""
         nvml_library, gpu_handle = self._lib, self._handles[index]
-        self._hear()
+        self._read_xid_events()
         problems = []
-        error_code = self._code(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
+        error_code = self._call_error_code(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
         if error_code in (
             nvml_library.NVML_ERROR_GPU_IS_LOST,
             nvml_library.NVML_ERROR_RESET_REQUIRED,
         ):
             fell_off_bus = error_code == nvml_library.NVML_ERROR_GPU_IS_LOST
             problems.append("has fallen off the bus" if fell_off_bus else "must be reset")
-        corrected_errors = self._try(nvml_library.nvmlDeviceGetTotalEccErrors, gpu_handle, 0, 0)
-        uncorrected_errors = self._try(nvml_library.nvmlDeviceGetTotalEccErrors, gpu_handle, 1, 0)
+        corrected_errors = self._call_or_none(
+            nvml_library.nvmlDeviceGetTotalEccErrors, gpu_handle, 0, 0
+        )
+        uncorrected_errors = self._call_or_none(
+            nvml_library.nvmlDeviceGetTotalEccErrors, gpu_handle, 1, 0
+        )
         if uncorrected_errors:
             problems.append(f"{uncorrected_errors} memory errors that could not be corrected")
-        remapped_rows = self._try(nvml_library.nvmlDeviceGetRemappedRows, gpu_handle)
+        remapped_rows = self._call_or_none(nvml_library.nvmlDeviceGetRemappedRows, gpu_handle)
         remap_state = (
             ""
             if remapped_rows is None
@@ -282,7 +303,7 @@ class Nvml:
 
     def forget(self, index: int) -> None:
         """See `Library.forget`."""
-        self._hear()
+        self._read_xid_events()
         self._xids.pop(index, None)
 
     def holders(self, index: int) -> tuple[GpuUser, ...]:
@@ -293,10 +314,12 @@ class Nvml:
             nvml_library.nvmlDeviceGetComputeRunningProcesses,
             nvml_library.nvmlDeviceGetGraphicsRunningProcesses,
         ):
-            for gpu_process in self._try(list_processes, gpu_handle) or ():
+            for gpu_process in self._call_or_none(list_processes, gpu_handle) or ():
                 used_bytes = gpu_process.usedGpuMemory
                 slice_number = (
-                    "" if gpu_process.gpuInstanceId == _NONE else str(gpu_process.gpuInstanceId)
+                    ""
+                    if gpu_process.gpuInstanceId == _NO_GPU_INSTANCE
+                    else str(gpu_process.gpuInstanceId)
                 )
                 users_by_pid[gpu_process.pid] = holder(
                     gpu_process.pid, used_bytes, slice_number, self._root
@@ -306,29 +329,31 @@ class Nvml:
     def sample(self, index: int) -> Sample:
         """See `Library.sample`."""
         nvml_library, gpu_handle = self._lib, self._handles[index]
-        utilization_rates = self._try(nvml_library.nvmlDeviceGetUtilizationRates, gpu_handle)
-        memory_info = self._try(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
-        milliwatts = self._try(nvml_library.nvmlDeviceGetPowerUsage, gpu_handle)
+        utilization_rates = self._call_or_none(
+            nvml_library.nvmlDeviceGetUtilizationRates, gpu_handle
+        )
+        memory_info = self._call_or_none(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
+        milliwatts = self._call_or_none(nvml_library.nvmlDeviceGetPowerUsage, gpu_handle)
         return Sample(
             load=utilization_rates.gpu if utilization_rates else None,
             memory=memory_info.used if memory_info else None,
             watts=None if milliwatts is None else milliwatts // 1000,
-            celsius=self._try(nvml_library.nvmlDeviceGetTemperature, gpu_handle, 0),
-            mhz=self._try(nvml_library.nvmlDeviceGetClockInfo, gpu_handle, 1),
+            celsius=self._call_or_none(nvml_library.nvmlDeviceGetTemperature, gpu_handle, 0),
+            mhz=self._call_or_none(nvml_library.nvmlDeviceGetClockInfo, gpu_handle, 1),
         )
 
     def condition(self, index: int) -> Condition:
         """See `Library.condition`."""
-        return read_condition(self._lib, self._handles[index], self._try)
+        return read_condition(self._lib, self._handles[index], self._call_or_none)
 
-    def _listen(self) -> Any:
+    def _open_event_set(self) -> Any:
         """Let the library keep the driver's errors from now on, until they are read."""
         nvml_library = self._lib
-        xid_event_set = self._try(nvml_library.nvmlEventSetCreate)
+        xid_event_set = self._call_or_none(nvml_library.nvmlEventSetCreate)
         if xid_event_set is None:
             return None
         for gpu_handle in self._handles:
-            self._try(
+            self._call_or_none(
                 nvml_library.nvmlDeviceRegisterEvents,
                 gpu_handle,
                 nvml_library.nvmlEventTypeXidCriticalError,
@@ -336,28 +361,28 @@ class Nvml:
             )
         return xid_event_set
 
-    def _hear(self) -> None:
+    def _read_xid_events(self) -> None:
         nvml_library = self._lib
         index_by_address = {
-            self._address(gpu_handle): gpu_index
+            self._handle_address(gpu_handle): gpu_index
             for gpu_index, gpu_handle in enumerate(self._handles)
         }
         while self._events is not None:
-            xid_event = self._try(nvml_library.nvmlEventSetWait, self._events, 0)
+            xid_event = self._call_or_none(nvml_library.nvmlEventSetWait, self._events, 0)
             if xid_event is None:
                 return
-            failed_gpu = index_by_address.get(self._address(xid_event.device))
+            failed_gpu = index_by_address.get(self._handle_address(xid_event.device))
             if failed_gpu is not None:
                 self._xids[failed_gpu] = int(xid_event.eventData)
 
     @staticmethod
-    def _address(gpu_handle: Any) -> int | None:
+    def _handle_address(gpu_handle: Any) -> int | None:
         import ctypes
 
         return ctypes.cast(gpu_handle, ctypes.c_void_p).value
 
     @staticmethod
-    def _bits(mask_words: Any) -> list[int]:
+    def _mask_bit_numbers(mask_words: Any) -> list[int]:
         if mask_words is None:
             return []
         return [
@@ -367,19 +392,19 @@ class Nvml:
             if mask_word >> bit_index & 1
         ]
 
-    def _must(self, nvml_call: Callable[..., _T], *arguments: Any) -> _T:
+    def _call_or_raise(self, nvml_call: Callable[..., _T], *arguments: Any) -> _T:
         try:
             return nvml_call(*arguments)
         except self._lib.NVMLError as error:
             raise LibraryError(f"{nvml_call.__name__}: {error}") from None
 
-    def _try(self, nvml_call: Callable[..., _T], *arguments: Any) -> _T | None:
+    def _call_or_none(self, nvml_call: Callable[..., _T], *arguments: Any) -> _T | None:
         try:
             return nvml_call(*arguments)
         except self._lib.NVMLError:
             return None
 
-    def _code(self, nvml_call: Callable[..., Any], *arguments: Any) -> int:
+    def _call_error_code(self, nvml_call: Callable[..., Any], *arguments: Any) -> int:
         try:
             nvml_call(*arguments)
         except self._lib.NVMLError as nvml_error:

@@ -12,10 +12,15 @@ from typing import Any
 from podwright.hosts.gpus._vendor_library import Condition
 
 #: Reasons for lower clocks that are faults of cooling or power, by their bit in NVML.
-_SLOWED = {0x8: "hardware", 0x20: "software thermal", 0x40: "thermal", 0x80: "power brake"}
-_FABRIC = {1: "not started", 2: "in progress", 3: "completed"}
+_THROTTLE_TEXT_BY_BIT = {
+    0x8: "hardware",
+    0x20: "software thermal",
+    0x40: "thermal",
+    0x80: "power brake",
+}
+_FABRIC_STATE_TEXTS = {1: "not started", 2: "in progress", 3: "completed"}
 #: nvmlDeviceGpuRecoveryAction_t
-_RECOVERY = {0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain"}
+_RECOVERY_ACTION_TEXTS = {0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain"}
 
 
 def read_condition(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> Condition:
@@ -29,24 +34,26 @@ def read_condition(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[...,
     throttle_reason_bits = (
         call_nvml(pynvml_module.nvmlDeviceGetCurrentClocksThrottleReasons, gpu_handle) or 0
     )
-    field_values = _fields(pynvml_module, gpu_handle, call_nvml)
+    field_values = _nvlink_field_values(pynvml_module, gpu_handle, call_nvml)
     recovery_action = field_values.get(pynvml_module.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
     return Condition(
         persistence=None if persistence_mode is None else bool(persistence_mode),
         ecc=None if ecc_modes is None else bool(ecc_modes[0]),
-        nvlinks=_links(pynvml_module, gpu_handle, call_nvml),
+        nvlinks=_nvlinks_up(pynvml_module, gpu_handle, call_nvml),
         mbps=field_values.get(pynvml_module.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON),
         slowed=tuple(
             reason_name
-            for reason_bit, reason_name in _SLOWED.items()
+            for reason_bit, reason_name in _THROTTLE_TEXT_BY_BIT.items()
             if throttle_reason_bits & reason_bit
         ),
-        fabric=_fabric(pynvml_module, gpu_handle, call_nvml),
-        recovery="" if recovery_action is None else _RECOVERY.get(recovery_action, ""),
+        fabric=_fabric_state_text(pynvml_module, gpu_handle, call_nvml),
+        recovery="" if recovery_action is None else _RECOVERY_ACTION_TEXTS.get(recovery_action, ""),
     )
 
 
-def _links(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> tuple[bool, ...]:
+def _nvlinks_up(
+    pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]
+) -> tuple[bool, ...]:
     link_states = []
     for link_number in range(pynvml_module.NVML_NVLINK_MAX_LINKS):
         link_state = call_nvml(pynvml_module.nvmlDeviceGetNvLinkState, gpu_handle, link_number)
@@ -56,7 +63,9 @@ def _links(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -
     return tuple(link_states)
 
 
-def _fields(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> dict[int, int]:
+def _nvlink_field_values(
+    pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]
+) -> dict[int, int]:
     field_ids = [
         pynvml_module.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON,
         pynvml_module.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
@@ -69,7 +78,7 @@ def _fields(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) 
     }
 
 
-def _fabric(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> str:
+def _fabric_state_text(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> str:
     fabric_info = pynvml_module.c_nvmlGpuFabricInfoV_t()
     fabric_info.version = pynvml_module.nvmlGpuFabricInfo_v2
     if (
@@ -77,5 +86,5 @@ def _fabric(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) 
         is None
     ):
         return ""
-    fabric_state = _FABRIC.get(fabric_info.state, "")
+    fabric_state = _FABRIC_STATE_TEXTS.get(fabric_info.state, "")
     return "failed" if fabric_state == "completed" and fabric_info.status else fabric_state

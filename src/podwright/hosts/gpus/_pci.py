@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def short_pci_address(address: str) -> str:
@@ -39,7 +39,7 @@ def pci_path(first_folder: str, other_folder: str) -> str:
         return "SYS"
     if first_folder == other_folder:
         return "X"
-    first_parts, other_parts = _parts(first_folder), _parts(other_folder)
+    first_parts, other_parts = _pci_path_parts(first_folder), _pci_path_parts(other_folder)
     common_parts = 0
     while (
         common_parts < min(len(first_parts), len(other_parts))
@@ -53,12 +53,12 @@ def pci_path(first_folder: str, other_folder: str) -> str:
     return "NODE" if numa_node(first_folder) == numa_node(other_folder) >= 0 else "SYS"
 
 
-def _parts(pci_device_folder: str) -> list[str]:
+def _pci_path_parts(pci_device_folder: str) -> list[str]:
     """Return the root complex, the bridges and the device, in this order."""
     return [
         path_part
         for path_part in pci_device_folder.split(os.sep)
-        if (path_part.startswith("pci") and ":" in path_part) or _ADDRESS.fullmatch(path_part)
+        if (path_part.startswith("pci") and ":" in path_part) or _PCI_ADDRESS.fullmatch(path_part)
     ]
 
 

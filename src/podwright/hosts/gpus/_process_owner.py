@@ -16,11 +16,15 @@ def holder(pid: int, used_bytes: int | None, slice_name: str = "", root: str = "
     except OSError:
         return GpuUser(pid, "", "", used_bytes, slice_name)
     return GpuUser(
-        pid, _name(uid), read_line(os.path.join(process_folder, "comm")), used_bytes, slice_name
+        pid,
+        _user_name_of_uid(uid),
+        read_line(os.path.join(process_folder, "comm")),
+        used_bytes,
+        slice_name,
     )
 
 
-def _name(uid: int) -> str:
+def _user_name_of_uid(uid: int) -> str:
     import pwd
 
     try:

@@ -73,7 +73,7 @@ def take_inventory(
         sockets=socket_count,
         cores_per_socket=len(machine_cores.cores) // socket_count,
         threads_per_core=max((len(cpu_core.cpus) for cpu_core in machine_cores.cores), default=1),
-        memory=_memory(root_folder),
+        memory=_memory_bytes(root_folder),
         gpus=taken_inventory.gpus,
         nics=read_nics(taken_inventory.gpus, root_folder),
         drivers=taken_inventory.drivers,
@@ -98,14 +98,14 @@ def locate(gpus: Sequence[Gpu], machine_cores: Cores, root_folder: str = "/") ->
                 gpu,
                 node=numa_node_of,
                 cpus=cpu_list,
-                cores=_cores(cpu_list, machine_cores),
+                cores=_cores_of_cpu_list(cpu_list, machine_cores),
                 paths=pci_paths,
             )
         )
     return tuple(located_gpus)
 
 
-def _cores(cpu_list: str, machine_cores: Cores) -> str:
+def _cores_of_cpu_list(cpu_list: str, machine_cores: Cores) -> str:
     """Return hardware threads as cores, counted socket after socket."""
     with contextlib.suppress(ValueError):
         near_threads = set(read_list(cpu_list))
@@ -118,7 +118,7 @@ def _cores(cpu_list: str, machine_cores: Cores) -> str:
     return ""
 
 
-def _memory(root_folder: str) -> int:
+def _memory_bytes(root_folder: str) -> int:
     with contextlib.suppress(ValueError, IndexError):
         return int(read_line(os.path.join(root_folder, "proc/meminfo")).split()[1]) >> 10 << 20
     return 0

@@ -36,7 +36,7 @@ from podwright.launcher.watchers._launch_events import GUARDIAN
 #: Seconds after a failure in which the death of a launcher's process still counts as its cause.
 SETTLE_SECONDS = 1.0
 #: The codes with which mpirun ends the instances of other hosts once one of its daemons is gone.
-BY_MPIRUN = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+MPIRUN_END_EXIT_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
 
 class ReportRank(IntEnum):
@@ -107,15 +107,15 @@ class LaunchBlame:
         assert self.cause
         if report_rank == ReportRank.FINAL:
             return False
-        ended_by_mpirun = self._mpirun_starts_instances and self.cause.code in BY_MPIRUN
+        ended_by_mpirun = self._mpirun_starts_instances and self.cause.code in MPIRUN_END_EXIT_CODES
         if report_rank == self._rank == ReportRank.INSTANCE:
             # Once a host has answered, its instances may fail because poprun ends them. A script
             # reports a SIGKILL a moment later than the instance's peers notice it. poprun itself
             # kills only when the grace period is over.
             killed_early = cause.code == 128 + signal.SIGKILL and now <= self._explanations_until
-            return (answering_party in self._silent or killed_early) and self._weight(
+            return (answering_party in self._silent or killed_early) and self._own_failure_weight(
                 cause
-            ) > self._weight(self.cause)
+            ) > self._own_failure_weight(self.cause)
         if report_rank <= self._rank:
             return False
         if report_rank == ReportRank.ENGINE_ENDED and not ended_by_mpirun:
@@ -124,7 +124,7 @@ class LaunchBlame:
             return False  # from then on the keeper kills a late guardian
         return arrived_early or self.may_precede_failure(answering_party, now)
 
-    def _weight(self, instance_cause: Cause) -> int:
+    def _own_failure_weight(self, instance_cause: Cause) -> int:
         """Return how likely it is that the instance failed by itself.
 
         The end of an instance by SIGTERM explains no other end: poprun ends the other instances
@@ -170,5 +170,7 @@ class LaunchBlame:
         ):
             return
         assert self.cause
-        if arrived_early and self._weight(instance_cause) >= self._weight(self.cause):
+        if arrived_early and self._own_failure_weight(instance_cause) >= self._own_failure_weight(
+            self.cause
+        ):
             self._take(ReportRank.INSTANCE, instance_cause)

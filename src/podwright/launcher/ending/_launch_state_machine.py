@@ -30,24 +30,24 @@ from podwright.launcher.hosts._relay_connections import SLACK as REMOTE_SLACK
 from podwright.launcher.instances._exit_cause import (
     TIMED_OUT,
     Cause,
-    aborted,
+    abort_cause,
     described,
-    engine_gone,
     instance_failed,
-    noticed,
+    mpirun_end_cause,
+    mpirun_notice_cause,
     shell_code,
 )
 from podwright.launcher.options._move_notice import MOVED
 from podwright.launcher.watchers import _launch_events as on
-from podwright.launcher.watchers._guardian import LAST_WORDS, ORPHAN_GRACE
+from podwright.launcher.watchers._guardian import MPIRUN_END_WAIT_S, ORPHAN_GRACE_S
 from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Action, Event
 from podwright.launcher.watchers._lease_keeper import SLACK
 
 #: Seconds that processes which instances left running may go on after the last instance.
-PATIENCE = 1.0
+LEFTOVER_PATIENCE_S = 1.0
 #: Seconds for which the handling of mpirun's end waits for earlier reports of other hosts.
 _MPIRUN_END_WAIT_S = 5.0
-_WORDS = 65536
+_MPIRUN_OUTPUT_LIMIT_BYTES = 65536
 
 
 class LaunchMachine:
@@ -93,9 +93,9 @@ class LaunchMachine:
     def turn(self, events: Sequence[Event], now: float) -> list[Action]:
         """Take the events since the last turn, and do what is due now."""
         self._now, self._actions = now, []
-        for launch_event in sorted(events, key=on.precedence):
-            self._take(launch_event)
-        self._tick()
+        for launch_event in sorted(events, key=on.event_precedence):
+            self._take_event(launch_event)
+        self._do_due_work()
         return self._actions
 
     def pause(self, now: float) -> float:
@@ -106,17 +106,17 @@ class LaunchMachine:
             shortest_wait = min(shortest_wait, max(self._deadline - now, 0.0))
         return min(shortest_wait, self.relocation.pause, 1.0 if self._hosts else math.inf)
 
-    def _tick(self) -> None:
+    def _do_due_work(self) -> None:
         now = self._now
         if self._deadline is not None and now >= self._deadline:
             self._deadline = None
             cause_text = f"--timeout: {self._facts.timeout:g} seconds are over"
-            self._fail(ReportRank.FINAL, Cause(TIMED_OUT, cause_text))
+            self._handle_failure(ReportRank.FINAL, Cause(TIMED_OUT, cause_text))
         self._actions += self.relocation.tick(now, started=self.started)
         if now > self.relocation.together_by:
             self.relocation.together_by = math.inf
             cause_text = "some instances ended to move, others did not"
-            self._fail(ReportRank.FINAL, Cause(MOVED, cause_text, moved=True))
+            self._handle_failure(ReportRank.FINAL, Cause(MOVED, cause_text, moved=True))
         if now > self._local.kill_at:
             self._local.kill_at, self._grace = math.inf, 0.0
             self._actions.append(on.KillWatchers())
@@ -140,18 +140,18 @@ class LaunchMachine:
             self._actions.append(on.Log("W", slow_start_warning(self._facts.slow_start)))
 
     @singledispatchmethod
-    def _take(self, launch_event: Event) -> None:
+    def _take_event(self, launch_event: Event) -> None:
         raise TypeError(launch_event)
 
     # Events of instances
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.InstanceStarted) -> None:
         if launch_event.rank < self._facts.instances:
             self._instances.started.add(launch_event.rank)
             self._actions.append(on.RecordStart(launch_event.rank, launch_event.pid, self.started))
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.InstanceEnded) -> None:
         if (
             launch_event.rank < self._facts.instances
@@ -169,7 +169,9 @@ class LaunchMachine:
             self.relocation.instance_ended_to_move(self._now)
         elif exit_code:
             cause = instance_failed(instance_rank, self._facts.places, exit_code)
-            self._fail(ReportRank.INSTANCE, cause, self._hosts.host_of(instance_rank) or GUARDIAN)
+            self._handle_failure(
+                ReportRank.INSTANCE, cause, self._hosts.host_of(instance_rank) or GUARDIAN
+            )
         all_ended = len(self._instances.codes) == self._facts.instances
         if all_ended and not self._local.below and not self._instances.all_ended:
             # The request is sent once: the guardian does not read while it reports each instance,
@@ -182,9 +184,9 @@ class LaunchMachine:
                 self._blame.report(
                     ReportRank.FINAL, Cause(MOVED, cause_text, moved=True), "", self._now
                 )
-            self._end(PATIENCE, self._grace)
+            self._begin_end(LEFTOVER_PATIENCE_S, self._grace)
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.ScriptEnded) -> None:
         instance_rank, exit_code = launch_event.rank, launch_event.code
         if instance_rank in self._instances.codes or not 0 <= instance_rank < self._facts.instances:
@@ -192,7 +194,7 @@ class LaunchMachine:
         if exit_code is None:
             self._instances.started.add(instance_rank)
             message = f"instance {instance_rank} cannot be started: {launch_event.problem}"
-            self._fail(
+            self._handle_failure(
                 ReportRank.INSTANCE,
                 Cause(126, message, instance_rank),
                 self._hosts.host_of(instance_rank) or GUARDIAN,
@@ -200,21 +202,21 @@ class LaunchMachine:
             exit_code = 126
         # The script itself ended, and nobody watches the processes that it started.
         if exit_code < 0:
-            self._grace = min(self._grace, ORPHAN_GRACE)
+            self._grace = min(self._grace, ORPHAN_GRACE_S)
         self._instance_ended(instance_rank, shell_code(exit_code))
 
     # Events of mpirun and its daemons
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.EngineStarted) -> None:
         self._engine.pid = launch_event.pid
         self._engine.slow_at = self._now + self._facts.slow_start
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.EngineWrote) -> None:
-        self._engine.words = (self._engine.words + launch_event.data)[-_WORDS:]
+        self._engine.words = (self._engine.words + launch_event.data)[-_MPIRUN_OUTPUT_LIMIT_BYTES:]
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.EngineEnded) -> None:
         # The guardian goes on to answer, so whether it had answered by now is recorded here.
         self._engine.early = self._blame.may_precede_failure(GUARDIAN, self._now)
@@ -227,7 +229,7 @@ class LaunchMachine:
 
     def _handle_mpirun_end(self, mpirun_ended: on.EngineEnded) -> None:
         if mpirun_ended.code is None:
-            self._fail(
+            self._handle_failure(
                 ReportRank.FINAL, Cause(126, f"mpirun cannot be started: {mpirun_ended.problem}")
             )
             return
@@ -251,25 +253,29 @@ class LaunchMachine:
         )
         if running_instances or (ran_until_end and self._engine.early):
             blamed_instances = ran_until_end if self._instances.started else []
-            cause = engine_gone(mpirun_ended.code, blamed_instances, self._engine.words)
+            cause = mpirun_end_cause(mpirun_ended.code, blamed_instances, self._engine.words)
             if killed_by_signal:
-                self._broken(ReportRank.ENGINE_KILLED, cause, GUARDIAN, early=self._engine.early)
+                self._handle_broken_party(
+                    ReportRank.ENGINE_KILLED, cause, GUARDIAN, early=self._engine.early
+                )
             elif not mpirun_named_instance:
-                self._broken(ReportRank.ENGINE_ENDED, cause, GUARDIAN, early=self._engine.early)
-            self._end(0.0, self._grace)
+                self._handle_broken_party(
+                    ReportRank.ENGINE_ENDED, cause, GUARDIAN, early=self._engine.early
+                )
+            self._begin_end(0.0, self._grace)
 
     def _named_by_mpirun(self) -> bool:
         """Return whether mpirun names the instance for which it ended all others, and report
         that.
         """
         mpirun_output, instance_count = self._engine.words, self._facts.instances
-        if cause := aborted(mpirun_output, instance_count):
+        if cause := abort_cause(mpirun_output, instance_count):
             self._blame.named_by_mpirun(cause, self._now)
-        elif cause := noticed(mpirun_output, instance_count, self._facts.places):
+        elif cause := mpirun_notice_cause(mpirun_output, instance_count, self._facts.places):
             self._blame.take_mpirun_notice(cause, self._now, arrived_early=self._engine.early)
         return cause is not None
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.DaemonEnded) -> None:
         if launch_event.code == 0:
             return
@@ -278,7 +284,7 @@ class LaunchMachine:
         killed_by_signal = exit_code < 0 or exit_code > 128
         ending_text = launch_event.problem or described(shell_code(exit_code))
         cause = Cause(1, f"mpirun's daemon on {launch_event.host} {ending_text}", restartable=True)
-        self._broken(
+        self._handle_broken_party(
             ReportRank.ENGINE_KILLED if killed_by_signal else ReportRank.ENGINE_ENDED,
             cause,
             launch_event.host,
@@ -286,7 +292,7 @@ class LaunchMachine:
 
     # Events of the watchers of this host
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.WatcherGone) -> None:
         """The other one ends what it watched; poprun does, where it is alone."""
         local_state = self._local
@@ -294,13 +300,13 @@ class LaunchMachine:
             return
         local_state.ended_watchers.add(launch_event.watcher)
         message = f"poprun's {launch_event.watcher} process was ended"
-        self._broken(ReportRank.WATCHER, Cause(128 + 9, message), launch_event.watcher)
+        self._handle_broken_party(ReportRank.WATCHER, Cause(128 + 9, message), launch_event.watcher)
         if local_state.ended_watchers == {GUARDIAN, KEEPER} and not local_state.below:
             local_state.below = True
             self._actions.append(on.EndBelow(self._grace, self._engine.pid))
         self._finish_if_cleared()
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.KeeperCleared) -> None:
         self._local.cleared = True
         self._finish_if_cleared()
@@ -309,43 +315,43 @@ class LaunchMachine:
         if self._local.cleared and GUARDIAN in self._local.ended_watchers:
             self._local.finished = True
 
-    @_take.register(on.GuardianFinished)
-    @_take.register(on.BelowEnded)
+    @_take_event.register(on.GuardianFinished)
+    @_take_event.register(on.BelowEnded)
     def _(self, launch_event: Event) -> None:
         self._local.finished = True
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.GuardianQuiet) -> None:
         self._local.quiet = True
 
     # Events of other hosts
 
-    @_take.register
-    def _(self, launch_event: on.Answered) -> None:
+    @_take_event.register
+    def _(self, launch_event: on.LivenessAnswered) -> None:
         if host_state := self._hosts.get(launch_event.party):
             host_state.answered = max(host_state.answered, launch_event.round)
         self._blame.answered(launch_event.party)
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.HostHeard) -> None:
         if host_state := self._hosts.get(launch_event.host):
             host_state.heard = self._now
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.HostsUnheard) -> None:
         self._hosts.heard_all(self._now)
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.HostQuiet) -> None:
         if host_state := self._hosts.get(launch_event.host):
             host_state.quiet = True
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.HostFinished) -> None:
         if host_state := self._hosts.get(launch_event.host):
             host_state.finished = True
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.HostCut) -> None:
         if host_state := self._hosts.get(launch_event.host):
             self._lose_host(host_state, launch_event.reason)
@@ -353,9 +359,9 @@ class LaunchMachine:
     def _lose_host(self, host_state: HostState, loss_reason: str) -> None:
         host_state.lost = True
         self._actions.append(on.HangUp(host_state.name))
-        self._broken(ReportRank.HOST, host_state.loss(loss_reason), host_state.name)
+        self._handle_broken_party(ReportRank.HOST, host_state.loss(loss_reason), host_state.name)
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.HostBroken) -> None:
         if host_state := self._hosts.get(launch_event.host):
             cause = Cause(
@@ -363,47 +369,47 @@ class LaunchMachine:
                 f"host {launch_event.host}: {launch_event.reason}",
                 restartable=True,
             )
-            self._broken(ReportRank.HOST, cause, launch_event.host)
+            self._handle_broken_party(ReportRank.HOST, cause, launch_event.host)
             host_state.answered = self._round  # no party is left there that could answer
 
     # Ends from outside
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.LeaseLost) -> None:
         # The devices may soon belong to somebody else.
         cause = Cause(75, "the lease on the partition is over", restartable=True)
-        self._broken(ReportRank.LEASE, cause, KEEPER)
+        self._handle_broken_party(ReportRank.LEASE, cause, KEEPER)
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.OutputUnread) -> None:
-        self._fail(ReportRank.FINAL, Cause(128 + 13, "nobody reads the output any more"))
+        self._handle_failure(ReportRank.FINAL, Cause(128 + 13, "nobody reads the output any more"))
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.RelayFailed) -> None:
-        self._fail(ReportRank.FINAL, Cause(launch_event.code, launch_event.text))
+        self._handle_failure(ReportRank.FINAL, Cause(launch_event.code, launch_event.text))
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.EndSignal) -> None:
         if self.cause is not None:
-            self._end(0.0, 0.0)
+            self._begin_end(0.0, 0.0)
             return
         message = f"{launch_event.name}: asking the instances to end; once more ends them now"
         self._actions.append(on.Print(message))
-        self._fail(
+        self._handle_failure(
             ReportRank.FINAL, Cause(128 + launch_event.number, f"{launch_event.name} received")
         )
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.ForwardSignal) -> None:
         self._actions.append(on.SendSignal(launch_event.number))
 
     # Moves
 
-    @_take.register
-    def _(self, launch_event: on.Listeners) -> None:
+    @_take_event.register
+    def _(self, launch_event: on.ListenersCounted) -> None:
         self._actions += self.relocation.counted(launch_event, len(self._instances.codes))
 
-    @_take.register
+    @_take_event.register
     def _(self, launch_event: on.MoveRequested) -> None:
         if not self.cause and not self._instances.all_ended:
             self.relocation.requested(launch_event, self._now)
@@ -415,16 +421,16 @@ class LaunchMachine:
         self._actions.append(on.LivenessCheck(self._round))
         return self._round
 
-    def _broken(
+    def _handle_broken_party(
         self, report_rank: ReportRank, cause: Cause, answering_party: str, *, early: bool = False
     ) -> None:
         """Handle the loss of one of the launcher's own processes. It leaves only a short grace
         period.
         """
-        self._grace = min(self._grace, ORPHAN_GRACE)
-        self._fail(report_rank, cause, answering_party, early=early)
+        self._grace = min(self._grace, ORPHAN_GRACE_S)
+        self._handle_failure(report_rank, cause, answering_party, early=early)
 
-    def _fail(
+    def _handle_failure(
         self,
         report_rank: ReportRank,
         cause: Cause,
@@ -437,18 +443,20 @@ class LaunchMachine:
         """
         if self._blame.report(report_rank, cause, answering_party, self._now, early=early):
             self._question()
-            self._end(0.0, self._grace)
+            self._begin_end(0.0, self._grace)
 
-    def _end(self, patience_s: float, grace_s: float) -> None:
+    def _begin_end(self, patience_s: float, grace_s: float) -> None:
         if self.cause is not None:
-            self._blame.begin_end(self._now, patience_s + grace_s, LAST_WORDS + SLACK)
+            self._blame.begin_end(self._now, patience_s + grace_s, MPIRUN_END_WAIT_S + SLACK)
         if self._local.below:
             self._actions.append(on.HastenBelow(patience_s, grace_s))
         # mpirun would end all instances at once, on all hosts.
         keep_mpirun = bool(self._hosts) and self._engine.pid > 0
         mpirun_patience_s = patience_s + (REMOTE_SLACK if keep_mpirun else 0.0)
         if not self._local.below:
-            kill_watchers_at = self._now + mpirun_patience_s + grace_s + LAST_WORDS + 2 * SLACK
+            kill_watchers_at = (
+                self._now + mpirun_patience_s + grace_s + MPIRUN_END_WAIT_S + 2 * SLACK
+            )
             self._local.kill_at = min(self._local.kill_at, kill_watchers_at)
         self._actions.append(on.EndInstances(patience_s, grace_s, keep_mpirun, mpirun_patience_s))
         hosts_end_by = self._now + patience_s + grace_s + REMOTE_SLACK

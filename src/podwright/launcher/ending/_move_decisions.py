@@ -19,17 +19,17 @@ from podwright.launcher.options._move_notice import ALL_MOVED_SECONDS
 from podwright.launcher.watchers._launch_events import (
     Action,
     CountListeners,
-    Listeners,
+    ListenersCounted,
     Log,
-    Movable,
     MoveRequested,
+    ReportMovable,
     TellListeners,
 )
 
 #: Seconds from one count of the instances that catch the signal to the next.
 COUNT_INTERVAL_S = 1.0
 #: Seconds within which all instances must be listening after the server's request.
-_ANSWER = 10.0
+_LISTEN_TIMEOUT_S = 10.0
 
 
 class Relocation:
@@ -66,10 +66,10 @@ class Relocation:
             self._listening.clear()
             self._outdated_counts = self._counts
             self._counting, self._count_at = True, 0.0
-            self._listen_deadline = now + _ANSWER
+            self._listen_deadline = now + _LISTEN_TIMEOUT_S
         self._request = move_request
 
-    def counted(self, listeners: Listeners, ended_instances: int) -> list[Action]:
+    def counted(self, listeners: ListenersCounted, ended_instances: int) -> list[Action]:
         """Take a host's answer to CountListeners. ended_instances: the number of ended
         instances.
         """
@@ -83,7 +83,7 @@ class Relocation:
         assert self._move
         self._counting = False
         if not self._request:
-            return [Log("I", "all instances can be moved"), Movable(self._move[1])]
+            return [Log("I", "all instances can be moved"), ReportMovable(self._move[1])]
         move_request, self._request, self._listen_deadline = self._request, None, math.inf
         self.word = move_request.word
         return [TellListeners(self._move[0], move_request.within)]
@@ -95,7 +95,7 @@ class Relocation:
             return due_actions
         if self._request and now >= self._listen_deadline:
             self._request, self._listen_deadline = None, math.inf
-            due_actions += [Log("I", "not all instances can be moved any more"), Movable(0.0)]
+            due_actions += [Log("I", "not all instances can be moved any more"), ReportMovable(0.0)]
         if now >= self._count_at and started:
             assert self._move
             self._count_at = now + COUNT_INTERVAL_S

@@ -12,7 +12,7 @@ from podwright.launcher.instances._exit_cause import described
 
 _STDERR_LIMIT_BYTES = 8192
 #: Seconds that the process has to end once the connection over it is closed.
-_LAST = 0.5
+_END_WAIT_S = 0.5
 #: Seconds from SIGKILL to its end.
 _KILLED = 5.0
 
@@ -88,7 +88,7 @@ class ConnectionProcess:
 
     def reason(self) -> str:
         """Return why the connection closed: the last line on standard error, or how it ended."""
-        exit_code = self.wait(_LAST)
+        exit_code = self.wait(_END_WAIT_S)
         if exit_code is not None and exit_code < 0:
             return f"its {self.program} {described(128 - exit_code)}"
         stderr_lines = [line for line in self.stderr_text().splitlines() if line.strip()]

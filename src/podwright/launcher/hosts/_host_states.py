@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE
 from podwright.launcher.instances._exit_cause import Cause
-from podwright.launcher.watchers._guardian import ORPHAN_GRACE
+from podwright.launcher.watchers._guardian import ORPHAN_GRACE_S
 
 #: A later run may succeed after the loss of a host.
 LOST_HOST_EXIT_CODE = 75
 #: Seconds after the last message of a host, if it still runs, until it has ended its instances.
-FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
+HOST_END_DELAY_S = HEARTBEAT_INTERVAL_S + SILENCE + ORPHAN_GRACE_S + 1.0
 
 
 @dataclass

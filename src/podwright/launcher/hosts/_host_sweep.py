@@ -25,17 +25,17 @@ from podwright.hosts import (
     processes,
     remove_group,
 )
-from podwright.launcher.instances._run_folder import RUN_VARIABLE, group_in, places, remove_tree
-from podwright.launcher.watchers._guardian import ORPHAN_GRACE
+from podwright.launcher.instances._run_folder import RUN_VARIABLE, noted_cgroup, places, remove_tree
+from podwright.launcher.watchers._guardian import ORPHAN_GRACE_S
 
 #: The command of a sweep, as a host runs it.
 SWEEP_COMMAND = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "sweep")
 #: The confirmation that nothing is left.
 SWEPT_MESSAGE = "podwright: nothing is left"
 #: Seconds that all hosts together have for a sweep.
-LIMIT = 10.0
+HOST_SWEEP_LIMIT_S = 10.0
 #: Seconds that the relay and the guardian have to end the run.
-_PATIENCE = ORPHAN_GRACE + 1.0
+_PATIENCE = ORPHAN_GRACE_S + 1.0
 _POLL = 0.05
 
 
@@ -44,7 +44,7 @@ def sweep_hosts(
 ) -> list[str]:
     """Sweep hosts, each by its command. Returns those that did not confirm that nothing is left."""
     try:
-        answers = ask_all(list(sweep_commands.values()), environ, LIMIT)
+        answers = ask_all(list(sweep_commands.values()), environ, HOST_SWEEP_LIMIT_S)
     except OSError:
         return [*sweep_commands]
     return [
@@ -58,7 +58,7 @@ def sweep_run(run_name: str, environ: Mapping[str, str]) -> None:
     """End all processes of a run on this host, and remove its folders."""
     grace_deadline = time.monotonic() + _PATIENCE
     run_folders = places(run_name, environ)
-    process_group = next(filter(None, map(group_in, run_folders)), "")
+    process_group = next(filter(None, map(noted_cgroup, run_folders)), "")
     while True:
         owner_processes = _processes_holding_folder(run_name)
         remaining_processes = [

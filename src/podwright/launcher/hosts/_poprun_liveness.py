@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from podwright.launcher.watchers._stop_detection import Turns, boottime
+from podwright.launcher.watchers._stop_detection import LoopTurns, boottime
 
 #: Seconds from one sign of life to the next, and the silence after which the other end counts as
 #: gone.
-BEAT_EVERY = 2.0
+HEARTBEAT_INTERVAL_S = 2.0
 SILENCE = 12.0
 
 
@@ -33,7 +33,7 @@ class PeerLiveness:
         awake: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock, self._awake = clock, awake
-        self._turns = Turns(clock)
+        self._turns = LoopTurns(clock)
         self._turn_at = self._heard_at = clock()
         self._spoke_at = awake()
         self._silence_announced = False
@@ -41,7 +41,7 @@ class PeerLiveness:
     def begin_turn(self) -> None:
         """Begin a turn, at most BEAT_EVERY seconds after the one before."""
         self._turn_at = self._clock()
-        if self._turns.stood_still(BEAT_EVERY):
+        if self._turns.stood_still(HEARTBEAT_INTERVAL_S):
             self._heard_at = self._clock()
 
     def heard(self) -> None:
@@ -60,7 +60,7 @@ class PeerLiveness:
     def beat_due(self) -> bool:
         """Return whether to send a sign of life now. It counts as sent."""
         now = self._awake()
-        if now - self._spoke_at <= BEAT_EVERY:
+        if now - self._spoke_at <= HEARTBEAT_INTERVAL_S:
             return False
         self._spoke_at = now
         return True

@@ -27,7 +27,7 @@ from podwright.hosts import (
     reap,
     subnets,
 )
-from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, PeerLiveness
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, PeerLiveness
 from podwright.launcher.hosts._relay_protocol import HostTask, RelayConnection
 from podwright.launcher.instances._divide_gpus import HOST_GPU_VARIABLES, TooFewGpus
 from podwright.launcher.instances._failures import read_error_file
@@ -51,8 +51,8 @@ from podwright.launcher.instances._run_folder import (
 from podwright.launcher.watchers._guardian import (
     END,
     ENDED,
-    LAST_WORDS,
-    ORPHAN_GRACE,
+    MPIRUN_END_WAIT_S,
+    ORPHAN_GRACE_S,
     START,
     SYNC,
     SYNCED,
@@ -67,7 +67,7 @@ HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "even
 WORDS, LAUNCH, LOST = "words", "launch", "lost"
 PAUSE, SAID, PAYLOAD = "pause", "said", "payload"
 CLOCK, REPORT = "clock", "report"
-_CHUNK = 65536
+_READ_CHUNK_BYTES = 65536
 #: Bytes that may wait for the connection before the instances have to wait.
 _BACKLOG_LIMIT_BYTES = 1 << 20
 #: Variables that belong to a host and not to the run: each host keeps its own.
@@ -98,14 +98,14 @@ def main() -> int:
         signal.SIGPIPE,
     ):
         signal.signal(signal_number, signal.SIG_IGN)
-    host_task = _hello(connection)
+    host_task = _wait_for_hello(connection)
     if host_task is None:
         return 1
     try:
         relay = _Relay(connection, host_task)
     except (_Refused, OSError) as error:
-        connection.send(REFUSED, *_reasons(error))
-        _flush(connection)
+        connection.send(REFUSED, *_refusal_reasons(error))
+        _flush_connection(connection)
         return 1
     return relay.run()
 
@@ -114,7 +114,7 @@ class _Refused(Exception):
     """This host cannot do what poprun asks. Arguments: the reason, the remedy, and an exit code."""
 
 
-def _reasons(error: Exception) -> tuple[str, str, int]:
+def _refusal_reasons(error: Exception) -> tuple[str, str, int]:
     if isinstance(error, OSError):
         file_suffix = f": {error.filename}" if error.filename else ""
         hint = "Make room there, or set TMPDIR to a folder with room"
@@ -122,24 +122,24 @@ def _reasons(error: Exception) -> tuple[str, str, int]:
     return error.args[0], error.args[1], error.args[2]
 
 
-def _hello(connection: RelayConnection) -> HostTask | None:
+def _wait_for_hello(connection: RelayConnection) -> HostTask | None:
     """Return poprun's first message; None if poprun went away instead."""
     deadline = time.monotonic() + 60
     while not connection.closed and time.monotonic() < deadline:
-        _wait(connection, 1.0)
+        _wait_readable(connection, 1.0)
         for message_kind, *message_values in connection.receive():
             if message_kind == HELLO and message_values and isinstance(message_values[0], dict):
                 return HostTask(**message_values[0])
     return None
 
 
-def _wait(connection: RelayConnection, seconds: float) -> None:
+def _wait_readable(connection: RelayConnection, seconds: float) -> None:
     poll = select.poll()
     poll.register(connection.handle, select.POLLIN)
     poll.poll(seconds * 1000)
 
 
-def _flush(connection: RelayConnection) -> None:
+def _flush_connection(connection: RelayConnection) -> None:
     poll = select.poll()
     poll.register(connection.writing, select.POLLOUT)
     deadline = time.monotonic() + 5
@@ -156,13 +156,13 @@ class _Relay:
         self._started: dict[str, str] = {}
         self._variables_by_rank = dict(host_task.owns)
         self._environ = _with_own_variables(host_task.environ, host_task)
-        _enter(host_task.folder)
-        _check(host_task.program, self._environ)
+        _enter_folder(host_task.folder)
+        _check_program(host_task.program, self._environ)
         sweep(self._environ)
         self._folder = make_folder(self._environ, host_task.name)
         try:
-            self._guard(host_task.in_pid_namespace)
-            self._begin()
+            self._start_guardian(host_task.in_pid_namespace)
+            self._prepare_run()
         except BaseException:
             self._folder.remove()
             raise
@@ -176,7 +176,7 @@ class _Relay:
             },
         )
 
-    def _guard(self, pid_namespace: bool) -> None:
+    def _start_guardian(self, pid_namespace: bool) -> None:
         self._words, output_write_fd = os.pipe()
         os.set_blocking(self._words, False)
         become_subreaper()
@@ -211,7 +211,7 @@ class _Relay:
         os.close(output_write_fd)
         self._folder = placed(self._channel, self._folder, guardian.pid)
 
-    def _begin(self) -> None:
+    def _prepare_run(self) -> None:
         run_folder = self._folder
         memory_variables = memory_settings(run_folder)
         stream_options = {"returns": self._task.returns, "traces": self._task.traces}
@@ -237,27 +237,27 @@ class _Relay:
     def run(self) -> int:
         """Pass messages and output on until the guardian and the line have ended."""
         while not self._done:
-            self._turn()
-        self._pipes.close(lambda: _flush(self._line))
+            self._run_turn()
+        self._pipes.close(lambda: _flush_connection(self._line))
         self._read_daemon_output()
         self._read_status()
         self._folder.remove()
         self._line.send(ENDED)
-        _flush(self._line)
+        _flush_connection(self._line)
         return 0
 
-    def _turn(self) -> None:
+    def _run_turn(self) -> None:
         connection, channel = self._line, self._channel
-        ready_fds = self._ready()
+        ready_fds = self._poll_ready_fds()
         self._poprun.begin_turn()
         if connection.handle in ready_fds and not connection.closed:
             self._poprun.heard()
-            self._listen()
+            self._take_poprun_messages()
         if connection.writing in ready_fds:
             connection.pump()
         if not self._cut and (connection.closed or self._poprun.silent):
             self._cut = connection.closed = True
-            self._end(0.0, ORPHAN_GRACE, False)
+            self._end(0.0, ORPHAN_GRACE_S, False)
         if self._status.handle in ready_fds:
             self._read_status()
         if self._words in ready_fds:
@@ -275,7 +275,7 @@ class _Relay:
         if self._poprun.beat_due():
             connection.send(BEAT)
 
-    def _ready(self) -> set[int]:
+    def _poll_ready_fds(self) -> set[int]:
         connection, channel = self._line, self._channel
         poll = select.poll()
         poll.register(self._status.handle, select.POLLIN)
@@ -288,15 +288,17 @@ class _Relay:
             poll.register(channel.handle, select.POLLIN)
         if connection.waiting < _BACKLOG_LIMIT_BYTES:
             poll.register(self._pipes.handle, select.POLLIN)
-        poll_timeout_s = min(self._ending.pause if self._ending else BEAT_EVERY, BEAT_EVERY)
+        poll_timeout_s = min(
+            self._ending.pause if self._ending else HEARTBEAT_INTERVAL_S, HEARTBEAT_INTERVAL_S
+        )
         return {fd for fd, _ in poll.poll(poll_timeout_s * 1000)}
 
-    def _listen(self) -> None:
+    def _take_poprun_messages(self) -> None:
         for message_kind, *message_values in self._line.receive():
             if message_kind == START:
-                self._start(*message_values)
+                self._start_instances(*message_values)
             elif message_kind == PAYLOAD:
-                self._take(message_values[0])
+                self._take_payload_piece(message_values[0])
             elif message_kind == LAUNCH:
                 # mpirun's own daemon, as a line of shell
                 daemon_command = message_values[1].replace(self._task.session, self._folder.path)
@@ -316,13 +318,13 @@ class _Relay:
             elif message_kind not in (BEAT, HELLO):
                 self._channel.send(message_kind, *message_values)
 
-    def _take(self, payload_piece: str) -> None:
+    def _take_payload_piece(self, payload_piece: str) -> None:
         try:
             add_piece(self._folder.local_path(self._folder.file("payload")), payload_piece)
         except OSError as error:
             self._line.send(LOST, f"cannot keep what was sent: {error.strerror}")
 
-    def _start(
+    def _start_instances(
         self, ranks: Sequence[int], environ: Mapping[str, str], program: Sequence[str]
     ) -> None:
         """Start these instances. There are none when mpirun starts them."""
@@ -339,7 +341,7 @@ class _Relay:
         self._channel.send(START, start_entries, self._started)
 
     def _end(self, patience: float, grace: float, hold: bool) -> None:
-        kill_at = time.monotonic() + patience + grace + LAST_WORDS + SLACK
+        kill_at = time.monotonic() + patience + grace + MPIRUN_END_WAIT_S + SLACK
         self._kill_at = min(self._kill_at, kill_at)
         if self._ending:
             self._ending.sooner(patience, grace)
@@ -360,7 +362,7 @@ class _Relay:
         if self._channel.closed and not self._done:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian, 0)
-            self._ending = Ending(os.getpid(), 0.0, ORPHAN_GRACE, group=self._folder.group)
+            self._ending = Ending(os.getpid(), 0.0, ORPHAN_GRACE_S, group=self._folder.group)
             if not self._guardian_killed:
                 self._line.send(LOST, "its guardian process was ended")
 
@@ -387,7 +389,7 @@ class _Relay:
 
     def _read_daemon_output(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._words, _CHUNK):
+            while chunk := os.read(self._words, _READ_CHUNK_BYTES):
                 self._line.send(WORDS, chunk.decode(errors="replace"))
 
 
@@ -403,7 +405,7 @@ def _with_own_variables(environ: Mapping[str, str], task: HostTask) -> dict[str,
     }
 
 
-def _enter(folder: str) -> None:
+def _enter_folder(folder: str) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
@@ -414,7 +416,7 @@ def _enter(folder: str) -> None:
         ) from None
 
 
-def _check(program: str, environ: Mapping[str, str]) -> None:
+def _check_program(program: str, environ: Mapping[str, str]) -> None:
     if not program or find_program(program, environ) is not None:
         return
     forbidden_path = forbidden_program(program, environ)

@@ -13,7 +13,7 @@ from typing import Any
 from podwright._version import __version__
 from podwright.hosts import WAY, Subnet, explain
 from podwright.launcher.hosts._connection_process import ConnectionProcess
-from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY, SILENCE
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE
 from podwright.launcher.hosts._relay import BEAT, HELLO, READY, REFUSED
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask, RelayConnection
 from podwright.launcher.watchers._guardian import ENDED
@@ -21,7 +21,7 @@ from podwright.launcher.watchers._guardian import ENDED
 #: The command of a relay, as its host runs it.
 RELAY = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "relay")
 #: Seconds that all hosts together have until their relays are ready.
-LIMIT = 40.0
+RELAYS_READY_LIMIT_S = 40.0
 #: Seconds that a relay has beyond the time that it was given to end everything.
 SLACK = 6.0
 
@@ -104,7 +104,7 @@ class Remote:
                 )
                 self.port = greeting["port"]
                 self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-                self.note = _note(self.process.stderr_text())
+                self.note = _way_note_of_stderr(self.process.stderr_text())
                 self.process.forget_stderr()  # what login scripts say explains nothing any more
             elif message_kind == REFUSED:
                 self.problem = (message_values[0], message_values[1], message_values[2])
@@ -143,7 +143,7 @@ class Remote:
         self.process.close(seconds)
 
 
-def _note(stderr_text: str) -> str:
+def _way_note_of_stderr(stderr_text: str) -> str:
     return "\n".join(
         line.removeprefix(WAY) for line in stderr_text.splitlines() if line.startswith(WAY)
     )
@@ -154,7 +154,7 @@ def connect(
     task: Callable[[Remote], HostTask],
     starter: Starter,
     environ: Mapping[str, str],
-    limit: float = LIMIT,
+    limit: float = RELAYS_READY_LIMIT_S,
 ) -> None:
     """Start all relays and wait until they are ready.
 
@@ -177,10 +177,10 @@ def connect(
         waiting_remotes = [r for r in waiting_remotes if not (r.ready or r.problem)]
     for remote in waiting_remotes:
         remote.fail(None)
-    _raise([r for r in remotes if r.problem], len(remotes))
+    _raise_unusable_hosts([r for r in remotes if r.problem], len(remotes))
 
 
-def _raise(unusable_remotes: Sequence[Remote], host_count: int) -> None:
+def _raise_unusable_hosts(unusable_remotes: Sequence[Remote], host_count: int) -> None:
     problems = [(remote.host, *remote.problem) for remote in unusable_remotes if remote.problem]
     if not problems:
         return
@@ -203,7 +203,7 @@ def _raise(unusable_remotes: Sequence[Remote], host_count: int) -> None:
 def beat(remotes: Sequence[Remote], last_beat: float) -> float:
     """Send all relays a sign of life if it is due. Returns when the last one was sent."""
     now = time.monotonic()
-    if now - last_beat < BEAT_EVERY:
+    if now - last_beat < HEARTBEAT_INTERVAL_S:
         return last_beat
     for remote in remotes:
         if not remote.finished:

@@ -19,9 +19,9 @@ from podwright.errors import PodwrightError
 
 _MARK = b"\npodwright-relay "
 _FRAME_HEADER = struct.Struct(">IBIB")  # size of the rest, kind, and for output: instance, stream
-_JSON, _OUTPUT = 0, 1
+_JSON_FRAME, _OUTPUT_FRAME = 0, 1
 #: The limit of a frame; a larger one is not ours.
-_MAX = 64 << 20
+_MAX_FRAME_BYTES = 64 << 20
 #: The bytes that a host may send before its relay's mark.
 _MAX_GREETING_BYTES = 1 << 20
 OUTPUT = "output"
@@ -67,20 +67,24 @@ class RelayConnection:
         self._out: list[bytes] = []
         self.waiting = 0
         if greets:
-            self._put(_MARK + greets.encode() + b"\n")
+            self._queue_frame(_MARK + greets.encode() + b"\n")
 
     def send(self, *message: Any) -> None:
         """Send a message. The other end may be gone already."""
         import json  # 3 ms that a launch on one host does not need
 
         message_json = json.dumps(message).encode()
-        self._put(_FRAME_HEADER.pack(len(message_json) + 1, _JSON, 0, 0) + message_json + b"\n")
+        self._queue_frame(
+            _FRAME_HEADER.pack(len(message_json) + 1, _JSON_FRAME, 0, 0) + message_json + b"\n"
+        )
 
     def send_output(self, rank: int, stream: int, output: bytes) -> None:
         """Pass on an instance's output: standard output (0) or standard error (1)."""
-        self._put(_FRAME_HEADER.pack(len(output) + 1, _OUTPUT, rank, stream) + output + b"\n")
+        self._queue_frame(
+            _FRAME_HEADER.pack(len(output) + 1, _OUTPUT_FRAME, rank, stream) + output + b"\n"
+        )
 
-    def _put(self, frame: bytes) -> None:
+    def _queue_frame(self, frame: bytes) -> None:
         if not self.closed:
             self._out.append(frame)
             self.waiting += len(frame)
@@ -114,7 +118,7 @@ class RelayConnection:
         if not chunk:
             self.closed = True
         self._rest += chunk
-        if self.version is None and not self._greeted():
+        if self.version is None and not self._has_read_greeting():
             return []
         messages: list[tuple[Any, ...]] = []
         frame_start = 0
@@ -122,7 +126,7 @@ class RelayConnection:
             frame_size, frame_kind, rank, stream = _FRAME_HEADER.unpack_from(
                 self._rest, frame_start
             )
-            if not 0 < frame_size <= _MAX:
+            if not 0 < frame_size <= _MAX_FRAME_BYTES:
                 self.closed = True
                 break
             body_start, body_end = (
@@ -133,7 +137,7 @@ class RelayConnection:
                 break
             frame_body = self._rest[body_start : body_end - 1]
             frame_start = body_end
-            if frame_kind == _OUTPUT:
+            if frame_kind == _OUTPUT_FRAME:
                 messages.append((OUTPUT, rank, stream, frame_body))
                 continue
             try:
@@ -144,7 +148,7 @@ class RelayConnection:
         self._rest = self._rest[frame_start:]
         return messages
 
-    def _greeted(self) -> bool:
+    def _has_read_greeting(self) -> bool:
         noise, marker, greeting = self._rest.partition(_MARK)
         version, newline, remaining_bytes = greeting.partition(b"\n")
         if not marker or not newline:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from podwright.launcher.hosts._host_states import FENCE
-from podwright.launcher.hosts._poprun_liveness import BEAT_EVERY
+from podwright.launcher.hosts._host_states import HOST_END_DELAY_S
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S
 from podwright.launcher.hosts._relay import (
     CLOCK,
     EVENTS,
@@ -29,11 +29,11 @@ from podwright.launcher.hosts._relay import (
 from podwright.launcher.hosts._relay_connections import Remote, beat
 from podwright.launcher.hosts._relay_protocol import OUTPUT, HostsUnusable
 from podwright.launcher.instances._function_exchange import pieces, streams
-from podwright.launcher.instances._instance_wrapper import BY_MPIRUN
+from podwright.launcher.instances._instance_wrapper import RANK_BY_MPIRUN
 from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._guardian import (
-    DAEMON,
+    DAEMON_COMMAND_KIND,
     ENDED,
     GONE,
     LISTENS,
@@ -43,12 +43,12 @@ from podwright.launcher.watchers._guardian import (
 )
 from podwright.launcher.watchers._launch_events import Event
 
-_NUMBERS = frozenset(streams(returns=True, traces=True).values())
+_STREAM_NUMBERS = frozenset(streams(returns=True, traces=True).values())
 #: Seconds in which the hosts have to receive a pause.
-_PAUSE = 1.0
+_PAUSE_SEND_TIMEOUT_S = 1.0
 #: How often each host is asked for its time at the start. Later it is asked with each beat.
-_ASKED = 8
-_OF_INSTANCES: Mapping[str, Callable[[int, int], Event]] = {
+_INITIAL_TIME_REQUESTS = 8
+_INSTANCE_EVENT_BY_KIND: Mapping[str, Callable[[int, int], Event]] = {
     "start": on.InstanceStarted,
     "end": on.InstanceEnded,
 }
@@ -116,9 +116,9 @@ class Remotes:
         remote = self._by_rank.get(rank)
         if remote is None:
             return None
-        return [*remote.wrapper, BY_MPIRUN, *remote.restore, *program]
+        return [*remote.wrapper, RANK_BY_MPIRUN, *remote.restore, *program]
 
-    def carry(self, payload: bytes) -> None:
+    def send_payload(self, payload: bytes) -> None:
         """Send the payload to every host, before anything is started there. Raises
         HostsUnusable.
         """
@@ -129,7 +129,7 @@ class Remotes:
                 for remote in self._all:
                     if remote.line.waiting and not remote.line.closed:
                         poll.register(remote.line.writing, select.POLLOUT)
-                poll.poll(BEAT_EVERY * 1000)
+                poll.poll(HEARTBEAT_INTERVAL_S * 1000)
                 for remote in self._all:
                     remote.line.pump()
                 self.idle()
@@ -156,13 +156,13 @@ class Remotes:
             if self._timed and not remote.finished:
                 remote.line.send(CLOCK, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
-    def _time_answered(self, remote: Remote, sent_at: int, remote_time: int) -> None:
+    def _take_clock_answer(self, remote: Remote, sent_at: int, remote_time: int) -> None:
         if self._timed:
             self._timed(
                 remote.host, sent_at, remote_time, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             )
         self._time_requests[remote] = self._time_requests.get(remote, 0) + 1
-        if self._time_requests[remote] < _ASKED:
+        if self._time_requests[remote] < _INITIAL_TIME_REQUESTS:
             self._ask_time([remote])
 
     def idle(self) -> None:
@@ -200,27 +200,29 @@ class Remotes:
                 messages = remote.hear()
                 self._watch.happened(on.HostHeard(remote.host))
                 for message_kind, *message_values in messages:
-                    self._heard(remote, message_kind, message_values)
+                    self._take_remote_message(remote, message_kind, message_values)
             if remote.line.closed and not remote.finished:
                 remote.finished = True
                 self._watch.happened(on.HostCut(remote.host, remote.reason()))
 
-    def _heard(self, remote: Remote, message_kind: str, message_values: list[Any]) -> None:
+    def _take_remote_message(
+        self, remote: Remote, message_kind: str, message_values: list[Any]
+    ) -> None:
         assert self._watch
         if message_kind == OUTPUT:
             rank, stream, output = message_values
-            if rank in remote.ranks and stream in _NUMBERS:
+            if rank in remote.ranks and stream in _STREAM_NUMBERS:
                 self._watch.wrote(rank, stream, output)
         elif message_kind == SAID and message_values[0] in remote.ranks:
             self._watch.last_message(message_values[0], message_values[1])
         elif message_kind == CLOCK:
-            self._time_answered(remote, *message_values)
+            self._take_clock_answer(remote, *message_values)
         elif message_kind == REPORT and message_values[0] in remote.ranks:
             self._watch.reported(*message_values)
         elif message_kind == WORDS:
             self._watch.engine_wrote(message_values[0].encode())
         else:
-            for event in _events(remote, message_kind, message_values):
+            for event in _events_of_message(remote, message_kind, message_values):
                 self._watch.happened(event)
 
     def hang_up(self, host: str) -> None:
@@ -229,7 +231,7 @@ class Remotes:
             if remote.host == host:
                 remote.finished = remote.lost = True
                 remote.line.closed = True
-                self.fenced_at = max(self.fenced_at, remote.heard + FENCE)
+                self.fenced_at = max(self.fenced_at, remote.heard + HOST_END_DELAY_S)
 
     def send(self, *message: Any) -> None:
         """Send a message to all hosts."""
@@ -241,7 +243,7 @@ class Remotes:
         """Stop the instances, and announce that poprun will be silent for a while."""
         self.send(SIGNAL, int(signal.SIGSTOP))
         self.send(PAUSE)  # holds until the next message
-        deadline = time.monotonic() + _PAUSE
+        deadline = time.monotonic() + _PAUSE_SEND_TIMEOUT_S
         while time.monotonic() < deadline and any(remote.line.waiting for remote in self._all):
             for remote in self._all:
                 remote.line.pump()
@@ -270,7 +272,7 @@ class Remotes:
             host, _, command = daemon_file.read().partition("\n")
         for remote in self._all:
             if remote.host == host:
-                remote.line.send(LAUNCH, DAEMON, command)
+                remote.line.send(LAUNCH, DAEMON_COMMAND_KIND, command)
                 return ""
         return f"mpirun wants to start a daemon on {host}, which is not a host"
 
@@ -284,20 +286,22 @@ class Remotes:
             remote.close(max(deadline - time.monotonic(), 0.0))
 
 
-def _events(remote: Remote, message_kind: str, message_values: list[Any]) -> Iterator[Event]:
+def _events_of_message(
+    remote: Remote, message_kind: str, message_values: list[Any]
+) -> Iterator[Event]:
     """Convert a message of a relay into events of the state machine."""
     if message_kind == EVENTS:
         for rank, event_kind, event_value in message_values[0]:
-            if rank in remote.ranks and event_kind in _OF_INSTANCES:
-                yield _OF_INSTANCES[event_kind](rank, event_value)
-    elif message_kind == GONE and message_values[0] == DAEMON:
+            if rank in remote.ranks and event_kind in _INSTANCE_EVENT_BY_KIND:
+                yield _INSTANCE_EVENT_BY_KIND[event_kind](rank, event_value)
+    elif message_kind == GONE and message_values[0] == DAEMON_COMMAND_KIND:
         yield on.DaemonEnded(remote.host, message_values[1], message_values[2])
     elif message_kind == GONE and message_values[0] in remote.ranks:
         yield on.ScriptEnded(*message_values)
     elif message_kind == LISTENS:
-        yield on.Listeners(remote.host, message_values[0])
+        yield on.ListenersCounted(remote.host, message_values[0])
     elif message_kind == SYNCED:
-        yield on.Answered(remote.host, message_values[0])
+        yield on.LivenessAnswered(remote.host, message_values[0])
     elif message_kind == LOST:
         yield on.HostBroken(remote.host, message_values[0])
     elif message_kind == QUIET:

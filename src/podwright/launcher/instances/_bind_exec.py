@@ -14,10 +14,16 @@ from collections.abc import Sequence
 
 #: The number of set_mempolicy(2), by machine, since the C library has no function for it (Linux,
 #: asm/unistd.h).
-_NUMBERS = {"x86_64": 238, "aarch64": 237, "riscv64": 237, "ppc64le": 261, "s390x": 269}
+_SET_MEMPOLICY_NUMBERS = {
+    "x86_64": 238,
+    "aarch64": 237,
+    "riscv64": 237,
+    "ppc64le": 261,
+    "s390x": 269,
+}
 #: linux/mempolicy.h; the second is known since Linux 5.15.
-PREFERRED, PREFERRED_MANY = 1, 5
-_WORD = 64
+MPOL_PREFERRED, MPOL_PREFERRED_MANY = 1, 5
+_MASK_WORD_BITS = 64
 
 
 def prefer_memory(numa_nodes: Sequence[int]) -> bool:
@@ -29,17 +35,17 @@ def prefer_memory(numa_nodes: Sequence[int]) -> bool:
     """
     import ctypes
 
-    syscall_number = _NUMBERS.get(os.uname().machine)
+    syscall_number = _SET_MEMPOLICY_NUMBERS.get(os.uname().machine)
     if syscall_number is None:
         return False
     syscall = ctypes.CDLL(None, use_errno=True).syscall
-    mask_words = max(numa_nodes) // _WORD + 1
+    mask_words = max(numa_nodes) // _MASK_WORD_BITS + 1
     node_mask = (ctypes.c_uint64 * mask_words)()
     for node in numa_nodes:
-        node_mask[node // _WORD] |= 1 << node % _WORD
+        node_mask[node // _MASK_WORD_BITS] |= 1 << node % _MASK_WORD_BITS
     # The kernel reads one bit less than the given count.
-    mask_bits = ctypes.c_ulong(mask_words * _WORD + 1)
-    for policy_mode in (PREFERRED_MANY, PREFERRED)[: 2 if len(numa_nodes) == 1 else 1]:
+    mask_bits = ctypes.c_ulong(mask_words * _MASK_WORD_BITS + 1)
+    for policy_mode in (MPOL_PREFERRED_MANY, MPOL_PREFERRED)[: 2 if len(numa_nodes) == 1 else 1]:
         if not syscall(
             ctypes.c_long(syscall_number), ctypes.c_int(policy_mode), node_mask, mask_bits
         ):

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from podwright.hosts.gpus import Gpu
 
 #: In an instance's environment: its own GPUs, named as in its vendor's variable.
-OWN_GPUS = "PODWRIGHT_OWN_GPUS"
+OWN_GPUS_VARIABLE = "PODWRIGHT_OWN_GPUS"
 _CUDA, _ROCR = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 #: As in `podwright.hosts.gpus`, which is imported only if there are GPUs to examine.
 STANDINS = ("PODWRIGHT_STANDIN_NVML", "PODWRIGHT_STANDIN_AMDSMI")
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 #: The variables that show a job's GPUs, and those that srun would take as a request of its own.
 _GRANTED_VARIABLES = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
-_ASKED = frozenset(
+_REQUESTED_GPU_VARIABLES = frozenset(
     [
         *("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET"),
         *("SLURM_NTASKS_PER_GPU", "SLURM_GPU_BIND", "SLURM_CPUS_PER_GPU"),
@@ -70,7 +70,8 @@ def visibility(options: Options, environ: Mapping[str, str], *, devices: bool) -
     chosen_visibility = options.gpu_visibility or ""
     if not chosen_visibility:
         has_granted_gpus = any(
-            environ.get(variable) for variable in (*_GRANTED_VARIABLES, *_ASKED & {*environ})
+            environ.get(variable)
+            for variable in (*_GRANTED_VARIABLES, *_REQUESTED_GPU_VARIABLES & {*environ})
         )
         return "task" if has_granted_gpus and "SLURM_JOB_ID" in environ and not devices else ""
     if "SLURM_JOB_ID" not in environ:
@@ -82,24 +83,28 @@ def visibility(options: Options, environ: Mapping[str, str], *, devices: bool) -
     return chosen_visibility
 
 
-def for_step(environ: Mapping[str, str]) -> dict[str, str]:
+def environment_for_step(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without requests for GPUs that srun would take over: a step has its
     own.
     """
-    return {variable: value for variable, value in environ.items() if variable not in _ASKED}
+    return {
+        variable: value
+        for variable, value in environ.items()
+        if variable not in _REQUESTED_GPU_VARIABLES
+    }
 
 
-def too_few(error: PodwrightError, gpus_per_node: int) -> PodwrightError:
+def as_too_few_gpus(error: PodwrightError, gpus_per_node: int) -> PodwrightError:
     """Return TooFewGpus if srun found fewer GPUs on a host than requested; any other error
     unchanged.
     """
     shortage_phrases = ("generic resource", "gres", "Requested node configuration")
     if not any(phrase in error.problem for phrase in shortage_phrases):
         return error
-    return TooFewGpus(error.problem, would_work=_hint(gpus_per_node))
+    return TooFewGpus(error.problem, would_work=_gpus_per_node_hint(gpus_per_node))
 
 
-def _hint(gpus_per_node: int) -> str:
+def _gpus_per_node_hint(gpus_per_node: int) -> str:
     return f"Ask Slurm per node: --gpus-per-node={gpus_per_node}, and not in all or per task"
 
 
@@ -154,7 +159,7 @@ def shares(
     """Return the shares of `instance_count` instances on this host, with `gpus_per_instance` GPUs
     each. Raises TooFewGpus.
     """
-    gpus, gpu_names = _granted(environ)
+    gpus, gpu_names = _granted_gpus(environ)
     if len(gpus) < instance_count * gpus_per_instance:
         needed_text = (
             f"{instance_count} instances of {gpus_per_instance} GPUs each"
@@ -164,12 +169,12 @@ def shares(
         raise TooFewGpus(
             f"the job has {len(gpus)} GPUs here, and {needed_text} need "
             f"{instance_count * gpus_per_instance}",
-            would_work=_hint(instance_count * gpus_per_instance),
+            would_work=_gpus_per_node_hint(instance_count * gpus_per_instance),
         )
     strategy = strategy if cores and cores.cores else "disabled"
     has_numa_nodes = any(gpu.node >= 0 for gpu in gpus)
-    placements = _placed(strategy, cores, instance_count, has_numa_nodes)
-    indices_of = _divided(gpus, placements, instance_count, gpus_per_instance)
+    placements = _places_before_gpus(strategy, cores, instance_count, has_numa_nodes)
+    indices_of = _divided_gpus(gpus, placements, instance_count, gpus_per_instance)
     gpu_order = [gpu_index for own_indices in indices_of for gpu_index in own_indices]
     gpu_order += [gpu_index for gpu_index in range(len(gpus)) if gpu_index not in gpu_order]
     visible_variable = _ROCR if gpus and gpus[0].vendor == "amd" else _CUDA
@@ -183,16 +188,18 @@ def shares(
         visible_indices = own_indices if gpu_visibility == "task" else gpu_order
         variables = {
             visible_variable: ",".join(gpu_names[gpu_index] for gpu_index in visible_indices),
-            OWN_GPUS: ",".join(gpu_names[gpu_index] for gpu_index in own_indices),
+            OWN_GPUS_VARIABLE: ",".join(gpu_names[gpu_index] for gpu_index in own_indices),
         }
         if simulated(environ):
             variables[SIMULATED_VARIABLE] = "1"
-        cpu_list = near_cpus[instance_index] if near_cpus else _cpus(placements[instance_index])
+        cpu_list = (
+            near_cpus[instance_index] if near_cpus else _bound_cpu_list(placements[instance_index])
+        )
         gpu_shares.append(GpuShare(variables, cpu_list))
     return gpu_shares
 
 
-def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _NumberedGpu], list[str]]:
+def _granted_gpus(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _NumberedGpu], list[str]]:
     """Return the GPUs that this process may pass on, and the name of each."""
     gpus: Sequence[Gpu] = ()
     if simulated(environ) or any(map(os.path.exists, _DRIVERS)):
@@ -207,7 +214,7 @@ def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _NumberedGpu], 
     return [_NumberedGpu(vendor) for _ in gpu_names], gpu_names
 
 
-def _placed(
+def _places_before_gpus(
     strategy: str, cores: Cores | None, instance_count: int, has_numa_nodes: bool
 ) -> Sequence[InstancePlace | None]:
     """Return places that are chosen before the GPUs. By default cores follow the GPUs, if known."""
@@ -216,7 +223,7 @@ def _placed(
     return places(strategy, cores, instance_count)
 
 
-def _divided(
+def _divided_gpus(
     gpus: Sequence[Gpu | _NumberedGpu],
     placements: Sequence[InstancePlace | None],
     instance_count: int,
@@ -261,14 +268,14 @@ def _cores_near_gpus(
         rival_index, rival_count = rivals.index(instance_index), len(rivals)
         first_core = len(candidates) * rival_index // rival_count
         end_core = max(len(candidates) * (rival_index + 1) // rival_count, first_core + 1)
-        core_lists.append(_listed(candidates[first_core:end_core], cores))
+        core_lists.append(_cpu_list_of_cores(candidates[first_core:end_core], cores))
     return core_lists
 
 
-def _listed(chosen_cores: Sequence[CpuCore], cores: Cores) -> str:
+def _cpu_list_of_cores(chosen_cores: Sequence[CpuCore], cores: Cores) -> str:
     has_all_cores = len(chosen_cores) == len(cores.cores)
     return "" if has_all_cores else write_list(cpu for core in chosen_cores for cpu in core.cpus)
 
 
-def _cpus(placement: InstancePlace | None) -> str:
+def _bound_cpu_list(placement: InstancePlace | None) -> str:
     return write_list(placement.cpus) if placement and placement.bound else ""

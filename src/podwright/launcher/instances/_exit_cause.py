@@ -50,7 +50,7 @@ def described(exit_code: int) -> str:
     return f"ended with exit code {exit_code}"
 
 
-def aborted(mpirun_output: bytes, instance_count: int) -> Cause | None:
+def abort_cause(mpirun_output: bytes, instance_count: int) -> Cause | None:
     """Return the instance that called MPI_Abort, if mpirun names it. mpirun then ends all, in any
     order.
     """
@@ -72,7 +72,7 @@ def instance_failed(rank: int, host_by_rank: Mapping[int, str], exit_code: int) 
     )
 
 
-def noticed(
+def mpirun_notice_cause(
     mpirun_output: bytes, instance_count: int, host_by_rank: Mapping[int, str]
 ) -> Cause | None:
     """Return the instance whose script a signal ended, if mpirun names it.
@@ -85,7 +85,7 @@ def noticed(
     return instance_failed(int(match[1]), host_by_rank, 128 + int(match[2]))
 
 
-def engine_gone(return_code: int, running_ranks: Sequence[int], mpirun_output: bytes) -> Cause:
+def mpirun_end_cause(return_code: int, running_ranks: Sequence[int], mpirun_output: bytes) -> Cause:
     """Return the end of mpirun before its instances. running_ranks: those that ran; none if none
     ever started.
     """

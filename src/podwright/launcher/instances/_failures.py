@@ -18,7 +18,7 @@ from podwright.launcher.instances._run_folder import RunFolder
 
 NAME = "failures.jsonl"
 #: The limit in bytes of an instance's text about its end.
-_MAX = 1 << 20
+_MAX_ERROR_TEXT_BYTES = 1 << 20
 
 
 class Failure(NamedTuple):
@@ -82,7 +82,7 @@ def read_error_file(error_path: str) -> str:
     """Return what an instance wrote about its end; empty if nothing."""
     try:
         with open(error_path, encoding="utf-8", errors="replace") as file:
-            return file.read(_MAX)
+            return file.read(_MAX_ERROR_TEXT_BYTES)
     except OSError:
         return ""
 
@@ -95,7 +95,7 @@ def line_of(failure: Failure, run_name: str, host: str, last_lines: Sequence[byt
     if failure.code > 128:
         with contextlib.suppress(ValueError):
             signal_name = signal.Signals(failure.code - 128).name
-    message, traceback = _understood(failure.error_text)
+    message, traceback = _message_and_traceback(failure.error_text)
     record = {
         "run": run_name,
         "rank": failure.rank,
@@ -124,7 +124,7 @@ def append(logs_folder: str, records: Sequence[bytes]) -> str:
     return ""
 
 
-def _understood(error_text: str) -> tuple[str | None, str | None]:
+def _message_and_traceback(error_text: str) -> tuple[str | None, str | None]:
     """Return message and traceback of torchrun's form. A text of another form is the message
     itself.
     """

@@ -17,12 +17,12 @@ from podwright.functions import PAYLOAD_VARIABLE as PAYLOAD_VARIABLE
 from podwright.functions import RESULT_VARIABLE as RESULT_VARIABLE
 
 #: The streams of an instance, by their numbers on a line between hosts.
-STREAMS = ("out", "err")
+OUTPUT_STREAMS = ("out", "err")
 RESULT_STREAM = "result"
 #: The stream of an instance's records for the timeline, and the variable that names its pipe
 #: (popdist).
 TRACE_STREAM, TRACE_VARIABLE = "trace", "POPDIST_TRACE"
-_PIECE = 3 << 20  # three bytes are four characters of base64
+_PAYLOAD_PIECE_BYTES = 3 << 20  # three bytes are four characters of base64
 
 
 class Exchange(NamedTuple):
@@ -36,7 +36,7 @@ class Exchange(NamedTuple):
 
 def streams(*, returns: bool, traces: bool = False) -> dict[str, int]:
     """Return the names of an instance's streams, with their numbers."""
-    stream_names = (*STREAMS, RESULT_STREAM, TRACE_STREAM)
+    stream_names = (*OUTPUT_STREAMS, RESULT_STREAM, TRACE_STREAM)
     is_wanted = (True, True, returns, traces)
     return {
         stream_name: number for number, stream_name in enumerate(stream_names) if is_wanted[number]
@@ -45,9 +45,9 @@ def streams(*, returns: bool, traces: bool = False) -> dict[str, int]:
 
 def pieces(payload: bytes) -> Iterator[str]:
     """Yield the payload as text, in pieces; at least one."""
-    for piece_start in range(0, max(len(payload), 1), _PIECE):
+    for piece_start in range(0, max(len(payload), 1), _PAYLOAD_PIECE_BYTES):
         yield binascii.b2a_base64(
-            payload[piece_start : piece_start + _PIECE], newline=False
+            payload[piece_start : piece_start + _PAYLOAD_PIECE_BYTES], newline=False
         ).decode()
 
 

@@ -14,7 +14,7 @@ from podwright.hosts import Cores, find_program, read_cores, read_list, write_li
 from podwright.launcher.instances._instance_wrapper import Own
 from podwright.launcher.options._core_placement import (
     CPUS_VARIABLE,
-    NODES_VARIABLE,
+    NUMA_NODES_VARIABLE,
     near_memory_nodes,
     places,
 )
@@ -59,14 +59,14 @@ def _binding_variables(cpu_list: str, cores: Cores | None) -> dict[str, str]:
     if not cpu_list or not cores:
         return {}
     node_list = write_list(near_memory_nodes(cores, read_list(cpu_list)))
-    return {CPUS_VARIABLE: cpu_list, **({NODES_VARIABLE: node_list} if node_list else {})}
+    return {CPUS_VARIABLE: cpu_list, **({NUMA_NODES_VARIABLE: node_list} if node_list else {})}
 
 
 def _binding_arguments(variables: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words in front of a program that bind it to the CPUs and memory of its
     variables.
     """
-    cpu_list, node_list = variables.get(CPUS_VARIABLE, ""), variables.get(NODES_VARIABLE, "")
+    cpu_list, node_list = variables.get(CPUS_VARIABLE, ""), variables.get(NUMA_NODES_VARIABLE, "")
     if not cpu_list:
         return ()
     taskset_path = None if node_list else find_program("taskset", environ)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from podwright.launcher.instances._exit_cause import Cause
 from podwright.launcher.instances._function_exchange import (
+    OUTPUT_STREAMS,
     RESULT_STREAM,
-    STREAMS,
     TRACE_STREAM,
     Results,
     streams,
@@ -25,8 +25,11 @@ from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.instances._tagged_output import Stream, last_lines
 from podwright.timeline import OFF, TraceWriter
 
-_NUMBERS = streams(returns=True, traces=True)
-_RESULT, _TRACE = _NUMBERS[RESULT_STREAM], _NUMBERS[TRACE_STREAM]
+_STREAM_NUMBERS = streams(returns=True, traces=True)
+_RESULT_STREAM_NUMBER, _TRACE_STREAM_NUMBER = (
+    _STREAM_NUMBERS[RESULT_STREAM],
+    _STREAM_NUMBERS[TRACE_STREAM],
+)
 
 
 class StreamOptions(NamedTuple):
@@ -88,7 +91,7 @@ class InstanceOutput:
         ]
         stream_numbers = streams(returns=result_files is not None, traces=trace.on)
         self._pipes = InstancePipes(
-            folder, local_instances, stream_numbers, self.wrote, self._finish
+            folder, local_instances, stream_numbers, self.wrote, self._pass_on_last_line
         )
 
     def watch(self, report: Callable[[Cause], None]) -> None:
@@ -104,10 +107,10 @@ class InstanceOutput:
         """Read what is ready."""
         self._pipes.read()
 
-    def _finish(self, instance_index: int, stream_number: int) -> None:
+    def _pass_on_last_line(self, instance_index: int, stream_number: int) -> None:
         """Pass on the last line of an instance's stream, although no newline ends it."""
-        if stream_number < len(STREAMS):
-            self._pass_on(
+        if stream_number < len(OUTPUT_STREAMS):
+            self._pass_on_lines(
                 instance_index,
                 stream_number,
                 self._by_instance[instance_index][stream_number].finish(),
@@ -115,14 +118,14 @@ class InstanceOutput:
 
     def wrote(self, index: int, number: int, data: bytes) -> None:
         """Take an instance's bytes, from here or another host. number: of the stream."""
-        if number == _TRACE:
+        if number == _TRACE_STREAM_NUMBER:
             self.trace.records(index, data)
-        elif number == _RESULT:
+        elif number == _RESULT_STREAM_NUMBER:
             self._keep_result(index, data)
         else:
             stream = self._by_instance[index][number]
             self._log(stream, data)
-            self._pass_on(index, number, stream.feed(data))
+            self._pass_on_lines(index, number, stream.feed(data))
             self.trace.instance_wrote(index)
 
     def _keep_result(self, instance_index: int, data: bytes) -> None:
@@ -134,7 +137,7 @@ class InstanceOutput:
                 Cause(1, f"the result of instance {instance_index} is lost: {error.strerror}")
             )
 
-    def _pass_on(self, instance_index: int, stream_number: int, lines: bytes) -> None:
+    def _pass_on_lines(self, instance_index: int, stream_number: int, lines: bytes) -> None:
         if lines and (self._only is None or instance_index == self._only):
             stream = self._by_instance[instance_index][stream_number]
             sink = self._output.out if stream.name == "stdout" else self._output.err
@@ -149,7 +152,7 @@ class InstanceOutput:
         """Add an instance's remaining records, its report and its end to the timeline."""
         if not self.trace.on:
             return
-        self._pipes.read_rest(index, _TRACE)
+        self._pipes.read_rest(index, _TRACE_STREAM_NUMBER)
         if index not in self._remote_instances:
             profile_folder = report_folder(self._variables(index), index)
             if profile_folder:
@@ -169,17 +172,17 @@ class InstanceOutput:
         """Return the last lines that an instance wrote."""
         return last_lines(self._by_instance[index])
 
-    def _make_room(self) -> None:
+    def _flush_full_output(self) -> None:
         if self._output.out.full or self._output.err.full:
             self._output.flush()
 
     def close(self) -> None:
         """Read the rest of all pipes. All writers are gone, so nothing more will come."""
-        self._pipes.close(self._make_room, unread=(_TRACE,))
+        self._pipes.close(self._flush_full_output, unread=(_TRACE_STREAM_NUMBER,))
         if self._results:
             self._results.close()
         for instance_index in self._remote_instances:
-            for stream_number in range(len(STREAMS)):
-                self._finish(instance_index, stream_number)
+            for stream_number in range(len(OUTPUT_STREAMS)):
+                self._pass_on_last_line(instance_index, stream_number)
         if self._logs:
             self._logs.close()

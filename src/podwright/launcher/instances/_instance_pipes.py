@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from podwright.launcher.instances._instance_wrapper import open_stream
 from podwright.launcher.instances._run_folder import RunFolder
 
-_CHUNK = 65536
+_READ_CHUNK_BYTES = 65536
 
 
 class InstancePipes:
@@ -52,7 +52,7 @@ class InstancePipes:
         """Read once from every pipe that is ready."""
         for pipe_descriptor, _ in self._ready.poll(0):
             if pipe_descriptor in self._pipes:
-                self._read(pipe_descriptor)
+                self._read_pipe_once(pipe_descriptor)
 
     def read_rest(self, rank: int, stream_number: int) -> None:
         """Read all that an instance, which has ended, wrote into a stream."""
@@ -61,7 +61,7 @@ class InstancePipes:
             for descriptor, stream in self._pipes.items()
             if stream == (rank, stream_number)
         ]:
-            while self._read(pipe_descriptor):
+            while self._read_pipe_once(pipe_descriptor):
                 pass
 
     def close(
@@ -73,27 +73,27 @@ class InstancePipes:
         unread: the numbers of streams that are closed without reading.
         """
         for pipe_descriptor, (_, stream_number) in list(self._pipes.items()):
-            while stream_number not in unread and self._read(pipe_descriptor):
+            while stream_number not in unread and self._read_pipe_once(pipe_descriptor):
                 on_piece()
             if pipe_descriptor in self._pipes:
-                self._close(pipe_descriptor)
+                self._close_pipe(pipe_descriptor)
         self._ready.close()
 
-    def _read(self, pipe_descriptor: int) -> bool:
+    def _read_pipe_once(self, pipe_descriptor: int) -> bool:
         """Read once. Return whether there was anything."""
         rank, stream_number = self._pipes[pipe_descriptor]
         try:
-            data = os.read(pipe_descriptor, _CHUNK)
+            data = os.read(pipe_descriptor, _READ_CHUNK_BYTES)
         except BlockingIOError:
             return False
         if data:
             self._on_data(rank, stream_number, data)
             return True
         self._on_end(rank, stream_number)
-        self._close(pipe_descriptor)
+        self._close_pipe(pipe_descriptor)
         return False
 
-    def _close(self, pipe_descriptor: int) -> None:
+    def _close_pipe(self, pipe_descriptor: int) -> None:
         self._ready.unregister(pipe_descriptor)
         os.close(pipe_descriptor)
         del self._pipes[pipe_descriptor]

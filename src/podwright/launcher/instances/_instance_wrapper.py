@@ -36,7 +36,7 @@ from podwright.launcher.instances._function_exchange import (
 )
 from podwright.launcher.instances._run_folder import RunFolder
 
-_SCRIPT = """\
+_WRAPPER_SCRIPT = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM
 [ "$1" != - ] || { shift; set -- "$PMIX_RANK" "$@"; }
 exec 2>/dev/null 3>"$PODWRIGHT_STREAMS/status"
@@ -59,7 +59,7 @@ echo "$1 start $$" >&3
 echo "$1 end $?" >&3
 """
 
-_RESTORE = """\
+_RESTORE_SCRIPT = """\
 import marshal, os, sys
 with open(sys.argv[1], "rb") as file:
     os.environb.update(marshal.load(file))
@@ -71,9 +71,9 @@ except OSError as error:
 """
 
 #: Stands for the rank of an instance when mpirun's own count gives it.
-BY_MPIRUN = "-"
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+RANK_BY_MPIRUN = "-"
+_SHELL_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STREAM_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Event(NamedTuple):
@@ -129,8 +129,8 @@ def make_wrapper(
             own_settings = own_settings._replace(
                 variables={**own_settings.variables, **trace_variable}
             )
-        own_script = _own_script(own_settings).encode(errors="surrogateescape")
-        _write(folder.local_path(folder.stream(f"own.{rank}")), own_script)
+        own_script = _instance_own_script(own_settings).encode(errors="surrogateescape")
+        _write_new_file(folder.local_path(folder.stream(f"own.{rank}")), own_script)
     os.mkfifo(folder.local_path(folder.stream("status")), 0o600)
     os.mkdir(folder.local_path(folder.file("cache")), 0o700)
     script_lines = [
@@ -138,34 +138,39 @@ def make_wrapper(
         for variable, value in (replaced_variables or {}).items()
     ]
     script_lines.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
-    _write(folder.local_path(folder.file("wrapper")), "".join([*script_lines, _SCRIPT]).encode())
+    _write_new_file(
+        folder.local_path(folder.file("wrapper")),
+        "".join([*script_lines, _WRAPPER_SCRIPT]).encode(),
+    )
     return ["/bin/sh", folder.file("wrapper")]
 
 
-def _own_script(own_settings: Own) -> str:
+def _instance_own_script(own_settings: Own) -> str:
     odd_assignments = [
         f"{name}={value}"
         for name, value in own_settings.variables.items()
-        if not _PLAIN.fullmatch(name)
+        if not _SHELL_VARIABLE_NAME.fullmatch(name)
     ]
     command_words = shlex.join(
         [*(["/usr/bin/env", *odd_assignments] if odd_assignments else ()), *own_settings.words]
     )
     script_end = f'shift\nset -- {command_words} "$@"\n' if command_words else "shift\n"
-    return _exports(own_settings.variables) + script_end
+    return _shell_exports(own_settings.variables) + script_end
 
 
 def give(folder: RunFolder, variables: Mapping[str, str]) -> None:
     """Give all instances of this host variables that were not known when mpirun was started."""
-    _write(
+    _write_new_file(
         folder.local_path(folder.file("given")),
-        _exports(variables).encode(errors="surrogateescape"),
+        _shell_exports(variables).encode(errors="surrogateescape"),
     )
 
 
-def _exports(variables: Mapping[str, str]) -> str:
+def _shell_exports(variables: Mapping[str, str]) -> str:
     """Return shell code that sets the variables whose names a shell could assign."""
-    plain_variables = {name: value for name, value in variables.items() if _PLAIN.fullmatch(name)}
+    plain_variables = {
+        name: value for name, value in variables.items() if _SHELL_VARIABLE_NAME.fullmatch(name)
+    }
     return "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in plain_variables.items()
     )
@@ -174,7 +179,9 @@ def _exports(variables: Mapping[str, str]) -> str:
 def restore(folder: RunFolder, environ: Mapping[str, str]) -> list[str]:
     """Return words in front of a program that restore the variables a shell would drop; or none."""
     odd_variables = {
-        variable: text for variable, text in environ.items() if not _PLAIN.fullmatch(variable)
+        variable: text
+        for variable, text in environ.items()
+        if not _SHELL_VARIABLE_NAME.fullmatch(variable)
     }
     if not odd_variables:
         return []
@@ -183,14 +190,14 @@ def restore(folder: RunFolder, environ: Mapping[str, str]) -> list[str]:
     encoded_variables = {
         os.fsencode(name): os.fsencode(value) for name, value in odd_variables.items()
     }
-    _write(folder.local_path(folder.file("environ")), marshal.dumps(encoded_variables))
-    _write(folder.local_path(folder.file("restore")), _RESTORE.encode())
+    _write_new_file(folder.local_path(folder.file("environ")), marshal.dumps(encoded_variables))
+    _write_new_file(folder.local_path(folder.file("restore")), _RESTORE_SCRIPT.encode())
     return [sys.executable, "-I", "-S", folder.file("restore"), folder.file("environ")]
 
 
 def open_stream(folder: RunFolder, stream_name: str) -> int:
     """Open a stream for reading, before anything writes to it. Reads never block."""
-    return os.open(folder.local_path(folder.stream(stream_name)), _READ)
+    return os.open(folder.local_path(folder.stream(stream_name)), _STREAM_OPEN_FLAGS)
 
 
 class StatusPipe:
@@ -225,7 +232,7 @@ class StatusPipe:
         os.close(self.handle)
 
 
-def _write(path: str, content: bytes) -> None:
+def _write_new_file(path: str, content: bytes) -> None:
     file_descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         while content:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import resource
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_LOG_OPEN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Logs:
@@ -28,7 +28,9 @@ class Logs:
             file_descriptor = self._files.get((index, stream_name), -1)
             if file_descriptor < 0:
                 log_path = os.path.join(self._folder, f"instance-{index}.{stream_name[3:]}")
-                file_descriptor = self._files[index, stream_name] = os.open(log_path, _FLAGS, 0o600)
+                file_descriptor = self._files[index, stream_name] = os.open(
+                    log_path, _LOG_OPEN_FLAGS, 0o600
+                )
             while data:
                 data = data[os.write(file_descriptor, data) :]
         except OSError as error:

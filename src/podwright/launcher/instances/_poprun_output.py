@@ -28,16 +28,16 @@ class Output:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         has_no_colours = _lacks_colours(os.environ if environ is None else environ)
-        self.out = _sink(out_descriptor, has_no_colours)
+        self.out = _make_sink(out_descriptor, has_no_colours)
         self.err = (
             self.out
-            if _same(out_descriptor, err_descriptor)
-            else _sink(err_descriptor, has_no_colours)
+            if _is_same_file(out_descriptor, err_descriptor)
+            else _make_sink(err_descriptor, has_no_colours)
         )
         self.verbosity = verbosity
 
     @property
-    def sinks(self) -> tuple[Sink, ...]:
+    def distinct_sinks(self) -> tuple[Sink, ...]:
         """The different ones."""
         return (self.out,) if self.err is self.out else (self.out, self.err)
 
@@ -66,7 +66,7 @@ class Output:
 
     def flush(self) -> None:
         """Write everything, however long it takes."""
-        for sink in self.sinks:
+        for sink in self.distinct_sinks:
             while sink.size and not sink.broken:
                 poll = select.poll()
                 poll.register(sink.handle, select.POLLOUT)
@@ -79,7 +79,7 @@ def _lacks_colours(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("NO_COLOR")) or environ.get("TERM", "dumb") == "dumb"
 
 
-def _sink(file_descriptor: int, has_no_colours: bool) -> Sink:
+def _make_sink(file_descriptor: int, has_no_colours: bool) -> Sink:
     try:
         is_slow = not stat.S_ISREG(os.fstat(file_descriptor).st_mode)
     except OSError:
@@ -91,7 +91,7 @@ def _sink(file_descriptor: int, has_no_colours: bool) -> Sink:
     )
 
 
-def _same(first_descriptor: int, second_descriptor: int) -> bool:
+def _is_same_file(first_descriptor: int, second_descriptor: int) -> bool:
     try:
         first_stat, second_stat = os.fstat(first_descriptor), os.fstat(second_descriptor)
     except OSError:

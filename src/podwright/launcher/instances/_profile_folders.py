@@ -26,7 +26,7 @@ def check_profiling(environ: Mapping[str, str], arguments: Iterable[Iterable[str
 
 
 #: The limits of named files of a report, of examined ones, and of nested folders.
-_NAMED, _MAX_EXAMINED, _MAX_FOLDER_DEPTH = 50, 2000, 3
+_MAX_NAMED_FILES, _MAX_EXAMINED, _MAX_FOLDER_DEPTH = 50, 2000, 3
 
 
 def report_folder(variables: Mapping[str, str], rank: int) -> str:
@@ -69,4 +69,4 @@ def listed(folder: str) -> tuple[list[tuple[str, int]], int]:
         except OSError:
             continue
     files.sort()
-    return files[:_NAMED], len(files[_NAMED:])
+    return files[:_MAX_NAMED_FILES], len(files[_MAX_NAMED_FILES:])

@@ -26,12 +26,12 @@ from podwright.hosts import group_is_empty, kill_all, kill_group, marked, remove
 RUN_VARIABLE = "PODWRIGHT_RUN"
 SHARED_MEMORY = "/dev/shm"
 #: The file that names the cgroup of a run.
-_GROUP = "group"
+_CGROUP_NOTE_FILE = "group"
 #: Seconds after which an unlocked folder is certainly not one that is just being made.
-_YOUNG_SECONDS = 5.0
+_YOUNG_FOLDER_SECONDS = 5.0
 #: Seconds that killed processes may take to end.
 _DYING_SECONDS = 2.0
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_OPEN_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 #: The variable for the folder of mpirun and its daemons.
@@ -72,7 +72,7 @@ class RunFolder(NamedTuple):
 
         inner_path: its path there. Raises OSError if it cannot be reached.
         """
-        folder_descriptor = os.open(f"/proc/{guardian_pid}/root{inner_path}", _FLAGS)
+        folder_descriptor = os.open(f"/proc/{guardian_pid}/root{inner_path}", _FOLDER_OPEN_FLAGS)
         self.remove()
         return self._replace(
             path=inner_path,
@@ -83,7 +83,7 @@ class RunFolder(NamedTuple):
 
     def note_group(self, cgroup: str) -> None:
         """Write down the cgroup of the processes, for a later sweep. Raises OSError."""
-        with open(os.path.join(self.path, _GROUP), "w", encoding="utf-8") as file:
+        with open(os.path.join(self.path, _CGROUP_NOTE_FILE), "w", encoding="utf-8") as file:
             file.write(cgroup)
 
     def remove(self) -> None:
@@ -102,12 +102,12 @@ def make_folder(environ: Mapping[str, str], name: str = "") -> RunFolder:
 
     name: the end of the name, behind the prefix of this user's runs; by default a random one.
     """
-    name = f"{_prefix()}{name or os.urandom(6).hex()}"
+    name = f"{_run_folder_prefix()}{name or os.urandom(6).hex()}"
     folder_path = os.path.join(temporary(environ), name)
     memory_folder = os.path.join(SHARED_MEMORY, name)
-    lock_descriptors = [_make(folder_path)]
+    lock_descriptors = [_make_locked_folder(folder_path)]
     try:
-        lock_descriptors.append(_make(memory_folder))
+        lock_descriptors.append(_make_locked_folder(memory_folder))
     except OSError:
         memory_folder = folder_path  # without /dev/shm the programs' segments are in ordinary files
     return RunFolder(name, folder_path, memory_folder, tuple(lock_descriptors))
@@ -136,10 +136,10 @@ def places(folder_name: str, environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def group_in(folder: str) -> str:
+def noted_cgroup(folder: str) -> str:
     """Return the cgroup that is noted in a run's folder; empty if there is none."""
     try:
-        with open(os.path.join(folder, _GROUP), encoding="utf-8") as file:
+        with open(os.path.join(folder, _CGROUP_NOTE_FILE), encoding="utf-8") as file:
             cgroup = file.read()
     except OSError:
         return ""
@@ -148,7 +148,7 @@ def group_in(folder: str) -> str:
 
 def run_name(given_name: str) -> str:
     """Return the name of a run of this user, for the name that `make_folder` was given."""
-    return f"{_prefix()}{given_name}"
+    return f"{_run_folder_prefix()}{given_name}"
 
 
 def sweep(environ: Mapping[str, str]) -> list[str]:
@@ -158,7 +158,7 @@ def sweep(environ: Mapping[str, str]) -> list[str]:
     run_names = []
     for folder_path in _abandoned_folders(environ, time.time()):
         swept_run = os.path.basename(folder_path)
-        if cgroup := group_in(folder_path):
+        if cgroup := noted_cgroup(folder_path):
             kill_group(cgroup)
         kill_all(marked(RUN_VARIABLE, swept_run), signal.SIGKILL)
         if cgroup:
@@ -171,13 +171,13 @@ def sweep(environ: Mapping[str, str]) -> list[str]:
     return sorted(set(run_names))
 
 
-def _prefix() -> str:
+def _run_folder_prefix() -> str:
     return f"podwright-run-{os.getuid()}-"
 
 
-def _make(path: str) -> int:
+def _make_locked_folder(path: str) -> int:
     os.mkdir(path, 0o700)
-    lock_descriptor = os.open(path, _FLAGS)
+    lock_descriptor = os.open(path, _FOLDER_OPEN_FLAGS)
     fcntl.flock(lock_descriptor, fcntl.LOCK_SH)
     return lock_descriptor
 
@@ -187,18 +187,18 @@ def _abandoned_folders(environ: Mapping[str, str], now: float) -> Iterator[str]:
         with contextlib.suppress(OSError):
             for folder_name in os.listdir(parent_folder):
                 folder_path = os.path.join(parent_folder, folder_name)
-                if folder_name.startswith(_prefix()) and _abandoned(folder_path, now):
+                if folder_name.startswith(_run_folder_prefix()) and _is_abandoned(folder_path, now):
                     yield folder_path
 
 
-def _abandoned(path: str, now: float) -> bool:
+def _is_abandoned(path: str, now: float) -> bool:
     try:
-        folder_descriptor = os.open(path, _FLAGS)
+        folder_descriptor = os.open(path, _FOLDER_OPEN_FLAGS)
     except OSError:
         return False
     try:
         folder_stat = os.fstat(folder_descriptor)
-        if folder_stat.st_uid != os.getuid() or now - folder_stat.st_mtime < _YOUNG_SECONDS:
+        if folder_stat.st_uid != os.getuid() or now - folder_stat.st_mtime < _YOUNG_FOLDER_SECONDS:
             return False
         fcntl.flock(folder_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -20,10 +20,10 @@ TAIL_BYTES = 4096
 FULL = 1 << 20
 #: Seconds from one shown line of a progress bar to the next.
 BAR_SECONDS = 5.0
-_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # SGR; no red, which says failure
-_COLOUR = b"\x1b[%dm%s\x1b[0m"
+_TAG_COLOUR_CODES = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # SGR; no red, which says failure
+_COLOUR_FORMAT = b"\x1b[%dm%s\x1b[0m"
 #: The bytes that a ready pipe takes without blocking (PIPE_BUF).
-_PIECE = 4096
+_WRITE_PIECE_BYTES = 4096
 
 
 class Stream:
@@ -47,7 +47,9 @@ class Stream:
         self.tag = f"[1,{index}]<{name}>: ".encode()
         self.last = b""
         self._mark = (
-            _COLOUR % (_COLOURS[index % len(_COLOURS)], self.tag) if has_colour else self.tag
+            _COLOUR_FORMAT % (_TAG_COLOUR_CODES[index % len(_TAG_COLOUR_CODES)], self.tag)
+            if has_colour
+            else self.tag
         )
         self._has_timestamps, self._clock = has_timestamps, clock
         self._bar_written_at = clock()
@@ -63,12 +65,12 @@ class Stream:
             return self._feed_bar(data)
         lines, newline, unfinished = data.rpartition(b"\n")
         if not newline:
-            self._hold_back(data)
+            self._keep_partial_line(data)
             return self.finish() if self._size >= MAX_LINE_BYTES else b""
         lines = b"".join([*self._partial, lines, newline])
         self._partial, self._size = [], 0
         if unfinished:
-            self._hold_back(unfinished)
+            self._keep_partial_line(unfinished)
         return lines
 
     def _feed_bar(self, data: bytes) -> bytes:
@@ -79,25 +81,27 @@ class Stream:
         lines, newline, unfinished = b"".join([*self._partial, data]).rpartition(b"\n")
         self._partial, self._size = [], 0
         shown_lines = (
-            b"".join(_state(line) + b"\n" for line in lines.split(b"\n")) if newline else b""
+            b"".join(_shown_line_state(line) + b"\n" for line in lines.split(b"\n"))
+            if newline
+            else b""
         )
         overwritten, carriage_return, current_text = unfinished.rpartition(b"\r")
-        bar_state = _state(overwritten)
+        bar_state = _shown_line_state(overwritten)
         if bar_state and self._clock() - self._bar_written_at >= BAR_SECONDS:
             self._bar_written_at = self._clock()
             shown_lines += bar_state + b"\n"
             bar_state = b""
         if unfinished:
-            self._hold_back(bar_state + carriage_return + current_text)
+            self._keep_partial_line(bar_state + carriage_return + current_text)
         return shown_lines + self.finish() if self._size >= MAX_LINE_BYTES else shown_lines
 
-    def _hold_back(self, piece: bytes) -> None:
+    def _keep_partial_line(self, piece: bytes) -> None:
         self._partial.append(piece)
         self._size += len(piece)
 
     def finish(self) -> bytes:
         """Return the incomplete last line, with a newline."""
-        line = _state(b"".join(self._partial))
+        line = _shown_line_state(b"".join(self._partial))
         self._partial, self._size = [], 0
         return line + b"\n" if line else b""
 
@@ -111,7 +115,7 @@ class Stream:
         return tag_prefix + lines[:-1].replace(b"\n", b"\n" + tag_prefix) + b"\n" if lines else b""
 
 
-def _state(line: bytes) -> bytes:
+def _shown_line_state(line: bytes) -> bytes:
     """Return what a line shows after all its carriage returns."""
     if b"\r" not in line:
         return line
@@ -122,7 +126,7 @@ def last_lines(streams: list[Stream], count: int = 20) -> list[bytes]:
     """Return the last lines of an instance's streams, tagged; standard error comes last."""
     tagged_lines: list[bytes] = []
     for stream in streams:
-        lines = [_state(line) for line in stream.last.removesuffix(b"\n").split(b"\n")]
+        lines = [_shown_line_state(line) for line in stream.last.removesuffix(b"\n").split(b"\n")]
         lines = [line for line in lines if line]
         if len(stream.last) == TAIL_BYTES and len(lines) > 1:
             del lines[0]  # its beginning was cut off
@@ -159,14 +163,14 @@ class Sink:
     def pump(self) -> None:
         """Write what can be written now. Call it when the descriptor is ready."""
         if self._slow:
-            buffered = self._take()
+            buffered = self._take_head_piece()
         else:
             buffered = b"".join(self._queue)
             self._queue.clear()
         if not buffered:
             self.size = 0  # a signal may have raised after a write and before it was counted
             return
-        piece = buffered[:_PIECE] if self._slow else buffered
+        piece = buffered[:_WRITE_PIECE_BYTES] if self._slow else buffered
         try:
             written_bytes = os.write(self.handle, piece)
         except BlockingIOError:
@@ -180,11 +184,11 @@ class Sink:
         if written_bytes < len(buffered):
             self._queue.appendleft(buffered[written_bytes:])
 
-    def _take(self) -> bytes:
+    def _take_head_piece(self) -> bytes:
         """Return about one piece from the head of the buffer: many short entries cost one write."""
         entries: list[bytes] = []
         byte_count = 0
-        while self._queue and byte_count < _PIECE:
+        while self._queue and byte_count < _WRITE_PIECE_BYTES:
             entries.append(self._queue.popleft())
             byte_count += len(entries[-1])
         return b"".join(entries)

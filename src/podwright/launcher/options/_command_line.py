@@ -21,7 +21,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
     With `--import-config` it reads that file. A typed option overrides the file's.
     """
-    typed_options, program_and_arguments = _read(arguments)
+    typed_options, program_and_arguments = _read_options(arguments)
     value_by_field: dict[str, Any] = {}
     imported_paths = [
         value_text for option, value_text in typed_options if option.name == "--import-config"
@@ -32,7 +32,7 @@ def parse(arguments: Sequence[str]) -> Options:
         stored_options, stored_program = read_config(imported_paths[-1])
         for option, value_text in stored_options:
             try:
-                _store({}, option, value_text)
+                _store_option_value({}, option, value_text)
             except InvalidRequest as error:
                 raise InvalidRequest(f"{imported_paths[-1]}: {error.message}") from None
         typed_options, program_and_arguments = (
@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str]) -> Options:
             program_and_arguments or stored_program,
         )
     for option, value_text in typed_options:
-        _store(value_by_field, option, value_text)
+        _store_option_value(value_by_field, option, value_text)
     if imported_paths and "export_config" in value_by_field:
         raise InvalidRequest("--import-config and --export-config cannot be used at the same time")
     if (
@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str]) -> Options:
     return Options(program=tuple(program_and_arguments), **value_by_field)
 
 
-def _read(arguments: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]]:
+def _read_options(arguments: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]]:
     """Return the options with their values as text, and the program."""
     typed_options = []
     remaining_arguments = list(arguments)
@@ -72,7 +72,7 @@ def _read(arguments: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]
         argument = remaining_arguments.pop(0)
         if argument == "--":
             break
-        option, attached_value = _option(argument)
+        option, attached_value = _option_and_value(argument)
         if option.flag:
             if attached_value is not None and not option.optional:
                 raise InvalidRequest(f"{option.name} takes no value, but got {attached_value!r}")
@@ -85,20 +85,20 @@ def _read(arguments: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]
                     option,
                     attached_value
                     if attached_value is not None
-                    else _next(option, remaining_arguments),
+                    else _next_option_value(option, remaining_arguments),
                 )
             )
     return typed_options, remaining_arguments
 
 
-def _option(argument: str) -> tuple[Option, str | None]:
+def _option_and_value(argument: str) -> tuple[Option, str | None]:
     """Return the option of a word, and the value in the same word."""
     if not argument.startswith("--"):
         if argument.strip("v") == "-":
             return OPTION_BY_NAME["--verbose"], str(len(argument) - 1)
         short_option = SHORT.get(argument[:2])
         if short_option is None:
-            raise _unknown(argument)
+            raise _unknown_option_error(argument)
         return short_option, argument[2:].removeprefix("=") or None
     long_name, equals_sign, attached_value = argument.partition("=")
     if set(long_name) == {"-", "v"} and long_name != "--v":
@@ -109,7 +109,7 @@ def _option(argument: str) -> tuple[Option, str | None]:
             known_name for known_name in OPTION_BY_NAME if known_name.startswith(long_name)
         ]
         if not matching_names:
-            raise _unknown(long_name)
+            raise _unknown_option_error(long_name)
         if len(matching_names) > 1:
             raise InvalidRequest(
                 f"{long_name} is ambiguous", would_work=f"It could be {', '.join(matching_names)}"
@@ -118,7 +118,7 @@ def _option(argument: str) -> tuple[Option, str | None]:
     return option, attached_value if equals_sign else None
 
 
-def _unknown(option_name: str) -> InvalidRequest:
+def _unknown_option_error(option_name: str) -> InvalidRequest:
     import difflib  # imported only after a mistake
 
     nearest_names = difflib.get_close_matches(option_name, list(OPTION_BY_NAME), n=1)
@@ -126,7 +126,7 @@ def _unknown(option_name: str) -> InvalidRequest:
     return InvalidRequest(f"there is no option {option_name}", would_work=hint)
 
 
-def _next(option: Option, remaining_arguments: list[str]) -> str:
+def _next_option_value(option: Option, remaining_arguments: list[str]) -> str:
     if remaining_arguments and not _is_option(remaining_arguments[0]):
         return remaining_arguments.pop(0)
     raise InvalidRequest(
@@ -142,7 +142,7 @@ def _is_option(argument: str) -> bool:
     )
 
 
-def _store(value_by_field: dict[str, Any], option: Option, value_text: str) -> None:
+def _store_option_value(value_by_field: dict[str, Any], option: Option, value_text: str) -> None:
     try:
         value = option.read(value_text)
     except ValueError as error:

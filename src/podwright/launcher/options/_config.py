@@ -24,7 +24,7 @@ _UNSTORED_OPTIONS = (
     *("--import-config", "--export-config", "--overwrite-config"),
     *("--dry-run", "--help", "--version", "--version-format"),
 )
-_LARGEST = 1 << 20  # bytes; a longest possible command line is 128 KiB a word
+_MAX_CONFIG_BYTES = 1 << 20  # bytes; a longest possible command line is 128 KiB a word
 
 _TOML_ESCAPES = {number: f"\\u{number:04x}" for number in (*range(32), 127)}
 _TOML_ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\"}
@@ -38,7 +38,7 @@ def read_config(config_path: str) -> tuple[OptionsWithText, list[str]]:
     Raises InvalidRequest, in one line.
     """
     try:
-        toml_document = _read(config_path)
+        toml_document = _read_toml_file(config_path)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
         raise InvalidRequest(
@@ -46,12 +46,12 @@ def read_config(config_path: str) -> tuple[OptionsWithText, list[str]]:
         ) from None
     program_and_arguments = toml_document.pop("program", [])
     if not isinstance(program_and_arguments, list) or not all(
-        _fit(argument) for argument in program_and_arguments
+        _is_fit_text(argument) for argument in program_and_arguments
     ):
-        raise _bad(config_path, "program is not an array of strings")
+        raise _bad_config_error(config_path, "program is not an array of strings")
     options_table = toml_document.pop("options", {})
     if toml_document or not isinstance(options_table, dict):
-        raise _bad(
+        raise _bad_config_error(
             config_path,
             f"it holds {next(iter(toml_document), 'options')!r} beside program and [options]",
         )
@@ -59,44 +59,46 @@ def read_config(config_path: str) -> tuple[OptionsWithText, list[str]]:
     for option_name, option_value in options_table.items():
         option = OPTION_BY_NAME.get(f"--{option_name}")
         if option is None or option.name in _UNSTORED_OPTIONS:
-            raise _bad(config_path, f"there is no option {option_name!r} to store")
+            raise _bad_config_error(config_path, f"there is no option {option_name!r} to store")
         value_list = (
             option_value if isinstance(option_value, list) and option.adds else [option_value]
         )
         for single_value in value_list:
-            stored_options.append((option, _text(config_path, option_name, single_value)))
+            stored_options.append(
+                (option, _toml_value_text(config_path, option_name, single_value))
+            )
     return stored_options, program_and_arguments
 
 
-def _read(config_path: str) -> dict[str, Any]:
+def _read_toml_file(config_path: str) -> dict[str, Any]:
     import tomllib  # imported only with --import-config
 
     file_descriptor = os.open(config_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(file_descriptor, "rb") as config_file:
         if not stat.S_ISREG(os.fstat(file_descriptor).st_mode):
             raise ValueError("this is not an ordinary file")
-        content = config_file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
+        content = config_file.read(_MAX_CONFIG_BYTES + 1)
+    if len(content) > _MAX_CONFIG_BYTES:
         raise ValueError("this is too large for a configuration file")
     return tomllib.loads(content.decode())
 
 
-def _text(config_path: str, option_name: str, toml_value: Any) -> str:
+def _toml_value_text(config_path: str, option_name: str, toml_value: Any) -> str:
     """Return a value as a user would type it."""
     if isinstance(toml_value, bool):
         return "yes" if toml_value else "no"
     if isinstance(toml_value, int | float):
         return str(toml_value)
-    if _fit(toml_value):
+    if _is_fit_text(toml_value):
         return str(toml_value)
-    raise _bad(config_path, f"{option_name} has a value that no option takes")
+    raise _bad_config_error(config_path, f"{option_name} has a value that no option takes")
 
 
-def _fit(toml_value: Any) -> bool:
+def _is_fit_text(toml_value: Any) -> bool:
     return isinstance(toml_value, str) and "\0" not in toml_value
 
 
-def _bad(config_path: str, reason: str) -> InvalidRequest:
+def _bad_config_error(config_path: str, reason: str) -> InvalidRequest:
     return InvalidRequest(f"--import-config: {config_path}: {reason}")
 
 
@@ -106,12 +108,12 @@ def config_text(launch_options: Options) -> str:
     """
     default_options = type(launch_options)()
     toml_lines = ["# A launch of poprun; start it again with: poprun --import-config FILE"]
-    toml_lines += [f"program = {_array(launch_options.program)}", "", "[options]"]
+    toml_lines += [f"program = {_toml_array(launch_options.program)}", "", "[options]"]
     for option in OPTIONS:
         value = getattr(launch_options, option.field, None)
         if option.name in _UNSTORED_OPTIONS or value == getattr(default_options, option.field):
             continue
-        toml_lines.append(f"{option.name.removeprefix('--')} = {_value(value)}")
+        toml_lines.append(f"{option.name.removeprefix('--')} = {_toml_value(value)}")
     text = "\n".join([*toml_lines, ""])
     try:
         text.encode()
@@ -122,13 +124,13 @@ def config_text(launch_options: Options) -> str:
     return text
 
 
-def _value(option_value: Any) -> str:
+def _toml_value(option_value: Any) -> str:
     if isinstance(option_value, bool):
         return "true" if option_value else "false"
     if isinstance(option_value, int | float):
         return repr(option_value)
     if isinstance(option_value, tuple):
-        return _array(
+        return _toml_array(
             list_element
             if isinstance(list_element, str)
             else f"{list_element[0]}:{list_element[1]}"
@@ -137,7 +139,7 @@ def _value(option_value: Any) -> str:
     return _toml_string(option_value)
 
 
-def _array(strings: Any) -> str:
+def _toml_array(strings: Any) -> str:
     return f"[{', '.join(map(_toml_string, strings))}]"
 
 
@@ -160,13 +162,13 @@ def write_config(
         if not overwrite and os.path.lexists(config_path):
             time_suffix = time.strftime("%Y%m%d-%H%M%S", time.localtime(wall_time))
             written_path = f"{config_path}.{time_suffix}"
-        _write(written_path, toml_text, overwrite)
+        _write_toml_file(written_path, toml_text, overwrite)
     except OSError as error:
         raise InvalidRequest(f"--export-config: {written_path}: {error.strerror}") from None
     return written_path
 
 
-def _write(config_path: str, toml_text: str, overwrite: bool) -> None:
+def _write_toml_file(config_path: str, toml_text: str, overwrite: bool) -> None:
     draft_path = f"{config_path}.{os.urandom(4).hex()}" if overwrite else config_path
     draft_descriptor = os.open(
         draft_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600

@@ -23,7 +23,7 @@ PLACEMENT_STRATEGIES = ("spreadnuma", "scattersocket", "scatternuma", "close", "
 #: In an instance's environment: the hardware threads to which it is bound.
 CPUS_VARIABLE = "PODWRIGHT_CPUS"
 #: In an instance's environment: the NUMA nodes whose memory it takes first.
-NODES_VARIABLE = "PODWRIGHT_NUMA_NODES"
+NUMA_NODES_VARIABLE = "PODWRIGHT_NUMA_NODES"
 #: mpirun's own words that place processes.
 MPIRUN_PLACEMENT_FLAGS = (
     "map-by",
@@ -53,7 +53,7 @@ class InstancePlace(NamedTuple):
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
         """Return the variables that describe the place to the instance."""
-        variables_and_numbers = ((CPUS_VARIABLE, self.cpus), (NODES_VARIABLE, self.memory))
+        variables_and_numbers = ((CPUS_VARIABLE, self.cpus), (NUMA_NODES_VARIABLE, self.memory))
         return tuple(
             (variable_name, write_list(cpu_or_node_numbers))
             for variable_name, cpu_or_node_numbers in variables_and_numbers
@@ -76,12 +76,17 @@ def places(strategy: str, host_cores: Cores, instance_count: int) -> tuple[Insta
         cores_by_instance = _cores_by_numa_share(host_cores, instance_count)
     else:
         cores_by_instance = list(
-            islice(cycle([cpu_core] for cpu_core in _order(strategy, host_cores)), instance_count)
+            islice(
+                cycle([cpu_core] for cpu_core in _cores_in_order(strategy, host_cores)),
+                instance_count,
+            )
         )
-    return tuple(_place(host_cores, instance_cores) for instance_cores in cores_by_instance)
+    return tuple(
+        _instance_place(host_cores, instance_cores) for instance_cores in cores_by_instance
+    )
 
 
-def _place(host_cores: Cores, instance_cores: Sequence[CpuCore]) -> InstancePlace:
+def _instance_place(host_cores: Cores, instance_cores: Sequence[CpuCore]) -> InstancePlace:
     cpu_numbers = tuple(
         sorted(cpu_number for cpu_core in instance_cores for cpu_number in cpu_core.cpus)
     )
@@ -124,7 +129,7 @@ def _cores_by_numa_share(host_cores: Cores, instance_count: int) -> list[list[Cp
     return cores_by_instance
 
 
-def _order(strategy: str, host_cores: Cores) -> Iterator[CpuCore]:
+def _cores_in_order(strategy: str, host_cores: Cores) -> Iterator[CpuCore]:
     """Return the cores in the order in which instances take them."""
     if strategy == "close":
         sorted_cores = sorted(

@@ -146,7 +146,7 @@ def check_hosts(partition: PartitionInfo, hosts: Sequence[str]) -> None:
         return
     for instance_rank, (instance_host, gcd) in enumerate(zip(hosts, partition.gcds, strict=True)):
         for device in gcd:
-            if not _same_host(instance_host, device.ip, device.machine):
+            if not _is_same_host(instance_host, device.ip, device.machine):
                 machine_names = dict.fromkeys(
                     other_device.machine
                     for gcd_devices in partition.gcds
@@ -164,7 +164,7 @@ def check_hosts(partition: PartitionInfo, hosts: Sequence[str]) -> None:
 def _check_attached(partition: PartitionInfo, hosts: Sequence[str]) -> None:
     for instance_rank, host in enumerate(hosts):
         attached_host = partition.hosts[instance_rank * len(partition.hosts) // len(hosts)]
-        if not _same_host(host, attached_host):
+        if not _is_same_host(host, attached_host):
             raise InvalidRequest(
                 f"instance {instance_rank} is to run on {host}, and its devices are attached to "
                 f"{attached_host}",
@@ -173,13 +173,13 @@ def _check_attached(partition: PartitionInfo, hosts: Sequence[str]) -> None:
             )
 
 
-def _same_host(host: str, *host_names: str) -> bool:
-    if any(_short(host) == _short(other_name) for other_name in host_names):
+def _is_same_host(host: str, *host_names: str) -> bool:
+    if any(_short_host_name(host) == _short_host_name(other_name) for other_name in host_names):
         return True
     return is_here(host) and any(is_here(other_name) for other_name in host_names if other_name)
 
 
-def _short(host_name: str) -> str:
+def _short_host_name(host_name: str) -> str:
     """Return a name up to its first dot; an address unchanged."""
     return (
         host_name

@@ -26,7 +26,13 @@ DEFAULT_MOVE_SECONDS: Final = 300.0
 MOVE_SIGNAL_VARIABLE: Final = "PODWRIGHT_MOVE_SIGNAL"
 #: Seconds that the other instances have once one has ended in order to move.
 ALL_MOVED_SECONDS: Final = 60.0
-_NEVER = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT, signal.SIGTSTP)
+_UNUSABLE_MOVE_SIGNALS = (
+    signal.SIGKILL,
+    signal.SIGSTOP,
+    signal.SIGCHLD,
+    signal.SIGCONT,
+    signal.SIGTSTP,
+)
 
 
 def signal_number(signal_text: str) -> int:
@@ -39,7 +45,7 @@ def signal_number(signal_text: str) -> int:
     else:
         signal_value = getattr(signal, f"SIG{signal_word}", 0)
     if not 0 < signal_value <= signal.SIGRTMAX or signal_value in (
-        *_NEVER,
+        *_UNUSABLE_MOVE_SIGNALS,
         signal.SIGINT,
         signal.SIGTERM,
     ):

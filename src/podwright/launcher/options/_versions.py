@@ -9,14 +9,14 @@ import platform
 
 from podwright._version import __version__
 
-FORMATS = ("text", "full-text", "full-json")
+VERSION_FORMATS = ("text", "full-text", "full-json")
 
 
 def version_text(version_format: str) -> str:
     """Return the version in one of FORMATS."""
     if version_format == "text":
         return f"poprun {__version__} (Podwright)"
-    version_by_part = _parts()
+    version_by_part = _component_versions()
     if version_format == "full-text":
         return "\n".join(f"{part_name} {version}" for part_name, version in version_by_part.items())
     import json
@@ -24,7 +24,7 @@ def version_text(version_format: str) -> str:
     return json.dumps(version_by_part, indent=2)
 
 
-def _parts() -> dict[str, str]:
+def _component_versions() -> dict[str, str]:
     """Return poprun, popdist, Python, and each package that Podwright needs, as installed."""
     from importlib.metadata import PackageNotFoundError, requires, version
 

@@ -17,7 +17,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
     Raises Unavailable when there is no server, InvalidRequest for what can never be granted.
     """
     from podwright.client import LocalServers, ServerOptions, find_server
-    from podwright.launcher.watchers._lease import VENDORS_ALONE
+    from podwright.launcher.watchers._lease import VENDOR_PROTOCOLS
 
     if plan.offline:
         raise InvalidRequest(
@@ -37,16 +37,16 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
         ),
     )
     try:
-        if server.info.apis != VENDORS_ALONE:
+        if server.info.apis != VENDOR_PROTOCOLS:
             explanation = server.client.explain_acquire(plan.request)
             starts_now, explanation_lines = explanation.starts_now, explanation.lines
             if not starts_now:
                 sentences = [explanation.problem, *explanation_lines, explanation.would_work]
                 explanation_lines = [as_sentence(sentence) for sentence in sentences if sentence]
         else:
-            from podwright.launcher.plan._vendor_partition import would_borrow
+            from podwright.launcher.plan._vendor_partition import would_borrow_partition
 
-            starts_now, explanation_lines = would_borrow(server.client, plan.request)
+            starts_now, explanation_lines = would_borrow_partition(server.client, plan.request)
     finally:
         server.client.close()
     return starts_now, [f"server {server.address} ({server.how})", *explanation_lines]

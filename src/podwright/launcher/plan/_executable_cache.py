@@ -18,7 +18,7 @@ CACHE_VARIABLE = "POPDIST_EXECUTABLE_CACHE_PATH"
 TEMPORARY_CACHE = "temporary"
 #: Frameworks' own caches: the variables that name one, and a word in variables of flags.
 _CACHE_DIR_VARIABLES = ("POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR", "POPART_CACHE_DIR")
-_FLAGS = {"TF_POPLAR_FLAGS": "--executable_cache_path"}
+_CACHE_FLAG_BY_VARIABLE = {"TF_POPLAR_FLAGS": "--executable_cache_path"}
 
 
 def cache_path(
@@ -62,7 +62,7 @@ def _framework_cache_setting(
         for variable_name in _CACHE_DIR_VARIABLES:
             if variables.get(variable_name):
                 return variable_name
-        for variable_name, flag in _FLAGS.items():
+        for variable_name, flag in _CACHE_FLAG_BY_VARIABLE.items():
             if flag in variables.get(variable_name, ""):
                 return f"{flag} in {variable_name}"
     return ""

@@ -34,7 +34,7 @@ def choose_hosts(options: Options, environ: Mapping[str, str], this_host: str) -
     line of the PopRun guide (2.9).
     """
     try:
-        named_hosts = _named(options)
+        named_hosts = _hosts_named_by_user(options)
         granted_hosts = job_hosts(environ)
     except BadHostList as error:
         raise InvalidRequest(str(error)) from None
@@ -48,11 +48,11 @@ def choose_hosts(options: Options, environ: Mapping[str, str], this_host: str) -
             would_work="Start poprun inside the job (sbatch, salloc), or leave --launcher out",
         )
     by_workers = bool(workers) and set(all_hosts) <= set(workers)
-    _check(hosts, options.num_instances)
+    _check_even_division(hosts, options.num_instances)
     return HostChoice(hosts, by_slurm, spares, by_workers)
 
 
-def _named(options: Options) -> tuple[str, ...]:
+def _hosts_named_by_user(options: Options) -> tuple[str, ...]:
     if options.host and options.hostfile:
         raise InvalidRequest(
             "--host and --hostfile cannot be used at the same time",
@@ -72,7 +72,7 @@ def _named(options: Options) -> tuple[str, ...]:
     return read_hosts(hosts_text, options.hostfile)
 
 
-def _check(hosts: tuple[str, ...], instance_count: int) -> None:
+def _check_even_division(hosts: tuple[str, ...], instance_count: int) -> None:
     host_count = len(hosts)
     if instance_count % host_count == 0:
         return

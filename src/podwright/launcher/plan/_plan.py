@@ -51,7 +51,7 @@ from podwright.launcher.plan._wanted_partition import WantedPartition, check_syn
 if TYPE_CHECKING:
     from podwright.wire import AcquireRequest
 
-BY_SERVER = "decided by the server"
+DECIDED_BY_SERVER_TEXT = "decided by the server"
 HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
 PORT_VARIABLE = "IPUOF_VIPU_API_PORT"
 PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
@@ -60,13 +60,13 @@ LEASE_VARIABLE = "PODWRIGHT_LEASE"
 #: The job's own allocation, under host mapping.
 ALLOCATION_VARIABLE = "PODWRIGHT_ALLOCATION"
 #: Seconds that a lease lasts without renewal; the keeper renews it every few (_lease_keeper).
-LEASE_TTL = 300.0
+LAUNCH_LEASE_TTL_S = 300.0
 #: Overrides these seconds: at least a few renewals, at most what the server grants.
 FENCE_VARIABLE = "PODWRIGHT_FENCE_AFTER"
 #: Seconds between asking instances to end and killing them; less in Slurm, which kills after 30
 #: (its KillWait).
-GRACE = 30.0
-GRACE_IN_SLURM = 20.0
+DEFAULT_GRACE_S = 30.0
+SLURM_GRACE_S = 20.0
 
 
 class Instance(NamedTuple):
@@ -121,7 +121,7 @@ class Plan(NamedTuple):
     log_folder: str = ""
     timestamps: bool = False
     timeout: float | None = None
-    grace: float = GRACE
+    grace: float = DEFAULT_GRACE_S
     max_restarts: int = 0
     pid_namespace: bool = True
     ipc: str = ""
@@ -193,10 +193,12 @@ class Plan(NamedTuple):
             for placed_instance in self.instances
             if placed_instance.place
         )
-        return topology_table(hosts, self.replicas, ild_count or BY_SERVER) + place_lines
+        return (
+            topology_table(hosts, self.replicas, ild_count or DECIDED_BY_SERVER_TEXT) + place_lines
+        )
 
     @property
-    def _without(self) -> str:
+    def _reason_without_server(self) -> str:
         """Why no server is asked; empty if one is."""
         if self.given:
             return "none: the job's operator holds its partition"
@@ -234,17 +236,17 @@ class Plan(NamedTuple):
             wanted_partition.reset
         ]
         partition_lines = [
-            ("partition", wanted_partition.name or BY_SERVER),
+            ("partition", wanted_partition.name or DECIDED_BY_SERVER_TEXT),
             *(
                 [("  within", f"lease {wanted_partition.parent}")]
                 if wanted_partition.parent
                 else ()
             ),
-            ("  allocation", wanted_partition.allocation or BY_SERVER),
+            ("  allocation", wanted_partition.allocation or DECIDED_BY_SERVER_TEXT),
             ("  devices", str(wanted_partition.devices)),
             ("  GCDs", str(wanted_partition.instances)),
             ("  replicas", str(wanted_partition.instances)),
-            ("  ILDs", str(wanted_partition.ilds or BY_SERVER)),
+            ("  ILDs", str(wanted_partition.ilds or DECIDED_BY_SERVER_TEXT)),
             (
                 "  if missing",
                 f"created, and {ending_text}" if wanted_partition.create else "refused",
@@ -262,8 +264,8 @@ class Plan(NamedTuple):
             ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
             ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
             *self._ways(),
-            ("server", self._without or server_address or "found when it is needed"),
-            *([] if self._without else partition_lines),
+            ("server", self._reason_without_server or server_address or "found when it is needed"),
+            *([] if self._reason_without_server else partition_lines),
             ("cache", f"{self.cache or 'none'}"),
         ]
         plan_text = "".join(f"{name + ':':<16} {value}\n" for name, value in plan_lines)
@@ -287,7 +289,8 @@ def _even_counts(replicas: int, instances: int) -> str:
     rounded_replicas = -(-replicas // instances) * instances
     return (
         f"Write --num-replicas {rounded_replicas} --num-instances {instances}, or "
-        f"--num-replicas {replicas} --num-instances N, where N is {_listed(_divisors(replicas))}. "
+        f"--num-replicas {replicas} --num-instances N, where N is "
+        f"{_numbers_text(_divisors(replicas))}. "
         f"For what torchrun starts with --nproc-per-node {instances}: "
         f"--num-replicas {instances} --num-instances {instances}"
     )
@@ -334,12 +337,12 @@ def make_plan(
     wanted_partition = _wanted(options, environ)
     if options.vipu_wait and not wanted_partition.create:
         notes.append("--vipu-wait has no effect: what the job was given is all there is")
-    move_terms = _move(options, notes)
-    gpus = _gpus(options, environ)
+    move_terms = _move_terms(options, notes)
+    gpus = _gpus_by_instance(options, environ)
     if gpus or len(host_choice.hosts) > 1 or host_choice.hosts[0] not in ("localhost", this_host):
         cores = None
     server_timeout = options.vipu_server_timeout or SERVER_TIMEOUT_SECONDS
-    instances = _instances(options, host_choice.hosts)
+    instances = _make_instances(options, host_choice.hosts)
     mpi_arguments = [instance.mpi_arguments for instance in instances]
     cache_folder = cache_path(
         options.executable_cache_path, instance_count, environ, mpi_arguments, notes
@@ -359,7 +362,7 @@ def make_plan(
         program=options.program,
         replicas=replicas,
         ipus_per_replica=options.ipus_per_replica,
-        instances=_placed(instances, placement_strategy, cores),
+        instances=_placed_instances(instances, placement_strategy, cores),
         wanted=wanted_partition,
         environment=tuple(
             {
@@ -373,7 +376,7 @@ def make_plan(
         server_timeout=server_timeout,
         server_certs=options.vipu_tls_certs or "",
         attempts=options.vipu_partition_attempts,
-        mpi_arguments=_split("--mpi-global-args", options.mpi_global_args),
+        mpi_arguments=_split_arguments("--mpi-global-args", options.mpi_global_args),
         run_as_root=options.allow_run_as_root,
         only_output_from=only_instance,
         print_topology=options.print_topology,
@@ -383,12 +386,12 @@ def make_plan(
         log_folder=options.log_dir or "",
         timestamps=options.timestamps,
         timeout=options.timeout,
-        grace=_grace(options, environ),
+        grace=_grace_seconds(options, environ),
         max_restarts=options.max_restarts,
         pid_namespace=options.pid_namespace,
         ipc=chosen_ipc(options.ipc, environ),
         notes=tuple(notes),
-        launcher=_launcher(options.launcher, environ, host_choice),
+        launcher=_chosen_launcher(options.launcher, environ, host_choice),
         by_slurm=host_choice.by_slurm,
         by_workers=host_choice.by_workers,
         subnet=options.host_subnet or "",
@@ -403,11 +406,13 @@ def make_plan(
         trace=options.trace or "",
         given=_in_pods(environ, host_choice, this_host)
         and not options.offline_mode
-        and wanted_partition.name == _granted(environ),
+        and wanted_partition.name == _granted_partition(environ),
     )
 
 
-def _launcher(launcher_option: str, environ: Mapping[str, str], host_choice: HostChoice) -> str:
+def _chosen_launcher(
+    launcher_option: str, environ: Mapping[str, str], host_choice: HostChoice
+) -> str:
     """Return mpirun, unless another launcher is named; in pods of a Kubernetes job, mpirun if it is
     there.
     """
@@ -431,7 +436,7 @@ def _in_pods(environ: Mapping[str, str], host_choice: HostChoice, this_host: str
     )
 
 
-def _move(options: Options, notes: list[str]) -> tuple[int, float] | None:
+def _move_terms(options: Options, notes: list[str]) -> tuple[int, float] | None:
     """Return how the launch moves, if it can."""
     if options.movable:
         return (
@@ -443,7 +448,7 @@ def _move(options: Options, notes: list[str]) -> tuple[int, float] | None:
     return None
 
 
-def _gpus(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
+def _gpus_by_instance(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
     """Return the GPUs of each instance and which it sees; empty when other devices were named."""
     device_variables = (SOCKET_VARIABLE, HOST_VARIABLE, PARTITION_VARIABLE, LEASE_VARIABLE)
     vipu_options = (options.vipu_partition, options.vipu_allocation, options.vipu_server_host)
@@ -457,11 +462,11 @@ def _gpus(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
     return (gpus_per_instance, gpu_visibility) if gpu_visibility else ()
 
 
-def _instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:
+def _make_instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:
     instance_count = options.num_instances
     replicas_per_instance = options.num_replicas // instance_count
     instances_per_host = instance_count // len(hosts)
-    common_arguments = _split("--mpi-local-args", options.mpi_local_args)
+    common_arguments = _split_arguments("--mpi-local-args", options.mpi_local_args)
     arguments_by_rank: dict[int, tuple[str, ...]] = {}
     for instance_index, arguments_text in options.instance_mpi_local_args:
         if instance_index >= instance_count:
@@ -469,9 +474,9 @@ def _instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:
                 f"--instance-mpi-local-args={instance_index}:…: there is no such instance",
                 would_work=f"There are 0 to {instance_count - 1}",
             )
-        arguments_by_rank[instance_index] = arguments_by_rank.get(instance_index, ()) + _split(
-            "--instance-mpi-local-args", (arguments_text,)
-        )
+        arguments_by_rank[instance_index] = arguments_by_rank.get(
+            instance_index, ()
+        ) + _split_arguments("--instance-mpi-local-args", (arguments_text,))
     return tuple(
         Instance(
             rank=rank,
@@ -498,10 +503,10 @@ def _offline_target(options: Options) -> str:
     return offline_options(target, device_count, options.num_instances, options.num_ilds)
 
 
-def _grace(options: Options, environ: Mapping[str, str]) -> float:
+def _grace_seconds(options: Options, environ: Mapping[str, str]) -> float:
     if options.grace is not None:
         return options.grace
-    return GRACE_IN_SLURM if "SLURM_JOB_ID" in environ else GRACE
+    return SLURM_GRACE_S if "SLURM_JOB_ID" in environ else DEFAULT_GRACE_S
 
 
 def places_instances(options: Options) -> bool:
@@ -520,7 +525,7 @@ def _strategy(options: Options, notes: list[str]) -> str:
             f"{chosen_strategy or deprecated_choice}"
         )
         chosen_strategy = chosen_strategy or deprecated_choice
-    mpi_arguments = _split("--mpi-global-args", options.mpi_global_args)
+    mpi_arguments = _split_arguments("--mpi-global-args", options.mpi_global_args)
     placement_flags = [
         argument
         for argument in mpi_arguments
@@ -538,7 +543,7 @@ def _strategy(options: Options, notes: list[str]) -> str:
     return "disabled"
 
 
-def _placed(
+def _placed_instances(
     instances: tuple[Instance, ...], strategy: str, cores: Cores | None
 ) -> tuple[Instance, ...]:
     if cores is None or strategy == "disabled":
@@ -556,7 +561,7 @@ def _placed(
     return tuple(placed_instances)
 
 
-def _granted(environ: Mapping[str, str]) -> str | None:
+def _granted_partition(environ: Mapping[str, str]) -> str | None:
     """Return the partition that a job was given with its start."""
     return environ.get(PARTITION_VARIABLE) or None
 
@@ -568,7 +573,7 @@ def _wanted(options: Options, environ: Mapping[str, str]) -> WantedPartition:
     parent_lease = environ.get(LEASE_VARIABLE, "")
     # The scheduler's grant is the limit: more devices would be taken without its knowledge.
     in_job = any(name in environ for name in ("SLURM_JOB_ID", WORKERS_VARIABLE, WORKER_VARIABLE))
-    is_granted = bool(parent_lease) or (in_job and name == _granted(environ))
+    is_granted = bool(parent_lease) or (in_job and name == _granted_partition(environ))
     return WantedPartition(
         name=name,
         devices=options.num_replicas * options.ipus_per_replica,
@@ -592,7 +597,7 @@ def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
     """Return the seconds without a renewal after which the devices are fenced."""
     seconds_text = environ.get(FENCE_VARIABLE, "")
     if options.fence_after is not None or not seconds_text:
-        return LEASE_TTL if options.fence_after is None else options.fence_after
+        return LAUNCH_LEASE_TTL_S if options.fence_after is None else options.fence_after
     try:
         seconds = float(seconds_text)
     except ValueError:
@@ -605,7 +610,7 @@ def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
     return seconds
 
 
-def _split(option_name: str, argument_texts: tuple[str, ...]) -> tuple[str, ...]:
+def _split_arguments(option_name: str, argument_texts: tuple[str, ...]) -> tuple[str, ...]:
     arguments: list[str] = []
     for argument_text in argument_texts:
         try:
@@ -652,5 +657,5 @@ def _divisors(number: int) -> list[int]:
     return sorted({*small_divisors, *(number // divisor for divisor in small_divisors)})
 
 
-def _listed(numbers: list[int]) -> str:
+def _numbers_text(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:-1])) + (" or " if numbers[1:] else "") + str(numbers[-1])

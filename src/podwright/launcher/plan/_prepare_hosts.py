@@ -55,9 +55,9 @@ def preparation(
                 would_work="Write --distribute-ssh-key too",
             )
     folders_by_option: dict[str, Callable[[Mapping[str, str]], list[str]]] = {
-        "synchronise-python-venv": _environments,
+        "synchronise-python-venv": _python_environments,
         "synchronise-poplar-sdk": _sdk_folders,
-        "synchronise-code": _code,
+        "synchronise-code": _working_folder,
     }
     copy_options = [
         option_name
@@ -83,7 +83,7 @@ def preparation(
     )
 
 
-def _environments(environ: Mapping[str, str]) -> list[str]:
+def _python_environments(environ: Mapping[str, str]) -> list[str]:
     """Return the environment of Podwright, and the active one if it is another."""
     active_environment = environ.get("VIRTUAL_ENV", "")
     environments = [sys.prefix] if sys.prefix != sys.base_prefix else []
@@ -96,7 +96,7 @@ def _environments(environ: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(os.path.abspath(folder) for folder in environments))
 
 
-def _code(environ: Mapping[str, str]) -> list[str]:
+def _working_folder(environ: Mapping[str, str]) -> list[str]:
     return [os.getcwd()]
 
 
@@ -126,7 +126,7 @@ def prepare(
     if host_preparation.key_folder and remote_hosts:
         key_path = _distribute_ssh_key(host_preparation, remote_hosts, environ, output)
     for folder in host_preparation.folders if remote_hosts else ():
-        _copy(folder, remote_hosts, environ, output, key_path)
+        _copy_folder_to_hosts(folder, remote_hosts, environ, output, key_path)
     return key_path
 
 
@@ -143,7 +143,7 @@ def _distribute_ssh_key(
             would_work="--distribute-ssh-key-type ed25519 makes a key",
         ) from None
     output.flush()
-    reached_hosts, problems_by_host = distribute_key(hosts, key_path, environ, _ask)
+    reached_hosts, problems_by_host = distribute_key(hosts, key_path, environ, _ask_password)
     for host in reached_hosts:
         output.write_line(f"host {host} takes the key {key_path} from now on")
     _raise_unusable_hosts(problems_by_host)
@@ -151,7 +151,7 @@ def _distribute_ssh_key(
     return key_path
 
 
-def _ask(question: str) -> str | None:
+def _ask_password(question: str) -> str | None:
     """Ask the user for a password, without echo; None without a terminal."""
     import getpass
 
@@ -162,7 +162,7 @@ def _ask(question: str) -> str | None:
     return getpass.getpass(question)
 
 
-def _copy(
+def _copy_folder_to_hosts(
     folder: str, hosts: list[str], environ: Mapping[str, str], output: Output, key_path: str
 ) -> None:
     from podwright.hosts import copy_folder, show_percents

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_TITLE = "poprun topology"
+_TABLE_TITLE = "poprun topology"
 _LABEL_WIDTH = 11
 
 
@@ -16,27 +16,27 @@ def topology_table(hosts: Sequence[str], replicas: int, ilds: int | str) -> str:
     it is not known.
     """
     rows = [
-        ("hosts", _runs(hosts, replicas)),
-        ("ILDs", _domains(replicas, ilds)),
-        ("instances", _even_cells(len(hosts), replicas)),
-        ("replicas", _even_cells(replicas, replicas)),
+        ("hosts", _host_cells(hosts, replicas)),
+        ("ILDs", _link_domain_cells(replicas, ilds)),
+        ("instances", _even_replica_cells(len(hosts), replicas)),
+        ("replicas", _even_replica_cells(replicas, replicas)),
     ]
     cell_width = max(
         _needed_cell_width(cell_text, replica_span)
         for _, row_cells in rows
         for cell_text, replica_span in row_cells
     )
-    cell_width = max(cell_width, 3, -(-(len(_TITLE) + 1 - _LABEL_WIDTH) // replicas))
+    cell_width = max(cell_width, 3, -(-(len(_TABLE_TITLE) + 1 - _LABEL_WIDTH) // replicas))
     inner_width = _LABEL_WIDTH + 1 + replicas * (cell_width + 1) - 1
     rule_line = f"|{'-' * _LABEL_WIDTH}|{'-' * (inner_width - _LABEL_WIDTH - 1)}|"
     lines = [
         f" {'=' * inner_width}",
-        f"|{_centred(_TITLE, inner_width)}|",
+        f"|{_centre_text(_TABLE_TITLE, inner_width)}|",
         f"|{'=' * inner_width}|",
     ]
     for row_label, row_cells in rows:
         drawn_cells = "|".join(
-            _centred(cell_text, replica_span * (cell_width + 1) - 1)
+            _centre_text(cell_text, replica_span * (cell_width + 1) - 1)
             for cell_text, replica_span in row_cells
         )
         lines += [f"|{' ' + row_label:<{_LABEL_WIDTH}}|{drawn_cells}|", rule_line]
@@ -44,7 +44,7 @@ def topology_table(hosts: Sequence[str], replicas: int, ilds: int | str) -> str:
     return "\n".join(lines)
 
 
-def _centred(text: str, width: int) -> str:
+def _centre_text(text: str, width: int) -> str:
     """Centre a text. str.center puts an odd blank now left, now right; here it is always right."""
     return f"{' ' * ((width - len(text)) // 2)}{text}".ljust(width)
 
@@ -56,11 +56,11 @@ def _needed_cell_width(cell_text: str, replica_span: int) -> int:
     return -(-(len(cell_text) + 2 - (replica_span - 1)) // replica_span)
 
 
-def _even_cells(cell_count: int, replicas: int) -> list[tuple[str, int]]:
+def _even_replica_cells(cell_count: int, replicas: int) -> list[tuple[str, int]]:
     return [(str(cell_index), replicas // cell_count) for cell_index in range(cell_count)]
 
 
-def _runs(hosts: Sequence[str], replicas: int) -> list[tuple[str, int]]:
+def _host_cells(hosts: Sequence[str], replicas: int) -> list[tuple[str, int]]:
     replicas_per_instance = replicas // len(hosts)
     cells: list[tuple[str, int]] = []
     for host in hosts:
@@ -71,9 +71,9 @@ def _runs(hosts: Sequence[str], replicas: int) -> list[tuple[str, int]]:
     return cells
 
 
-def _domains(replicas: int, ilds: int | str) -> list[tuple[str, int]]:
+def _link_domain_cells(replicas: int, ilds: int | str) -> list[tuple[str, int]]:
     if isinstance(ilds, str):
         return [(ilds, replicas)]
     if replicas % ilds == 0:
-        return _even_cells(ilds, replicas)
+        return _even_replica_cells(ilds, replicas)
     return [(f"0-{ilds - 1}", replicas)]

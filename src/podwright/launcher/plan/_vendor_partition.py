@@ -52,7 +52,7 @@ def match_partition(client: Client, request: AcquireRequest) -> PartitionMatch:
         if not (request.create or request.update):
             raise NotFound(f"there is no partition {partition_name or 'to use'}")
         return PartitionMatch(partition_name or f"run-{os.urandom(3).hex()}", None)
-    mismatch = _unfit(partition, request)
+    mismatch = _misfit_text(partition, request)
     if mismatch and not request.update:
         raise WrongState(
             f"partition {partition_name} does not fit: {mismatch}",
@@ -61,7 +61,7 @@ def match_partition(client: Client, request: AcquireRequest) -> PartitionMatch:
     return PartitionMatch(partition_name, client.get_partition(partition_name), mismatch)
 
 
-def borrow(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool]:
+def borrow_partition(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool]:
     """Return the ACTIVE partition, and whether this call made it.
 
     Raises WrongState if it does not become ACTIVE; a partition that this call made is then removed.
@@ -82,7 +82,7 @@ def borrow(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool
                     client.remove_partition(match.name, force=True)
             raise
         try:
-            return _active(created), True
+            return _require_active(created), True
         except BaseException:
             client.remove_partition(match.name, force=True)
             raise
@@ -90,10 +90,10 @@ def borrow(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool
     must_reset = request.reset if request.reset is not None else not partition.reconfigurable
     if must_reset or partition.ready_state is not ReadyState.ACTIVE:
         partition = client.reset_partition(match.name)
-    return _active(partition), False
+    return _require_active(partition), False
 
 
-def would_borrow(client: Client, request: AcquireRequest) -> tuple[bool, list[str]]:
+def would_borrow_partition(client: Client, request: AcquireRequest) -> tuple[bool, list[str]]:
     """Return whether `borrow` can work, as far as can be known without trying."""
     try:
         match = match_partition(client, request)
@@ -111,14 +111,14 @@ def would_borrow(client: Client, request: AcquireRequest) -> tuple[bool, list[st
     ]
 
 
-def _active(partition: PartitionInfo) -> PartitionInfo:
+def _require_active(partition: PartitionInfo) -> PartitionInfo:
     if partition.ready_state is ReadyState.ACTIVE:
         return partition
     errors_text = f": {'; '.join(partition.errors)}" if partition.errors else ""
     raise WrongState(f"partition {partition.name} is {partition.ready_state.value}{errors_text}")
 
 
-def _unfit(partition: PartitionInfo, request: AcquireRequest) -> str:
+def _misfit_text(partition: PartitionInfo, request: AcquireRequest) -> str:
     """Return what does not fit, in words. A part of a reconfigurable partition is enough."""
     spec = request.spec
     comparisons = [

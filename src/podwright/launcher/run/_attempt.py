@@ -12,8 +12,8 @@ from podwright.launcher.instances._instance_wrapper import give
 from podwright.launcher.instances._run_folder import RunFolder, make_folder
 from podwright.launcher.options._instance_environment import whole_environment
 from podwright.launcher.run._mpirun_engine import Command
-from podwright.launcher.watchers._guardian import ENGINE, START, wait_for_end
-from podwright.launcher.watchers._lease_keeper import KeeperProcess, Means, start_keeper
+from podwright.launcher.watchers._guardian import ENGINE_COMMAND_KIND, START, wait_for_end
+from podwright.launcher.watchers._lease_keeper import KeeperMeans, KeeperProcess, start_keeper
 
 if TYPE_CHECKING:
     from podwright.launcher.watchers._fork_server import ForkServer
@@ -32,7 +32,7 @@ class Attempt:
         self,
         environ: Environment,
         run_name: str,
-        means: Means,
+        means: KeeperMeans,
         unshared_handles: Sequence[int],
         *,
         namespace: bool,
@@ -81,7 +81,9 @@ class Attempt:
         """
         self.early = True
         environment = whole_environment(self._environ, fixed_variables, poprun_variables)
-        self.keeper.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
+        self.keeper.guardian.send(
+            START, [(ENGINE_COMMAND_KIND, list(command.argv), {})], environment
+        )
 
     def start(
         self,
@@ -107,7 +109,7 @@ class Attempt:
         commands: list[tuple[int, list[str], dict[str, str]]]
         commands = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
         if not command.plain:
-            commands = [(ENGINE, list(command.argv), {})]
+            commands = [(ENGINE_COMMAND_KIND, list(command.argv), {})]
         self.keeper.guardian.send(START, commands, environment)
 
     def give(self, late_variables: Environment) -> None:

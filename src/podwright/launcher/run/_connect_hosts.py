@@ -21,14 +21,14 @@ from podwright.launcher.hosts._host_sweep import SWEEP_COMMAND
 from podwright.launcher.hosts._relay_connections import Remote, connect
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask
 from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
-from podwright.launcher.instances._divide_gpus import for_step, too_few
+from podwright.launcher.instances._divide_gpus import as_too_few_gpus, environment_for_step
 from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.instances._run_folder import RunFolder, run_name
 from podwright.launcher.plan._plan import Instance, Plan
 from podwright.launcher.run._mpi_arguments import own_variables
 
 
-def meet(
+def start_relays(
     plan: Plan,
     folder: RunFolder,
     environ: Mapping[str, str],
@@ -59,7 +59,7 @@ def meet(
     for remote in relays:
         # Each attempt has a name of its own: the last one's relay may still be removing its files.
         remote.run = f"{attempt_name}-{remote.number}-{os.urandom(3).hex()}"
-    required_program = _checked(plan)
+    required_program = _program_to_check(plan)
 
     def task(remote: Remote) -> HostTask:
         return HostTask(
@@ -89,12 +89,12 @@ def meet(
         return command
 
     try:
-        connect(relays, task, starter, for_step(environ) if plan.gpus else environ)
+        connect(relays, task, starter, environment_for_step(environ) if plan.gpus else environ)
     except BaseException as error:
         remotes.close(0.5)
         if plan.gpus and isinstance(error, HostsUnusable):
             gpu_count = max(len(host_ranks) for host_ranks in ranks_by_host.values()) * plan.gpus[0]
-            raise too_few(error, gpu_count) from None
+            raise as_too_few_gpus(error, gpu_count) from None
         raise
     for remote in relays:
         remote.sweeper = starter(remote.host, [*SWEEP_COMMAND, run_name(remote.run)])
@@ -117,7 +117,7 @@ def _working_folder(environ: Mapping[str, str]) -> str:
     return os.getcwd()
 
 
-def _checked(plan: Plan) -> str:
+def _program_to_check(plan: Plan) -> str:
     """Return the program that every host must have; empty if an instance's own PATH finds it."""
     for instance in plan.instances:
         if any(argument.startswith("PATH=") for argument in instance.mpi_arguments):
@@ -125,7 +125,7 @@ def _checked(plan: Plan) -> str:
     return plan.program[0]
 
 
-def subnet_of(named_subnet: str, remotes: Remotes) -> str:
+def common_subnet_of_plan(named_subnet: str, remotes: Remotes) -> str:
     """Return the subnet that all hosts share, as named or as found; empty if there is none."""
     return named_subnet or common_subnet([subnets(), *(remote.subnets for remote in remotes)])
 
@@ -137,7 +137,7 @@ def meeting_point(first_instance: Instance, named_subnet: str, remotes: Remotes)
     """
     if not remotes:
         return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    subnet = subnet_of(named_subnet, remotes)
+    subnet = common_subnet_of_plan(named_subnet, remotes)
     for remote in remotes:
         if first_instance.rank in remote.ranks:
             address = "" if named_subnet else remote.address

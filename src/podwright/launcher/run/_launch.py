@@ -30,10 +30,10 @@ from podwright.launcher.plan._check_program import check_program
 from podwright.launcher.plan._executable_cache import CACHE_VARIABLE, TEMPORARY_CACHE
 from podwright.launcher.plan._plan import Plan
 from podwright.launcher.run._attempt import Attempt
-from podwright.launcher.run._connect_hosts import meet, meeting_point
+from podwright.launcher.run._connect_hosts import meeting_point, start_relays
 from podwright.launcher.run._launch_partition import Find, LaunchPartition, hosts_of
 from podwright.launcher.run._mpi_arguments import local_arguments, own_variables
-from podwright.launcher.run._mpirun_engine import Command, Engine, Local, Mpirun
+from podwright.launcher.run._mpirun_engine import Command, Engine, LocalProcesses, Mpirun
 from podwright.launcher.run._watch_launch import Watch
 from podwright.launcher.watchers._join_cgroup import agent_may_confine
 from podwright.launcher.watchers._lease_clock import LeaseClock
@@ -43,7 +43,7 @@ from podwright.timeline import OFF, TraceWriter, open_file
 
 if TYPE_CHECKING:
     from podwright.launcher.watchers._fork_server import ForkServer
-    from podwright.launcher.watchers._lease import Keeping
+    from podwright.launcher.watchers._lease import KeptHolding
 
 #: In the environment of all instances: how often they were restarted.
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
@@ -52,7 +52,7 @@ BACKEND_VARIABLE = "POPDIST_BACKEND"
 
 
 #: The names of the start of instances: with mpirun, and without.
-_STARTS = ("MPI start", "start")
+_START_SPAN_NAMES = ("MPI start", "start")
 
 
 class LaunchTools(NamedTuple):
@@ -109,25 +109,25 @@ def run_plan(
         output.warn(note)
     try:
         with signals() as caught_signals:
-            engine = engine or _engine(plan, environ)
+            engine = engine or _make_engine(plan, environ)
             tools = LaunchTools(output, engine, caught_signals, find, exchange)
-            return _launch(plan, environ, tools)
+            return _launch_plan(plan, environ, tools)
     except Interrupted as interruption:
         return LaunchResult(128 + interruption.number)
     finally:
         output.flush()
 
 
-def _engine(plan: Plan, environ: Mapping[str, str]) -> Engine:
+def _make_engine(plan: Plan, environ: Mapping[str, str]) -> Engine:
     if plan.launcher == "mpirun":
         return Mpirun(environ)
     if plan.launcher in ("local", "srun"):
-        return Local()
+        return LocalProcesses()
     plugin_engine: Engine = plugins.load_function(plugins.LAUNCHERS, plan.launcher)(environ)
     return plugin_engine
 
 
-def _launch(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> LaunchResult:
+def _launch_plan(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> LaunchResult:
     output = tools.output
     if not any("PATH" in local_arguments(instance.mpi_arguments)[0] for instance in plan.instances):
         check_program(plan.program[0], environ)
@@ -148,7 +148,7 @@ def _launch(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> Launc
         ssh_key = prepare(plan.preparation, plan.hosts, environ, output)
     trace = TraceWriter(open_file(plan.trace), len(plan.instances)) if plan.trace else OFF
     if trace.on:
-        trace.begin("launch", **_described(plan, environ))
+        trace.begin("launch", **_launch_description(plan, environ))
     end_fields: dict[str, str | int] = {"cause": "poprun was ended"}
     run = _Run(plan, environ, tools, ssh_key, trace)
     try:
@@ -169,7 +169,7 @@ def _launch(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> Launc
             output.warn(f"--trace: {plan.trace}: {trace.problem}; the timeline is not whole")
 
 
-def _described(plan: Plan, environ: Mapping[str, str]) -> dict[str, str | int]:
+def _launch_description(plan: Plan, environ: Mapping[str, str]) -> dict[str, str | int]:
     """Return a description of a launch for the readers of its timeline."""
     this_host = os.uname().nodename
     hosts = [this_host if host == "localhost" else host for host in plan.hosts]
@@ -215,33 +215,35 @@ class _Run:
         """Start all instances and watch them to their end. Returns the cause if they did not end
         well.
         """
-        self._trace.attempt(self._starts + 1)
-        attempt = self._begin()
+        self._trace.attempt(self._restart_count + 1)
+        attempt = self._begin_attempt()
         try:
             placement = self._ask_placement()
             attempt.remotes = self._meet(attempt.folder)
             if placement and (placement_problem := placement.problem(self._plan.hosts)):
                 self._output.warn(placement_problem)
             self._make_wrapper(attempt)
-            command = self._command(attempt)
+            command = self._start_command(attempt)
             attempt.plain = command.plain
             poprun_variables = self._own_variables(attempt, command)
             asks_partition = self._plan.asks and not self._partition.lease
             if asks_partition and self._may_begin_early(attempt, command):
-                self._trace.starting(_STARTS[command.plain])
+                self._trace.starting(_START_SPAN_NAMES[command.plain])
                 attempt.start_engine(command, self._plan.environment, poprun_variables)
             if self._trace.on:
                 self._trace.open()
-                self._note(run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", ""))
+                self._index_trace_file(
+                    run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", "")
+                )
             become_subreaper()
             if asks_partition:
                 self._take_partition(attempt)
             late_variables = {**self._partition.environment, **self._meeting_point(attempt)}
             attempt.give(late_variables)
-            watch = self._watch(attempt)
+            watch = self._make_watch(attempt)
             plan = self._plan
             if not attempt.early:
-                self._trace.starting(_STARTS[command.plain])
+                self._trace.starting(_START_SPAN_NAMES[command.plain])
             attempt.start(command, plan.environment, poprun_variables, late_variables, plan.program)
             return self._watch_to_end(attempt, watch)
         finally:
@@ -249,7 +251,7 @@ class _Run:
             self._trace.end_to(1)
             attempt.close()
 
-    def _begin(self) -> Attempt:
+    def _begin_attempt(self) -> Attempt:
         """Make the folder and the keeper. The server knows all attempts by one name."""
         if self._keeper:
             self._keeper.close()  # otherwise it would remove the new folder
@@ -264,7 +266,7 @@ class _Run:
         if self._requested_plan.max_restarts or self._requested_plan.move:
             self._forker = self._forker or self._fork_server()
             close_handles.append(self._forker.handle)
-        fork_server = self._forker if self._starts else None
+        fork_server = self._forker if self._restart_count else None
         attempt = Attempt(
             self._environ,
             self._name,
@@ -283,8 +285,8 @@ class _Run:
         variables.
         """
         plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
-        if self._starts:
-            self._tell_hosts(attempt.keeper)
+        if self._restart_count:
+            self._report_hosts_to_keeper(attempt.keeper)
         variables_by_rank = {
             instance.rank: own_variables(instance)
             for instance in plan.instances
@@ -298,15 +300,15 @@ class _Run:
         )
         if self._tools.exchange:
             append(folder.local_path(folder.file("payload")), self._tools.exchange.payload)
-            remotes.carry(self._tools.exchange.payload)
+            remotes.send_payload(self._tools.exchange.payload)
         attempt.program = [*restore(folder, self._environ), *plan.program]
 
-    def _command(self, attempt: Attempt) -> Command:
+    def _start_command(self, attempt: Attempt) -> Command:
         """Return the command that starts the instances."""
         command = self._tools.engine.command(
             self._plan, attempt.folder, attempt.wrapper, attempt.program, attempt.remotes
         )
-        for note in command.notes if not self._starts else ():
+        for note in command.notes if not self._restart_count else ():
             self._output.warn(note)
         self._output.log("D", " ".join(f"'{argument}'" for argument in command.argv))
         return command
@@ -314,11 +316,11 @@ class _Run:
     def _own_variables(self, attempt: Attempt, command: Command) -> dict[str, str]:
         """Return the variables that poprun itself adds for all instances."""
         return {
-            **self._cache(),
-            **self._secret(attempt.folder, attempt.remotes),
+            **self._make_cache_folder(),
+            **self._peer_secret_variables(attempt.folder, attempt.remotes),
             **command.environment,
             RUN_VARIABLE: attempt.folder.name,
-            RESTART_VARIABLE: str(self._starts),
+            RESTART_VARIABLE: str(self._restart_count),
             **({MOVE_SIGNAL_VARIABLE: str(self._plan.move[0])} if self._plan.move else {}),
         }
 
@@ -331,7 +333,7 @@ class _Run:
         plan = self._plan
         return meeting_point(plan.instances[0], plan.subnet, attempt.remotes)
 
-    def _watch(self, attempt: Attempt) -> Watch:
+    def _make_watch(self, attempt: Attempt) -> Watch:
         wake_handle = self._tools.signals.collect()
         plan, output, lease = self._plan, self._output, self._partition.lease
         instance_output = InstanceOutput(
@@ -343,7 +345,7 @@ class _Run:
             remote_instances=attempt.remotes.ranks,
             result_files=Results(self._tools.exchange.folder) if self._tools.exchange else None,
             trace=self._trace,
-            variables=self._variables,
+            variables=self._instance_variables,
         )
         lease_seconds = plan.wanted.ttl if lease and lease.renewed else 0.0
         watch = Watch(
@@ -358,7 +360,7 @@ class _Run:
         attempt.watched()
         return watch
 
-    def _variables(self, rank: int) -> dict[str, str]:
+    def _instance_variables(self, rank: int) -> dict[str, str]:
         """Return an instance's environment, as far as options and the user determine it."""
         plan = self._plan
         return {**self._environ, **dict(plan.environment), **own_variables(plan.instances[rank])}
@@ -390,34 +392,34 @@ class _Run:
 
     # The means of the keeper
 
-    def open(self, holding: Sequence[object]) -> Keeping:
+    def open(self, holding: Sequence[object]) -> KeptHolding:
         """Return the object that renews and releases what this launch holds."""
         return self._partition.keeping(holding, self._plan)
 
     def cleared_hosts(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
         """Sweep hosts. Returns the hosts on which nothing is left. None: all hosts."""
         self._unsure_hosts = sweep_hosts(sweepers, self._environ)
-        return self._sure()
+        return self._surely_cleared_hosts()
 
-    def _sure(self) -> list[str] | None:
+    def _surely_cleared_hosts(self) -> list[str] | None:
         if not self._unsure_hosts:
             return None
         hosts = dict.fromkeys([*hosts_of(self._requested_plan), *hosts_of(self._plan)])
         return [host for host in hosts if host not in self._unsure_hosts]
 
-    def _tell_hosts(self, keeper: KeeperProcess) -> None:
+    def _report_hosts_to_keeper(self, keeper: KeeperProcess) -> None:
         """After a restart, report the hosts on which instances may run.
 
         Hosts that have not confirmed their end still count.
         """
         lease = self._partition.lease
         if lease and lease.renewed:
-            self._partition.runs_on([*hosts_of(self._plan), *self._unsure_hosts])
+            self._partition.note_running_hosts([*hosts_of(self._plan), *self._unsure_hosts])
             keeper.hold(lease.holding)
 
     def _ask_placement(self) -> InstancePlacement | None:
         """Ask whether Slurm granted adjacent nodes, while the hosts are being connected."""
-        if self._starts or not self._plan.gpus or len(self._plan.hosts) < 2:
+        if self._restart_count or not self._plan.gpus or len(self._plan.hosts) < 2:
             return None
         return InstancePlacement(self._environ)
 
@@ -429,7 +431,7 @@ class _Run:
         self._trace.begin("hosts")
         while True:
             try:
-                remotes = meet(
+                remotes = start_relays(
                     self._plan, folder, self._environ, self._output, self._key, **relay_options
                 )
                 for remote in sorted(remotes, key=lambda remote: remote.reached):
@@ -451,18 +453,18 @@ class _Run:
     def _take_partition(self, attempt: Attempt) -> None:
         """Acquire the lease, and let the keeper renew it."""
         lease = self._partition.hold(self._plan, attempt.remotes, attempt.folder.name)
-        self._note(partition=lease.partition.name)
+        self._index_trace_file(partition=lease.partition.name)
         if lease.holding:
             attempt.keeper.hold(lease.holding)
 
-    def _note(self, **index_names: str) -> None:
+    def _index_trace_file(self, **index_names: str) -> None:
         """Let `podwright trace` find the file by these names."""
         if self._trace.on:
             from podwright.timeline import note
 
             note(self._environ, self._plan.trace, **index_names)
 
-    def _cache(self) -> dict[str, str]:
+    def _make_cache_folder(self) -> dict[str, str]:
         """Make the folder for executables. A temporary one is in each host's own run folder."""
         path = self._plan.cache
         if path == TEMPORARY_CACHE:
@@ -471,7 +473,7 @@ class _Run:
             _make_folder("--executable-cache-path", path)
         return {}
 
-    def _secret(self, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
+    def _peer_secret_variables(self, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         """Return the variables by which instances without MPI authenticate each other (popdist)."""
         backend = self._environ.get(BACKEND_VARIABLE)
         if self._plan.launcher == "mpirun" and backend != "tcp":
@@ -515,7 +517,7 @@ class _Run:
         return True
 
     @property
-    def _starts(self) -> int:
+    def _restart_count(self) -> int:
         """How often the instances were restarted."""
         return self._restarts + self._moves
 
@@ -554,7 +556,7 @@ class _Run:
             self._forker.close()
 
     def _give_back(self) -> None:
-        self._partition.give_back(self._unsure_hosts, self._sure())
+        self._partition.give_back(self._unsure_hosts, self._surely_cleared_hosts())
 
 
 def _make_folder(option: str, path: str) -> None:

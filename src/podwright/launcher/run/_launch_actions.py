@@ -20,7 +20,7 @@ from podwright.launcher.watchers._guardian import END, LISTENS, RELEASE, SIGNAL,
 from podwright.launcher.watchers._launch_events import Action
 
 #: The name of this host.
-HERE = os.uname().nodename
+OWN_HOST_NAME = os.uname().nodename
 
 
 class LaunchActions:
@@ -90,19 +90,19 @@ class LaunchActions:
                 self._send_all(SIGNAL, number)
             case on.CountListeners(number):
                 self._send_all(LISTENS, number)
-            case on.Movable(lost_seconds):
+            case on.ReportMovable(lost_seconds):
                 self._attempt.keeper.movable(lost_seconds)
             case on.TellListeners(number, within_seconds):
                 self._ask_to_move(number, within_seconds)
             case _:
-                self._record(action)
+                self._record_action(action)
 
     def _send_all(self, message_kind: str, *values: object) -> None:
         """Send a message to the guardian of this host and to those of all other hosts."""
         self._guardian.send(message_kind, *values)
         self._remotes.send(message_kind, *values)
 
-    def _record(self, action: Action) -> None:
+    def _record_action(self, action: Action) -> None:
         match action:
             case on.RecordStart(rank, pid, is_last):
                 self._record_start(rank, pid, is_last)
@@ -121,7 +121,7 @@ class LaunchActions:
     def _record_start(self, rank: int, pid: int, is_last: bool) -> None:
         self._failures.record_process(rank, pid)
         host = self._hosts[rank]
-        self._trace.instance_began(rank, HERE if host == "localhost" else host)
+        self._trace.instance_began(rank, OWN_HOST_NAME if host == "localhost" else host)
         if is_last:
             self._trace.started()
         if self._output.verbosity > 1 and rank not in self._remotes.ranks:

@@ -22,14 +22,14 @@ from podwright.timeline import TraceWriter, clock
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
-    from podwright.launcher.watchers._lease import Borrowed, Keeping, Lease
+    from podwright.launcher.watchers._lease import BorrowedPartition, KeptHolding, Lease
     from podwright.wire import AcquireRequest
 
 
 #: Seconds that one question in the queue may take: poprun must write to connected hosts in between.
-_QUESTION_SECONDS = 4.0
+_QUEUE_QUESTION_SECONDS = 4.0
 #: Programs that run others. A person would call a command by the name of the other program.
-_INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
+_WRAPPER_PROGRAMS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
 
 Find = Callable[[Plan, Mapping[str, str]], "FoundServer"]
 
@@ -57,7 +57,7 @@ class LaunchPartition:
     ) -> None:
         self._environ, self._output, self._find = environ, output, find_server
         self._trace, self._end = trace, end
-        self.lease: Lease | Borrowed | None = None
+        self.lease: Lease | BorrowedPartition | None = None
         self.environment: dict[str, str] = {}
         #: The last request, which has an id of its own.
         self._request: AcquireRequest | None = None
@@ -74,7 +74,7 @@ class LaunchPartition:
         """Whether the devices are held and attached to hosts, so that other hosts have none."""
         return self.lease is not None and bool(self.lease.partition.hosts)
 
-    def hold(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | Borrowed:
+    def hold(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | BorrowedPartition:
         """Acquire the partition, and wait for it. run_name: of this launch, for the server."""
         trace, requested_ns = self._trace, clock()
         trace.begin("partition")
@@ -91,7 +91,7 @@ class LaunchPartition:
         trace.end(name=partition.name, devices=partition.size, simulated=partition.simulated)
         return lease
 
-    def _acquire(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | Borrowed:
+    def _acquire(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | BorrowedPartition:
         from msgspec.structs import replace
 
         from podwright.client import OUR_TURN  # while mpirun is starting
@@ -118,10 +118,12 @@ class LaunchPartition:
         request = in_name_of(plan.wanted.request(), plan.program)
         request = replace(request, hosts=hosts_of(plan), run=run_name)
         try:
-            self.lease = lease = self._ask(server, plan, request, on_retry, report, between)
+            self.lease = lease = self._ask_for_active_partition(
+                server, plan, request, on_retry, report, between
+            )
         except BaseException as error:
             if not isinstance(error, PodwrightError):
-                self._take_back(server, plan)
+                self._give_back_interrupted(server, plan)
             server.client.close()
             raise
         self._announce(plan, lease)
@@ -140,7 +142,7 @@ class LaunchPartition:
             output.warn(f"partition {lease.partition.name} is not movable: this launch stays on it")
         return lease
 
-    def _ask(
+    def _ask_for_active_partition(
         self,
         server: FoundServer,
         plan: Plan,
@@ -148,7 +150,7 @@ class LaunchPartition:
         on_retry: Callable[[PodwrightError], None],
         report: Callable[[str], None],
         while_waiting: Callable[[], None],
-    ) -> Lease | Borrowed:
+    ) -> Lease | BorrowedPartition:
         """Return the lease on an ACTIVE partition. A partition that does not become ACTIVE is tried
         again.
 
@@ -157,24 +159,26 @@ class LaunchPartition:
         from msgspec.structs import replace
 
         from podwright.client import acquire_in_line
-        from podwright.launcher.watchers._lease import VENDORS_ALONE, Borrowed, Lease
+        from podwright.launcher.watchers._lease import VENDOR_PROTOCOLS, BorrowedPartition, Lease
 
         client, attempts_left = server.client, plan.attempts
         while True:
             attempts_left -= 1
             self._request = request = replace(request, request_id=os.urandom(16).hex())
             try:
-                if server.info.apis == VENDORS_ALONE:
-                    from podwright.launcher.plan._vendor_partition import borrow
+                if server.info.apis == VENDOR_PROTOCOLS:
+                    from podwright.launcher.plan._vendor_partition import borrow_partition
 
-                    return Borrowed(client, *borrow(client, request), keep_partition=request.keep)
+                    return BorrowedPartition(
+                        client, *borrow_partition(client, request), keep_partition=request.keep
+                    )
                 if plan.waits:
                     reply = acquire_in_line(
                         client,
                         request,
                         report,
                         after_call=while_waiting,
-                        poll_seconds=_QUESTION_SECONDS,
+                        poll_seconds=_QUEUE_QUESTION_SECONDS,
                     )
                     return Lease(client, reply)
                 return Lease(client, client.acquire(request))
@@ -183,18 +187,18 @@ class LaunchPartition:
                     raise
                 on_retry(error)
 
-    def _take_back(self, server: FoundServer, plan: Plan) -> None:
+    def _give_back_interrupted(self, server: FoundServer, plan: Plan) -> None:
         """Give back what the server may have given while a signal interrupted the request.
 
         The signal may also have come between the answer and the moment when the lease was noted. A
         second signal does not interrupt (`Signals`).
         """
         from podwright.client import take_back, withdraw
-        from podwright.launcher.watchers._lease import VENDORS_ALONE
+        from podwright.launcher.watchers._lease import VENDOR_PROTOCOLS
         from podwright.wire import WaitRequest
 
         request = self._request
-        if self.lease or request is None or server.info.apis == VENDORS_ALONE:
+        if self.lease or request is None or server.info.apis == VENDOR_PROTOCOLS:
             return
         with contextlib.suppress(PodwrightError):
             if plan.waits:
@@ -208,7 +212,7 @@ class LaunchPartition:
     def _find_server(self, plan: Plan) -> FoundServer:
         return (self._find or find)(plan, self._environ)
 
-    def _announce(self, plan: Plan, lease: Lease | Borrowed) -> None:
+    def _announce(self, plan: Plan, lease: Lease | BorrowedPartition) -> None:
         output, partition = self._output, lease.partition
         origin_text = "created" if lease.created else "found"
         kind_text = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
@@ -220,13 +224,13 @@ class LaunchPartition:
         if plan.print_topology or plan.verbosity > 1:
             output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")
 
-    def keeping(self, lease_values: Sequence[object], plan: Plan) -> Keeping:
+    def keeping(self, lease_values: Sequence[object], plan: Plan) -> KeptHolding:
         """Return the object by which a keeper renews and releases the lease."""
-        from podwright.launcher.watchers._lease import Keeping
+        from podwright.launcher.watchers._lease import KeptHolding
 
-        return Keeping(lease_values, lambda: self._find_server(plan).client)
+        return KeptHolding(lease_values, lambda: self._find_server(plan).client)
 
-    def runs_on(self, hosts: Sequence[str]) -> None:
+    def note_running_hosts(self, hosts: Sequence[str]) -> None:
         """Note that instances may run on these hosts from now on. The next renewal tells the
         server.
         """
@@ -323,11 +327,13 @@ def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireReques
 
     from podwright.wire import holder_words
 
-    holder_text = holder_words(f"poprun {_called(program)}", os.getpid(), os.uname().nodename)
+    holder_text = holder_words(
+        f"poprun {_program_short_name(program)}", os.getpid(), os.uname().nodename
+    )
     return replace(request, holder=holder_text)
 
 
-def _called(program: Sequence[str]) -> str:
+def _program_short_name(program: Sequence[str]) -> str:
     """Return a person's name for a command line: `train.py` for `python3 -u train.py --fast`."""
     base_names = [
         os.path.basename(argument)
@@ -339,7 +345,7 @@ def _called(program: Sequence[str]) -> str:
     if (
         len(base_names) > 1
         and not is_code_or_module
-        and first_name.rstrip("0123456789.") in _INTERPRETERS
+        and first_name.rstrip("0123456789.") in _WRAPPER_PROGRAMS
     ):
         return base_names[1]
     return first_name

@@ -20,7 +20,7 @@ from podwright.launcher.run._attempt import Attempt
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._guardian import (
     ENDED,
-    ENGINE,
+    ENGINE_COMMAND_KIND,
     GONE,
     LISTENS,
     QUIET,
@@ -32,8 +32,8 @@ from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Event
 from podwright.launcher.watchers._lease_clock import LeaseClock
 from podwright.launcher.watchers._lease_keeper import CLEARED, KEPT, LOST, MOVE
 
-_CHUNK = 65536
-_OF_INSTANCES: Mapping[str, Callable[[int, int], Event]] = {
+_READ_CHUNK_BYTES = 65536
+_INSTANCE_EVENT_BY_KIND: Mapping[str, Callable[[int, int], Event]] = {
     "start": on.InstanceStarted,
     "end": on.InstanceEnded,
 }
@@ -78,26 +78,26 @@ class LocalReports:
         instance's own report comes before how its process ended. So after a message of a watcher,
         the status pipe is read once more, and its events come first.
         """
-        events = [*self._read_status(), *self.read_words()]
+        events = [*self._read_status(), *self.read_mpirun_output()]
         watcher_events = [*self._read_guardian(finished), *self._read_keeper()]
         if watcher_events:
-            events += [*self._read_status(), *self.read_words()]
+            events += [*self._read_status(), *self.read_mpirun_output()]
         return events + watcher_events
 
     def close(self) -> list[Event]:
         """Return the rest of mpirun's output as events. All writers are gone."""
-        events = list(self.read_words())
+        events = list(self.read_mpirun_output())
         if self._words >= 0:
             os.close(self._words)
         self._status.close()
         return events
 
-    def read_words(self) -> Iterator[Event]:
+    def read_mpirun_output(self) -> Iterator[Event]:
         """Return what mpirun and its daemons have written."""
         if self._words < 0:
             return
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._words, _CHUNK):
+            while data := os.read(self._words, _READ_CHUNK_BYTES):
                 yield engine_output_event(data, self._output)
             os.close(self._words)
             self._words = -1
@@ -107,29 +107,29 @@ class LocalReports:
             if report_kind == "daemon":
                 if relay_problem := self._attempt.remotes.launch(self._attempt.folder, number):
                     yield on.RelayFailed(1, relay_problem)
-            elif report_kind in _OF_INSTANCES:
-                yield _OF_INSTANCES[report_kind](rank, number)
+            elif report_kind in _INSTANCE_EVENT_BY_KIND:
+                yield _INSTANCE_EVENT_BY_KIND[report_kind](rank, number)
 
     def _read_guardian(self, finished: bool) -> Iterator[Event]:
         channel = self._guardian
         end_expected = channel.closed or finished
-        for message_kind, *values in _messages(channel):
+        for message_kind, *values in _ready_messages(channel):
             if message_kind == STARTED:
                 pid = outside_pid(values[0], self._output)
                 self._output.log("I", f"Waiting for mpirun (PID {pid})")
                 yield on.EngineStarted(values[0])
             elif message_kind == GONE:
                 rank, exit_code, problem = values
-                is_engine = rank == ENGINE
+                is_engine = rank == ENGINE_COMMAND_KIND
                 yield (
                     on.EngineEnded(exit_code, problem)
                     if is_engine
                     else on.ScriptEnded(rank, exit_code, problem)
                 )
             elif message_kind == LISTENS:
-                yield on.Listeners("", values[0])
+                yield on.ListenersCounted("", values[0])
             elif message_kind == SYNCED:
-                yield on.Answered(GUARDIAN, values[0])
+                yield on.LivenessAnswered(GUARDIAN, values[0])
             elif message_kind == QUIET:
                 yield on.GuardianQuiet()
             elif message_kind == ENDED:
@@ -141,7 +141,7 @@ class LocalReports:
     def _read_keeper(self) -> Iterator[Event]:
         channel = self._keeper
         was_closed = channel.closed
-        for message_kind, *values in _messages(channel):
+        for message_kind, *values in _ready_messages(channel):
             if message_kind == KEPT:
                 self._lease.renewed()
             elif message_kind == LOST:
@@ -150,18 +150,18 @@ class LocalReports:
             elif message_kind == MOVE:
                 yield on.MoveRequested(*values)
             elif message_kind == SYNCED:
-                yield on.Answered(KEEPER, values[0])
+                yield on.LivenessAnswered(KEEPER, values[0])
             elif message_kind == CLEARED:
                 yield on.KeeperCleared()
         if channel.closed and not was_closed:
             yield on.WatcherGone(KEEPER)
 
 
-def _messages(channel: Channel) -> list[tuple[Any, ...]]:
-    return [] if channel.closed or not _ready(channel.handle) else channel.receive()
+def _ready_messages(channel: Channel) -> list[tuple[Any, ...]]:
+    return [] if channel.closed or not _is_readable(channel.handle) else channel.receive()
 
 
-def _ready(handle: int) -> bool:
+def _is_readable(handle: int) -> bool:
     """Return whether there is something to read, or the other end is gone."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)

@@ -8,7 +8,7 @@ from podwright.errors import InvalidRequest
 from podwright.launcher.plan._plan import Instance
 
 #: mpirun refuses to run as root without this option.
-ROOT = "--allow-run-as-root"
+RUN_AS_ROOT_OPTION = "--allow-run-as-root"
 
 
 def local_arguments(user_arguments: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
@@ -28,7 +28,7 @@ def local_arguments(user_arguments: Sequence[str]) -> tuple[dict[str, str], list
             variable_name, separator, value = remaining.pop(0).partition("=")
             if separator:
                 variables[variable_name] = value
-        elif argument in ("--tag-output", ROOT):
+        elif argument in ("--tag-output", RUN_AS_ROOT_OPTION):
             notes.append(f"{argument} belongs into --mpi-global-args")
         else:
             other_arguments.append(argument)

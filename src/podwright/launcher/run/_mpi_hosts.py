@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from podwright.launcher.hosts._remote_hosts import Remotes
 from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.plan._plan import Plan
-from podwright.launcher.run._connect_hosts import subnet_of
+from podwright.launcher.run._connect_hosts import common_subnet_of_plan
 
-_AGENT = """\
+_LAUNCH_AGENT_SCRIPT = """\
 folder=${0%/*}
 umask 077
 host=$1
@@ -29,7 +29,7 @@ echo "0 daemon $$" >"$status"
 """
 
 
-def over_hosts(
+def multi_host_arguments(
     plan: Plan, folder: RunFolder, remotes: Remotes, environ: Mapping[str, str]
 ) -> list[str]:
     """Return mpirun's arguments for several hosts. The user's choice of interfaces overrides
@@ -40,12 +40,14 @@ def over_hosts(
         folder.local_path(agent_path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700
     )
     with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(f"#!/bin/sh\nstatus={shlex.quote(folder.stream('status'))}\n{_AGENT}")
+        file.write(
+            f"#!/bin/sh\nstatus={shlex.quote(folder.stream('status'))}\n{_LAUNCH_AGENT_SCRIPT}"
+        )
     argv = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent_path]
     argv += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
     if "SLURM_JOB_ID" in environ:
         argv += ["--prtemca", "ras", "^slurm"]
-    subnet = subnet_of(plan.subnet, remotes)
+    subnet = common_subnet_of_plan(plan.subnet, remotes)
     if subnet and ":" not in subnet:  # Open MPI does not accept an IPv6 subnet for an interface
         for mca_option, parameter in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
             if not _interfaces_chosen(plan.mpi_arguments, f"{parameter}_", environ):

@@ -20,12 +20,12 @@ from typing import NamedTuple, Protocol
 from podwright.errors import InvalidRequest, NotFound
 from podwright.hosts import find_program
 from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
-from podwright.launcher.instances._instance_wrapper import BY_MPIRUN
+from podwright.launcher.instances._instance_wrapper import RANK_BY_MPIRUN
 from podwright.launcher.instances._run_folder import SESSION, RunFolder, memory_settings
 from podwright.launcher.plan._plan import Plan
-from podwright.launcher.run._mpi_arguments import ROOT, local_arguments
+from podwright.launcher.run._mpi_arguments import RUN_AS_ROOT_OPTION, local_arguments
 
-_RENAMED = {
+_MCA_NAME_REPLACEMENTS = {
     "oob_tcp_if_include": "prte_if_include",
     "oob_tcp_if_exclude": "prte_if_exclude",
 }
@@ -76,7 +76,7 @@ class Engine(Protocol):
         """Return the command. Raises NotFound, InvalidRequest or Denied if it cannot be started."""
 
 
-class Local:
+class LocalProcesses:
     """No engine: plain processes, for programs that need no MPI, or meet by MASTER_ADDR."""
 
     def command(
@@ -124,23 +124,26 @@ class Mpirun:
             )
         user_arguments, notes = global_arguments(plan.mpi_arguments)
         argv = [mpirun_path]
-        if not _any_option(user_arguments, _BINDING_OPTIONS):
+        if not _has_any_option(user_arguments, _BINDING_OPTIONS):
             argv += ["--bind-to", "none"]
-        if not _any_option(user_arguments, _MAPPING_OPTIONS):
+        if not _has_any_option(user_arguments, _MAPPING_OPTIONS):
             argv.append("--oversubscribe")
         argv += user_arguments
         if remotes:
-            from podwright.launcher.run._mpi_hosts import over_hosts
+            from podwright.launcher.run._mpi_hosts import multi_host_arguments
 
-            argv += over_hosts(plan, folder, remotes, self._environ)
+            argv += multi_host_arguments(plan, folder, remotes, self._environ)
         if self._uid == 0:
-            argv += self._as_root(plan, notes)
+            argv += self._run_as_root_arguments(plan, notes)
         contexts = []
         for instance in plan.instances:
             _, instance_arguments, dropped_notes = local_arguments(instance.mpi_arguments)
             notes += [note for note in dropped_notes if note not in notes]
             remote_command = remotes.words(instance.rank, plan.program)
-            arguments = [*instance_arguments, *(remote_command or [*wrapper, BY_MPIRUN, *program])]
+            arguments = [
+                *instance_arguments,
+                *(remote_command or [*wrapper, RANK_BY_MPIRUN, *program]),
+            ]
             contexts.append((instance.host if remotes else "", arguments))
         for (host, arguments), same_contexts in groupby(contexts):
             instance_count = len(list(same_contexts))
@@ -149,16 +152,18 @@ class Mpirun:
             argv += ["-np", str(instance_count), *host_arguments, *arguments, ":"]
         return Command(tuple(argv[:-1]), self._settings(plan, folder, remotes), tuple(notes))
 
-    def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:
+    def _run_as_root_arguments(self, plan: Plan, notes: list[str]) -> list[str]:
         if plan.run_as_root is False:
             raise InvalidRequest(
                 "mpirun refuses to run as root, and --allow-run-as-root=no keeps it so",
                 would_work="Run as another user, or with --allow-run-as-root=yes",
             )
-        user_allows = ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_ASROOT" in self._environ
+        user_allows = (
+            RUN_AS_ROOT_OPTION in plan.mpi_arguments or "OMPI_ALLOW_RUN_ASROOT" in self._environ
+        )
         if plan.run_as_root is None and not user_allows:
             notes.append("running as root, so mpirun is told --allow-run-as-root")
-        return [ROOT]
+        return [RUN_AS_ROOT_OPTION]
 
     def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         settings = {**memory_settings(folder), SESSION: folder.path}
@@ -199,22 +204,26 @@ def global_arguments(user_arguments: Sequence[str]) -> tuple[list[str], list[str
     remaining = list(user_arguments)
     while remaining:
         argument = remaining.pop(0)
-        if argument in (ROOT, "--tag-output", "-tag-output"):
+        if argument in (RUN_AS_ROOT_OPTION, "--tag-output", "-tag-output"):
             continue  # poprun sets it itself, from --allow-run-as-root and the uid
         if argument.lstrip("-") == "output-filename":
             if remaining:
                 remaining.pop(0)
             notes.append("--output-filename has no effect: output goes through poprun")
-        elif argument.lstrip("-") == "mca" and len(remaining) >= 2 and remaining[0] in _RENAMED:
+        elif (
+            argument.lstrip("-") == "mca"
+            and len(remaining) >= 2
+            and remaining[0] in _MCA_NAME_REPLACEMENTS
+        ):
             parameter, value = remaining.pop(0), remaining.pop(0)
-            arguments += ["--prtemca", _RENAMED[parameter], value]
-            notes.append(f"{parameter} is {_RENAMED[parameter]} in this Open MPI")
+            arguments += ["--prtemca", _MCA_NAME_REPLACEMENTS[parameter], value]
+            notes.append(f"{parameter} is {_MCA_NAME_REPLACEMENTS[parameter]} in this Open MPI")
         else:
             arguments.append(argument)
     return arguments, notes
 
 
-def _any_option(arguments: Sequence[str], option_names: Sequence[str]) -> bool:
+def _has_any_option(arguments: Sequence[str], option_names: Sequence[str]) -> bool:
     return any(
         argument.startswith("-") and argument.lstrip("-").split("=")[0] in option_names
         for argument in arguments

@@ -28,7 +28,12 @@ from podwright.launcher.run._local_reports import LocalReports, engine_output_ev
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._launch_events import Event
 from podwright.launcher.watchers._lease_clock import LeaseClock
-from podwright.launcher.watchers._signals import ENDING, FORWARDED, read_signals, stop
+from podwright.launcher.watchers._signals import (
+    ENDING_SIGNALS,
+    FORWARDED_SIGNALS,
+    read_signals,
+    stop,
+)
 
 
 class Watch:
@@ -83,7 +88,7 @@ class Watch:
     def run(self) -> Cause | None:
         """Watch until everything has ended. Returns the cause; None: all went well."""
         while not self._machine.done:
-            self._turn()
+            self._run_turn()
         self._drain()
         return self.cause
 
@@ -103,12 +108,12 @@ class Watch:
 
     # One turn of the loop
 
-    def _turn(self) -> None:
-        pause_seconds = self._pause()
-        ready_handles = self._wait(pause_seconds)
+    def _run_turn(self) -> None:
+        pause_seconds = self._seconds_until_due()
+        ready_handles = self._wait_for_handles(pause_seconds)
         if self._wake in ready_handles:
             for signal_number in read_signals(self._wake):
-                self._signal(signal_number)
+                self._handle_signal(signal_number)
         # This process was stopped before the poll, or by a signal just now.
         if self._lease.stood_still(math.inf if pause_seconds is None else pause_seconds):
             self._events.append(on.HostsUnheard())
@@ -125,7 +130,7 @@ class Watch:
         for action in self._machine.turn(events, time.monotonic()):
             self._actions.run(action)
 
-    def _pause(self) -> float | None:
+    def _seconds_until_due(self) -> float | None:
         """Return the seconds until there is something to do without any event."""
         pause_lengths = [self._machine.pause(time.monotonic())]
         if (ending_pause := self._actions.pause) is not None:
@@ -135,24 +140,24 @@ class Watch:
         shortest = 0.0 if self._events else min(pause_lengths)
         return None if shortest == math.inf else shortest
 
-    def _wait(self, pause_seconds: float | None) -> set[int]:
+    def _wait_for_handles(self, pause_seconds: float | None) -> set[int]:
         poll = select.poll()
         for handle in (self._wake, *self._local.handles()):
             poll.register(handle, select.POLLIN)
-        has_room = not any(sink.full for sink in self._output.sinks)
+        has_room = not any(sink.full for sink in self._output.distinct_sinks)
         if has_room:
             poll.register(self._written.handle, select.POLLIN)
         else:
             self._events.append(on.HostsUnheard())  # a host that is not read is not silent
         self._remotes.register(poll, reading=has_room)
-        for sink in self._output.sinks:
+        for sink in self._output.distinct_sinks:
             if sink.size:
                 poll.register(sink.handle, select.POLLOUT)
         ready_handles = {
             handle
             for handle, _ in poll.poll(None if pause_seconds is None else pause_seconds * 1000)
         }
-        for sink in self._output.sinks:
+        for sink in self._output.distinct_sinks:
             if sink.handle in ready_handles:
                 sink.pump()
                 if sink.broken:
@@ -192,12 +197,12 @@ class Watch:
 
     # Signals
 
-    def _signal(self, signal_number: int) -> None:
-        if signal_number in FORWARDED:
+    def _handle_signal(self, signal_number: int) -> None:
+        if signal_number in FORWARDED_SIGNALS:
             self._events.append(on.ForwardSignal(signal_number))
         elif signal_number == signal.SIGTSTP:
             self._suspend()
-        elif signal_number in ENDING:
+        elif signal_number in ENDING_SIGNALS:
             self._events.append(on.EndSignal(signal_number, signal.Signals(signal_number).name))
 
     def _suspend(self) -> None:

@@ -25,10 +25,10 @@ from podwright.hosts import become_subreaper, end_with_parent, name_process, see
 
 #: The work of a child: it gets the request and its own descriptors, and returns its exit code.
 Work = Callable[[tuple[Any, ...], Sequence[int]], int]
-_MOST = 1 << 16
+_MAX_REQUEST_BYTES = 1 << 16
 _MAX_HANDLES = 16
 #: Seconds for which poprun waits for its end; it may have been stopped.
-_PATIENCE = 5.0
+_SERVER_END_PATIENCE_S = 5.0
 
 
 class ForkServerEnded(PodwrightError):
@@ -54,7 +54,7 @@ class ForkServer:
                 os.setsid()
                 name_process("podwright-fork")
                 end_with_parent(poprun_pid)
-                exit_code = _serve(server_socket, work)
+                exit_code = _serve_fork_requests(server_socket, work)
             finally:
                 os._exit(exit_code)
         server_socket.close()
@@ -69,7 +69,7 @@ class ForkServer:
         pid_reply = b""
         with contextlib.suppress(OSError):
             socket.send_fds(self._ours, [marshal.dumps(arguments)], handles)
-            pid_reply = self._ours.recv(_MOST)
+            pid_reply = self._ours.recv(_MAX_REQUEST_BYTES)
         if not pid_reply:
             raise ForkServerEnded(
                 "poprun's fork server process, which starts instances anew, was ended",
@@ -80,25 +80,25 @@ class ForkServer:
     def close(self) -> None:
         """Close the socket, and wait for the end of the process."""
         self._ours.close()
-        see_end(self._pid, _PATIENCE)
+        see_end(self._pid, _SERVER_END_PATIENCE_S)
 
 
-def _serve(server_socket: socket.socket, work: Work) -> int:
+def _serve_fork_requests(server_socket: socket.socket, work: Work) -> int:
     while True:
         request, handles, _, _ = socket.recv_fds(
-            server_socket, _MOST, _MAX_HANDLES, socket.MSG_CMSG_CLOEXEC
+            server_socket, _MAX_REQUEST_BYTES, _MAX_HANDLES, socket.MSG_CMSG_CLOEXEC
         )
         if not request:
             return 0
         middle_pid = os.fork()
         if not middle_pid:
-            _fork(server_socket, work, marshal.loads(request), handles)
+            _fork_orphan(server_socket, work, marshal.loads(request), handles)
         for handle in handles:
             os.close(handle)
         os.waitpid(middle_pid, 0)
 
 
-def _fork(
+def _fork_orphan(
     server_socket: socket.socket, work: Work, arguments: tuple[Any, ...], handles: Sequence[int]
 ) -> None:
     """Fork once more. This process then ends, so the next subreaper adopts the child."""

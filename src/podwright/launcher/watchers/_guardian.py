@@ -64,17 +64,23 @@ LISTENS, TELL = "listens", "tell"
 SYNC, SYNCED = "sync", "synced"
 PLACED, STARTED, GONE, QUIET, ENDED = "placed", "started", "gone", "quiet", "ended"
 #: The kind of a command of START that is not the script of the instance with that number.
-ENGINE, DAEMON = -1, -2
+ENGINE_COMMAND_KIND, DAEMON_COMMAND_KIND = -1, -2
 
 #: The longest time in seconds from asking processes to end to killing them, once one of the
 #: launcher's own processes was killed or the lease is lost.
-ORPHAN_GRACE = 4.0
+ORPHAN_GRACE_S = 4.0
 #: Seconds that mpirun has to end after the last instance.
-LAST_WORDS = 1.0
-_POLL = (0.002, 0.1)
+MPIRUN_END_WAIT_S = 1.0
+_STEP_INTERVALS_S = (0.002, 0.1)
 #: How often it searches for processes that were forked while their parents were being stopped.
 _MAX_STOP_ROUNDS = 20
-_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+_SIGNALS_LEFT_TO_POPRUN = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+)
 
 Spawn = Callable[[Sequence[str], Mapping[str, str], int, bool], int]
 
@@ -99,7 +105,7 @@ def spawn(
         dict(environ),
         file_actions=file_actions,
         setsigmask=[],
-        setsigdef=[*_OURS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD],
+        setsigdef=[*_SIGNALS_LEFT_TO_POPRUN, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD],
     )
 
 
@@ -138,8 +144,8 @@ class Ending:
         self._engine_alone_at = math.inf
         # Looking at all processes is expensive; while they may still end by themselves, there is
         # time.
-        self._interval = _POLL[0] if patience <= 0 else _POLL[1]
-        self._look_at = now if patience <= 0 or hold else now + _POLL[1]
+        self._interval = _STEP_INTERVALS_S[0] if patience <= 0 else _STEP_INTERVALS_S[1]
+        self._look_at = now if patience <= 0 or hold else now + _STEP_INTERVALS_S[1]
 
     @property
     def pause(self) -> float:
@@ -158,7 +164,7 @@ class Ending:
         self._soon()
 
     def _soon(self) -> None:
-        self._interval, self._look_at = _POLL[0], -math.inf
+        self._interval, self._look_at = _STEP_INTERVALS_S[0], -math.inf
 
     def step(self) -> bool:
         """Do what is due. Call it also whenever a child has been reaped.
@@ -167,7 +173,7 @@ class Ending:
         """
         # Reading /proc takes time, so it may miss a process that forks and exits meanwhile.
         root_is_self = self._root == os.getpid()
-        if root_is_self and not has_children() and self._is_empty():
+        if root_is_self and not has_children() and self._cgroup_is_empty():
             return True
         now = self._clock()
         if now < self._look_at:
@@ -175,7 +181,7 @@ class Ending:
         remaining = [
             *dict.fromkeys([*descendants(self._root, spare=self._spare), *self._cgroup_processes()])
         ]
-        if not remaining and (self._spare or not root_is_self) and self._is_empty():
+        if not remaining and (self._spare or not root_is_self) and self._cgroup_is_empty():
             return True
         engine_pids = (self._engine, *self._daemons)
         instance_processes = [
@@ -188,12 +194,12 @@ class Ending:
             remaining = instance_processes
         engine_alone = not instance_processes and not self.on_hold
         self._engine_alone_at = min(self._engine_alone_at, now) if engine_alone else math.inf
-        self._interval = min(self._interval * 1.5, _POLL[1])
-        if now >= min(self._kill_at, self._engine_alone_at + LAST_WORDS):
+        self._interval = min(self._interval * 1.5, _STEP_INTERVALS_S[1])
+        if now >= min(self._kill_at, self._engine_alone_at + MPIRUN_END_WAIT_S):
             if self._group and not self.on_hold:
                 kill_group(self._group)
             kill_all(remaining, signal.SIGKILL)
-            self._interval = _POLL[0]
+            self._interval = _STEP_INTERVALS_S[0]
         elif now >= self._ask_at:
             # Processes that mpirun has started only now have to be asked as well.
             unasked = [
@@ -207,7 +213,7 @@ class Ending:
                 self._asked_processes.update(
                     process._replace(parent=0, state="") for process in unasked
                 )
-                self._interval = _POLL[0]
+                self._interval = _STEP_INTERVALS_S[0]
         self._look_at = now + self._interval
         return False
 
@@ -218,7 +224,7 @@ class Ending:
             else []
         )
 
-    def _is_empty(self) -> bool:
+    def _cgroup_is_empty(self) -> bool:
         return not self._group or group_is_empty(self._group)
 
 
@@ -341,7 +347,7 @@ class _Guardian:
         wake_reader, wake_writer = os.pipe()
         for handle in (wake_reader, wake_writer):
             os.set_blocking(handle, False)
-        for signal_number in (*_OURS, signal.SIGUSR1, signal.SIGUSR2):
+        for signal_number in (*_SIGNALS_LEFT_TO_POPRUN, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(signal_number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
@@ -371,7 +377,7 @@ class _Guardian:
         if heard:
             self._listen()
         if cut:
-            self._orphaned()
+            self._end_as_orphan()
         if self.ending and self.ending.step():
             reap(self._child_ended)
             if self.channel.closed:
@@ -387,13 +393,13 @@ class _Guardian:
     def _listen(self) -> None:
         for message_kind, *values in self.channel.receive():
             if message_kind == START:
-                self._start(*values)
+                self._start_commands(*values)
             elif message_kind == SIGNAL:
-                self._signal(values[0])
+                self._signal_instances(values[0])
             elif message_kind == LISTENS:
-                self.channel.send(LISTENS, self._listening(values[0])[1])
+                self.channel.send(LISTENS, self._listening_processes(values[0])[1])
             elif message_kind == TELL:
-                kill_all(self._listening(values[0])[0], values[0])
+                kill_all(self._listening_processes(values[0])[0], values[0])
             elif message_kind == SYNC:
                 reap(self._child_ended)
                 self.channel.send(SYNCED, values[0])
@@ -402,17 +408,17 @@ class _Guardian:
             elif message_kind == RELEASE and self.ending:
                 self.ending.release()
         if self.channel.closed:
-            self._orphaned()
+            self._end_as_orphan()
 
-    def _orphaned(self) -> None:
-        self._end(0.0, ORPHAN_GRACE, False)
+    def _end_as_orphan(self) -> None:
+        self._end(0.0, ORPHAN_GRACE_S, False)
         if self.ending:
             self.ending.release()
 
-    def _signal(self, signal_number: int) -> None:
+    def _signal_instances(self, signal_number: int) -> None:
         """Send a signal to all instances and their descendants."""
         if signal_number == signal.SIGSTOP:
-            self._stop()
+            self._stop_all_processes()
         elif signal_number == signal.SIGCONT:
             kill_all(descendants(os.getpid()), signal_number)
         else:
@@ -424,7 +430,7 @@ class _Guardian:
                 [process for process in own_processes if not is_daemon(process)], signal_number
             )
 
-    def _stop(self) -> None:
+    def _stop_all_processes(self) -> None:
         """Stop all processes. Repeat until none runs, since mpirun may be starting instances."""
         for _ in range(_MAX_STOP_ROUNDS):
             running_processes = [
@@ -433,9 +439,9 @@ class _Guardian:
             if not running_processes:
                 return
             kill_all(running_processes, signal.SIGSTOP)
-            time.sleep(_POLL[0])
+            time.sleep(_STEP_INTERVALS_S[0])
 
-    def _listening(self, signal_number: int) -> tuple[list[Process], int]:
+    def _listening_processes(self, signal_number: int) -> tuple[list[Process], int]:
         """Return the processes that catch a signal, and the number of their instances."""
         processes = descendants(os.getpid())
         script_pids = {process.pid for process in processes if is_script(process.pid)}
@@ -450,13 +456,17 @@ class _Guardian:
             listeners, {process.pid: process.parent for process in processes}, script_pids
         )
 
-    def _start(
+    def _start_commands(
         self,
         commands: Sequence[tuple[int, Sequence[str], Mapping[str, str]]],
         environ: Mapping[str, str],
     ) -> None:
         """Start commands. Each has its kind, its words, and variables beyond those of all."""
-        refusal = "" if self.children else self._apart(environ) or enter_partition(environ)
+        refusal = (
+            ""
+            if self.children
+            else self._separate_shared_memory(environ) or enter_partition(environ)
+        )
         if refusal:
             for rank_or_kind, _, _ in commands:
                 self.channel.send(GONE, rank_or_kind, None, refusal)
@@ -464,19 +474,22 @@ class _Guardian:
         for rank_or_kind, argv, command_variables in commands:
             try:
                 pid = self.spawn(
-                    argv, {**environ, **command_variables}, self.output, rank_or_kind in (ENGINE, 0)
+                    argv,
+                    {**environ, **command_variables},
+                    self.output,
+                    rank_or_kind in (ENGINE_COMMAND_KIND, 0),
                 )
             except OSError as error:
                 self.channel.send(GONE, rank_or_kind, None, error.strerror or str(error))
                 continue
             self.children[pid] = rank_or_kind
-            if rank_or_kind == DAEMON:
+            if rank_or_kind == DAEMON_COMMAND_KIND:
                 self.daemons.add(pid)
-            if rank_or_kind == ENGINE:
+            if rank_or_kind == ENGINE_COMMAND_KIND:
                 self.engine = pid
                 self.channel.send(STARTED, pid)
 
-    def _apart(self, environ: Mapping[str, str]) -> str:
+    def _separate_shared_memory(self, environ: Mapping[str, str]) -> str:
         """Make a shared memory of the launch's own, if requested. Returns why it failed, or ""."""
         if environ.get(IPC_VARIABLE) != PRIVATE_IPC or self.apart:
             return ""
@@ -511,5 +524,5 @@ class _Guardian:
         self.daemons.discard(pid)
         if rank_or_kind is not None:
             self.channel.send(GONE, rank_or_kind, exit_code, "")
-            if rank_or_kind == ENGINE:
+            if rank_or_kind == ENGINE_COMMAND_KIND:
                 self.engine = 0

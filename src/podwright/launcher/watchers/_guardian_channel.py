@@ -13,7 +13,7 @@ import marshal
 import os
 from typing import Any
 
-_HEAD = 8
+_SIZE_HEADER_BYTES = 8
 
 
 class Channel:
@@ -35,7 +35,7 @@ class Channel:
         encoded = marshal.dumps(message)
         # `receive` notices that the other end is gone: its last messages may be unread yet.
         with contextlib.suppress(OSError):
-            unsent = len(encoded).to_bytes(_HEAD, "big") + encoded
+            unsent = len(encoded).to_bytes(_SIZE_HEADER_BYTES, "big") + encoded
             while unsent:
                 unsent = unsent[os.write(self._write_handle, unsent) :]
 
@@ -51,22 +51,24 @@ class Channel:
             self.closed = True
         self._rest += chunk
         messages = []
-        while len(self._rest) >= _HEAD:
-            body_size = int.from_bytes(self._rest[:_HEAD], "big")
-            if len(self._rest) < _HEAD + body_size:
+        while len(self._rest) >= _SIZE_HEADER_BYTES:
+            body_size = int.from_bytes(self._rest[:_SIZE_HEADER_BYTES], "big")
+            if len(self._rest) < _SIZE_HEADER_BYTES + body_size:
                 break
-            messages.append(marshal.loads(self._rest[_HEAD : _HEAD + body_size]))
-            self._rest = self._rest[_HEAD + body_size :]
+            messages.append(
+                marshal.loads(self._rest[_SIZE_HEADER_BYTES : _SIZE_HEADER_BYTES + body_size])
+            )
+            self._rest = self._rest[_SIZE_HEADER_BYTES + body_size :]
         return messages
 
     def receive_one(self) -> tuple[Any, ...]:
         """Wait for one message. Empty: the other end is gone. Call it before any `receive`."""
-        header = self._exactly(_HEAD)
-        body = self._exactly(int.from_bytes(header, "big")) if header else b""
+        header = self._read_exactly(_SIZE_HEADER_BYTES)
+        body = self._read_exactly(int.from_bytes(header, "big")) if header else b""
         message: tuple[Any, ...] = marshal.loads(body) if body else ()
         return message
 
-    def _exactly(self, byte_count: int) -> bytes:
+    def _read_exactly(self, byte_count: int) -> bytes:
         received = b""
         while len(received) < byte_count:
             chunk = os.read(self.handle, byte_count - len(received))

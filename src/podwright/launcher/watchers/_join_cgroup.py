@@ -13,7 +13,7 @@ from podwright.endpoints import AGENT_SOCKET, AGENT_SOCKET_VARIABLE
 from podwright.errors import error_from_json
 
 #: Seconds that the agent may take; it may wait for a change that is under way.
-_PATIENCE = 60.0
+_AGENT_REPLY_TIMEOUT_S = 60.0
 
 
 def agent_may_confine(environ: Mapping[str, str]) -> bool:
@@ -38,7 +38,7 @@ def enter_partition(environ: Mapping[str, str]) -> str:
     agent_answer = b""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(_PATIENCE)
+            connection.settimeout(_AGENT_REPLY_TIMEOUT_S)
             connection.connect(agent_socket)
             connection.sendall(f"{partition_name}\n".encode())
             while not agent_answer.endswith(b"\n"):

@@ -88,7 +88,7 @@ class BelowEnded(NamedTuple):
     """Nothing is left of what poprun ended itself (EndBelow)."""
 
 
-class Answered(NamedTuple):
+class LivenessAnswered(NamedTuple):
     """A party answered a round of questions: it was alive when the question reached it."""
 
     party: str
@@ -159,7 +159,7 @@ class ForwardSignal(NamedTuple):
     number: int
 
 
-class Listeners(NamedTuple):
+class ListenersCounted(NamedTuple):
     """The number of a host's instances that catch the signal to move."""
 
     host: str
@@ -186,7 +186,7 @@ Event = (
     | GuardianQuiet
     | KeeperCleared
     | BelowEnded
-    | Answered
+    | LivenessAnswered
     | HostHeard
     | HostQuiet
     | HostFinished
@@ -198,7 +198,7 @@ Event = (
     | RelayFailed
     | EndSignal
     | ForwardSignal
-    | Listeners
+    | ListenersCounted
     | MoveRequested
 )
 
@@ -298,7 +298,7 @@ class CountListeners(NamedTuple):
     number: int
 
 
-class Movable(NamedTuple):
+class ReportMovable(NamedTuple):
     """Let the server know the seconds that a move would lose; 0: the launch cannot be moved any
     more.
     """
@@ -327,23 +327,25 @@ Action = (
     | Log
     | Print
     | CountListeners
-    | Movable
+    | ReportMovable
     | TellListeners
 )
 
 #: The kinds of events in the order of what they can explain; all others come last.
-_ORDER: tuple[tuple[type, ...], ...] = (
+_EVENT_KINDS_IN_ORDER: tuple[tuple[type, ...], ...] = (
     (EndSignal,),
     (WatcherGone,),
     (HostCut, HostBroken),
     (EngineWrote,),
     (DaemonEnded,),
 )
-_PRECEDENCES = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
+_PRECEDENCE_BY_EVENT_KIND = {
+    kind: place for place, kinds in enumerate(_EVENT_KINDS_IN_ORDER) for kind in kinds
+}
 
 
-def precedence(event: Event) -> int:
+def event_precedence(event: Event) -> int:
     """Return the position of an event within a turn. A stable sort keeps the order of equal
     ones.
     """
-    return _PRECEDENCES.get(type(event), len(_ORDER))
+    return _PRECEDENCE_BY_EVENT_KIND.get(type(event), len(_EVENT_KINDS_IN_ORDER))

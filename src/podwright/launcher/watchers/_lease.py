@@ -18,13 +18,13 @@ from podwright.wire import AcquireReply, PartitionInfo
 
 _CALL_TIMEOUT = 3.0
 #: Seconds for which a server that is down is asked to take a lease back, and between two attempts.
-_RELEASE_TIMEOUT, _RETRY = 8.0, 0.5
-_LEASE, _PARTITION = "lease", "partition"
+_RELEASE_TIMEOUT, _RELEASE_RETRY_S = 8.0, 0.5
+_LEASE_KIND, _PARTITION_KIND = "lease", "partition"
 #: The protocol of a controller without leases.
-VENDORS_ALONE = ["virmgrpc"]
+VENDOR_PROTOCOLS = ["virmgrpc"]
 
 
-class Borrowed:
+class BorrowedPartition:
     """A partition of a controller without leases, with the interface of `Lease`."""
 
     #: The start of the warning when it could not be given back.
@@ -43,7 +43,11 @@ class Borrowed:
         """The values by which a keeper removes a partition that was made for a launch that is
         gone.
         """
-        return (_PARTITION, self._client.where, self.partition.name, 0, ()) if self._remove else ()
+        return (
+            (_PARTITION_KIND, self._client.where, self.partition.name, 0, ())
+            if self._remove
+            else ()
+        )
 
     def release(self, cleared_hosts: Sequence[str] | None = None) -> PodwrightError | None:
         """Remove the partition if it was made for this launch. Returns the error that
@@ -78,7 +82,7 @@ class Lease:
     @property
     def holding(self) -> tuple[object, ...]:
         """The values that a keeper needs about it (`Keeping`)."""
-        return _LEASE, self._client.where, self._lease.id, self._lease.epoch, self.hosts
+        return _LEASE_KIND, self._client.where, self._lease.id, self._lease.epoch, self.hosts
 
     @property
     def machines(self) -> str:
@@ -102,7 +106,7 @@ class Lease:
                 if not has_warned:
                     warn(f"{error.message} Asking until it answers.")
                     has_warned = True
-                time.sleep(_RETRY)
+                time.sleep(_RELEASE_RETRY_S)
 
     def release(self, cleared_hosts: Sequence[str] | None = None) -> PodwrightError | None:
         """Give the lease back. Returns the error that prevented it; the lease then expires by
@@ -113,13 +117,13 @@ class Lease:
         with self._client:
             try:
                 if self.reason is None:
-                    _release(self._client, self._lease.id, self._lease.epoch, cleared_hosts)
+                    _release_lease(self._client, self._lease.id, self._lease.epoch, cleared_hosts)
             except PodwrightError as error:
                 return error
         return None
 
 
-class Keeping:
+class KeptHolding:
     """The keeper's side of what a launch holds: `lease_values` of a Lease or of a Borrowed.
 
     well: whether the last call was answered. A server that is down for a while is no reason to stop
@@ -152,10 +156,10 @@ class Keeping:
 
         move_seconds: what the launch loses by a move; 0: it cannot be moved.
         """
-        if self._kind != _LEASE:
+        if self._kind != _LEASE_KIND:
             return None
         try:
-            client = self._connected()
+            client = self._connected_client()
             lease_info = client.renew(
                 self._name,
                 self._epoch,
@@ -179,26 +183,26 @@ class Keeping:
         deadline = time.monotonic() + _RELEASE_TIMEOUT
         while True:
             try:
-                if self._kind == _LEASE:
-                    _release(self._connected(), self._name, self._epoch, cleared_hosts)
+                if self._kind == _LEASE_KIND:
+                    _release_lease(self._connected_client(), self._name, self._epoch, cleared_hosts)
                 else:
-                    self._connected().remove_partition(self._name)
+                    self._connected_client().remove_partition(self._name)
                 return True
             except (Unavailable, TimedOut):
                 if time.monotonic() > deadline:
                     return False
-                time.sleep(_RETRY)
+                time.sleep(_RELEASE_RETRY_S)
             except PodwrightError:
                 return True
 
-    def _connected(self) -> Client:
+    def _connected_client(self) -> Client:
         if self._client is None:
             is_socket_path = os.path.isabs(self._where) and "," not in self._where
             self._client = Client(UnixTransport(self._where)) if is_socket_path else self._find()
         return self._client
 
 
-def _release(
+def _release_lease(
     client: Client, lease_id: str, epoch: int, cleared_hosts: Sequence[str] | None
 ) -> None:
     client.release(

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from podwright.errors import Fenced
-from podwright.launcher.watchers._stop_detection import Turns, boottime
+from podwright.launcher.watchers._stop_detection import LoopTurns, boottime
 
 #: Seconds that the keeper has to renew a lease after poprun has stood still: two attempts, and the
 #: time of a busy server's reply.
-_RENEW_SECONDS = 10.0
+_RENEW_ALLOWANCE_SECONDS = 10.0
 
 
 class LeaseClock:
@@ -24,7 +24,7 @@ class LeaseClock:
     def __init__(self, seconds: float, lost: Callable[[str, str], None]) -> None:
         self.seconds, self._lost = seconds, lost
         self._renewed = boottime()
-        self._turns = Turns(boottime)
+        self._turns = LoopTurns(boottime)
 
     def renewed(self) -> None:
         """Note that the keeper has renewed the lease."""
@@ -36,7 +36,7 @@ class LeaseClock:
         """
         if not self._turns.stood_still(pause):
             return False
-        self._renewed = max(self._renewed, boottime() - self.seconds + _RENEW_SECONDS)
+        self._renewed = max(self._renewed, boottime() - self.seconds + _RENEW_ALLOWANCE_SECONDS)
         return True
 
     def ran_out(self) -> bool:

@@ -28,8 +28,8 @@ from podwright.hosts import NOT_HELD, HeldChild, become_subreaper, name_process,
 from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.watchers._guardian import (
     END,
-    LAST_WORDS,
-    ORPHAN_GRACE,
+    MPIRUN_END_WAIT_S,
+    ORPHAN_GRACE_S,
     SYNC,
     SYNCED,
     Ending,
@@ -41,7 +41,7 @@ from podwright.launcher.watchers._stop_detection import boottime
 
 if TYPE_CHECKING:
     from podwright.launcher.watchers._fork_server import ForkServer
-    from podwright.launcher.watchers._lease import Keeping
+    from podwright.launcher.watchers._lease import KeptHolding
 
 HOLD, HOSTS, FREE = "hold", "hosts", "free"
 GUARDED, LOST, KEPT, CLEARED = "guarded", "lost", "kept", "cleared"
@@ -49,18 +49,18 @@ GUARDED, LOST, KEPT, CLEARED = "guarded", "lost", "kept", "cleared"
 #: with its deadline.
 MOVABLE, MOVE = "movable", "move"
 #: Seconds from one renewal to the next, and to the repetition of one that failed.
-RENEW_EVERY = 3.0
-RETRY_EVERY = 1.0
+RENEW_INTERVAL_S = 3.0
+RENEW_RETRY_INTERVAL_S = 1.0
 #: Seconds beyond the time that a guardian was given for an end; after these it is killed.
 SLACK = 3.0
 #: Seconds for which it still waits for poprun after FREE.
-_PATIENCE = 5.0
+_POPRUN_END_PATIENCE_S = 5.0
 
 
-class Means(Protocol):
+class KeeperMeans(Protocol):
     """What a keeper can do besides watching, for a poprun that is gone or stopped."""
 
-    def open(self, holding: Sequence[object]) -> Keeping:
+    def open(self, holding: Sequence[object]) -> KeptHolding:
         """Return the object that renews and releases what poprun holds."""
         ...
 
@@ -100,13 +100,13 @@ class KeeperProcess(NamedTuple):
         self.channel.send(FREE)
         self.channel.close()
         self.guardian.close()
-        see_end(self.pid, _PATIENCE)
+        see_end(self.pid, _POPRUN_END_PATIENCE_S)
 
 
 def start_keeper(
     folder: RunFolder,
     output_handle: int,
-    means: Means,
+    means: KeeperMeans,
     *,
     close: Sequence[int] = (),
     namespace: bool = True,
@@ -145,7 +145,7 @@ def start_keeper(
 
 
 def keep(
-    means: Means, folder_names: Sequence[str], handles: Sequence[int], *, namespace: bool
+    means: KeeperMeans, folder_names: Sequence[str], handles: Sequence[int], *, namespace: bool
 ) -> int:
     """Run as the keeper of a run, in a process forked for it. Returns its exit code.
 
@@ -181,7 +181,7 @@ class Renewals:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._next = clock() + RENEW_EVERY
+        self._next = clock() + RENEW_INTERVAL_S
 
     def now(self) -> None:
         """Renew at once, since there is news for the server."""
@@ -194,7 +194,7 @@ class Renewals:
 
     def tried(self, *, well: bool) -> None:
         """Record that a renewal has been tried."""
-        self._next = self._clock() + (RENEW_EVERY if well else RETRY_EVERY)
+        self._next = self._clock() + (RENEW_INTERVAL_S if well else RENEW_RETRY_INTERVAL_S)
 
 
 class _Keeper:
@@ -203,7 +203,7 @@ class _Keeper:
         channel: Channel,
         folder: RunFolder,
         guardian_pid: int,
-        means: Means,
+        means: KeeperMeans,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
@@ -213,11 +213,11 @@ class _Keeper:
         self.means = means
         self.sweepers: dict[str, list[str]] = {}
         self.holding: Sequence[object] = ()
-        self.keeping: Keeping | None = None
+        self.keeping: KeptHolding | None = None
         self.renewals = Renewals(boottime)
         self.lost = self.cleared = False
         self.move_seconds = 0.0
-        self.grace = ORPHAN_GRACE
+        self.grace = ORPHAN_GRACE_S
         self.kill_at: float | None = None
         self.ending: Ending | None = None
 
@@ -233,7 +233,7 @@ class _Keeper:
         poll.register(wake_reader, select.POLLIN)
         poll.register(self.channel.handle, select.POLLIN)
         while True:
-            ready_handles = {handle for handle, _ in poll.poll(self._pause() * 1000)}
+            ready_handles = {handle for handle, _ in poll.poll(self._poll_seconds() * 1000)}
             with contextlib.suppress(BlockingIOError):
                 os.read(wake_reader, 512)
             has_messages = self.channel.handle in ready_handles
@@ -245,24 +245,24 @@ class _Keeper:
     def turn(self, *, heard: bool) -> bool:
         """Do one turn of its loop. Returns True after the last. heard: there are messages."""
         if heard:
-            self._listen()
+            self._take_messages()
             if self.channel.closed:
-                self._end(0.0, ORPHAN_GRACE)
+                self._end(0.0, ORPHAN_GRACE_S)
         reap(self._child_ended)
-        self._step()
+        self._advance_end()
         if self.cleared and self.channel.closed:
             self.folder.remove()
             self._give_back()
             return True
         if self.holding and not self.lost and self.renewals.due:
-            self._renew()
+            self._renew_lease()
         return False
 
-    def _pause(self) -> float:
+    def _poll_seconds(self) -> float:
         # poll(2) does not count the time in which the machine sleeps, so it is called often.
         return min(1.0, self.ending.pause if self.ending and not self.cleared else 1.0)
 
-    def _listen(self) -> None:
+    def _take_messages(self) -> None:
         for message_kind, *values in self.channel.receive():
             if message_kind == HOLD:
                 self.holding, self.lost = values, False
@@ -281,7 +281,7 @@ class _Keeper:
 
     def _end(self, patience: float, grace: float) -> None:
         """Note that an end has begun. What has not ended by its deadline is killed."""
-        kill_at = self.clock() + patience + grace + LAST_WORDS + SLACK
+        kill_at = self.clock() + patience + grace + MPIRUN_END_WAIT_S + SLACK
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         self.grace = min(self.grace, grace)
         if self.ending:
@@ -291,7 +291,7 @@ class _Keeper:
         if pid == self.guardian:
             self.guardian = 0
 
-    def _step(self) -> None:
+    def _advance_end(self) -> None:
         if self.cleared:
             return
         if self.guardian:
@@ -307,7 +307,7 @@ class _Keeper:
             self.cleared = True
             self.channel.send(CLEARED)
 
-    def _renew(self) -> None:
+    def _renew_lease(self) -> None:
         self.keeping = self.keeping or self.means.open(self.holding)
         # After all have ended, no process is left to be told.
         lease_end = self.keeping.renew(0.0 if self.cleared else self.move_seconds)
@@ -315,7 +315,7 @@ class _Keeper:
         if lease_end:
             self.lost = True
             self.channel.send(LOST, *lease_end)
-            self._end(0.0, ORPHAN_GRACE)
+            self._end(0.0, ORPHAN_GRACE_S)
         elif self.keeping.well:
             self.channel.send(KEPT)
             if self.keeping.move:

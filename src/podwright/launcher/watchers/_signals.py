@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 #: Signals that are passed on to all instances.
-FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 #: Signals that end a run.
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
@@ -71,7 +71,7 @@ class Signals:
             signal.signal(signal.SIGTSTP, handler)
 
     def __call__(self, signal_number: int, frame: Any) -> None:
-        if self._raise and signal_number in ENDING:
+        if self._raise and signal_number in ENDING_SIGNALS:
             self._raise = False
             raise Interrupted(signal_number)
 
@@ -126,7 +126,7 @@ def stop() -> None:
 def signals() -> Iterator[Signals]:
     caught_signals = Signals()
     old_handlers: dict[signal.Signals, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
-    for signal_number in (*ENDING, *FORWARDED, signal.SIGCONT):
+    for signal_number in (*ENDING_SIGNALS, *FORWARDED_SIGNALS, signal.SIGCONT):
         # Under nohup, or in a shell's background.
         if signal.getsignal(signal_number) is not signal.SIG_IGN:
             old_handlers[signal_number] = signal.signal(signal_number, caught_signals)

@@ -20,7 +20,7 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Turns:
+class LoopTurns:
     """The turns of a loop. clock: one that goes on while the process stands still."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

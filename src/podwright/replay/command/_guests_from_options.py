@@ -8,7 +8,7 @@ from datetime import tzinfo
 
 from podwright.controller import weights_of
 from podwright.errors import InvalidRequest
-from podwright.replay.command._replay_from_options import chosen_zone
+from podwright.replay.command._replay_from_options import chosen_time_zone
 from podwright.replay.command._replay_options import ReplayOptions
 from podwright.replay.grounds._scheduling_ways import pod_size
 from podwright.replay.sharing import SLURM, SharedGuest, check_names, compare
@@ -16,9 +16,9 @@ from podwright.replay.sharing._compare_shared_split import Progress, SharedFigur
 from podwright.replay.traces._read import read_trace
 
 
-def compare_chosen(options: ReplayOptions, progress: Progress) -> SharedFigures:
+def compare_chosen_guests(options: ReplayOptions, progress: Progress) -> SharedFigures:
     """Return the figures of the guests on one pod. Raises InvalidRequest, SimulationFailed."""
-    zone = chosen_zone(options.timezone)
+    zone = chosen_time_zone(options.timezone)
     if not options.guests:
         option = "--share" if options.share else "--part"
         raise InvalidRequest(
@@ -50,7 +50,7 @@ def compare_chosen(options: ReplayOptions, progress: Progress) -> SharedFigures:
     return compare(
         guests,
         device_count,
-        parts=_parts(options.part, [guest.name for guest in guests]),
+        parts=_parse_part_devices(options.part, [guest.name for guest in guests]),
         at_load=options.load,
         processes=options.processes,
         progress=progress,
@@ -74,7 +74,7 @@ def _shared_guests(options: ReplayOptions, zone: tzinfo | None) -> list[SharedGu
     if list(trace_paths.values()).count("-") > 1:
         raise InvalidRequest("only one of the traces can be standard input (-)")
     weights = weights_of(options.share)
-    _check_known("--share", weights, guest_names)
+    _check_guest_names("--share", weights, guest_names)
     shared_guests = []
     for guest_name, trace_path in trace_paths.items():
         trace = read_trace(trace_path, zone=zone, tres=options.tres)
@@ -85,7 +85,7 @@ def _shared_guests(options: ReplayOptions, zone: tzinfo | None) -> list[SharedGu
     return shared_guests
 
 
-def _parts(part_options: Sequence[str], guest_names: Sequence[str]) -> dict[str, int]:
+def _parse_part_devices(part_options: Sequence[str], guest_names: Sequence[str]) -> dict[str, int]:
     devices_by_guest: dict[str, int] = {}
     for part_option in part_options:
         guest_name, _, device_text = part_option.rpartition("=")
@@ -97,11 +97,11 @@ def _parts(part_options: Sequence[str], guest_names: Sequence[str]) -> dict[str,
                 would_work="NAME=DEVICES, as in --part slurm=48",
             )
         devices_by_guest[guest_name.strip()] = int(device_text)
-    _check_known("--part", devices_by_guest, guest_names)
+    _check_guest_names("--part", devices_by_guest, guest_names)
     return devices_by_guest
 
 
-def _check_known(option: str, used_names: Iterable[str], guest_names: Sequence[str]) -> None:
+def _check_guest_names(option: str, used_names: Iterable[str], guest_names: Sequence[str]) -> None:
     for guest_name in used_names:
         if guest_name not in guest_names:
             raise InvalidRequest(

@@ -31,7 +31,7 @@ def chosen_trace(options: ReplayOptions, device_count: int) -> Trace:
     """Return the jobs. Raises InvalidRequest."""
     if not options.trace:
         return example(options.seed, devices=device_count)
-    return read_trace(options.trace, zone=chosen_zone(options.timezone), tres=options.tres)
+    return read_trace(options.trace, zone=chosen_time_zone(options.timezone), tres=options.tres)
 
 
 def at_load(trace: Trace, device_count: int, load: float | None) -> Trace:
@@ -41,7 +41,7 @@ def at_load(trace: Trace, device_count: int, load: float | None) -> Trace:
 
 def chosen_ways(options: ReplayOptions) -> tuple[list[ReplayWay], int]:
     """Return the ways and the number of devices. Raises InvalidRequest."""
-    way_names, policies = _list(options.ways), _list(options.policy)
+    way_names, policies = _split_commas(options.ways), _split_commas(options.policy)
     if options.gpus:
         if options.pod or policies or options.hosts:
             raise InvalidRequest(
@@ -56,18 +56,20 @@ def chosen_ways(options: ReplayOptions) -> tuple[list[ReplayWay], int]:
         return gpu_ways(way_names or ["shared", "exclusive"], cluster), cluster.size
     device_count = pod_size(options.pod or "pod64")
     if not way_names:
-        way_names = ["native"] if policies else ["native", *_divided(device_count)]
-    return pod_ways(way_names, device_count, policies, _hosts(options.hosts)), device_count
+        way_names = ["native"] if policies else ["native", *_halved_pod_ways(device_count)]
+    return pod_ways(
+        way_names, device_count, policies, _parse_host_kind(options.hosts)
+    ), device_count
 
 
-def _list(list_text: str | None) -> list[str]:
+def _split_commas(list_text: str | None) -> list[str]:
     """Return the words between commas, each once."""
     return list(
         dict.fromkeys(item.strip() for item in (list_text or "").split(",") if item.strip())
     )
 
 
-def _divided(device_count: int) -> list[str]:
+def _halved_pod_ways(device_count: int) -> list[str]:
     """Return the fixed ways that most sites would try for a pod: half small partitions, half
     large.
     """
@@ -79,7 +81,7 @@ def _divided(device_count: int) -> list[str]:
     ]
 
 
-def _hosts(hosts_text: str | None) -> HostKind | None:
+def _parse_host_kind(hosts_text: str | None) -> HostKind | None:
     if not hosts_text:
         return None
     match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,3})(?:x([1-9]\d{0,5}))?", hosts_text)
@@ -88,7 +90,7 @@ def _hosts(hosts_text: str | None) -> HostKind | None:
     return HostKind(int(match[1]), int(match[2]), int(match[3] or 0) << 30)
 
 
-def chosen_slurm(options: ReplayOptions) -> SlurmModel:
+def chosen_slurm_settings(options: ReplayOptions) -> SlurmModel:
     """Return how the simulated Slurm schedules. Raises InvalidRequest."""
     default_model = SlurmModel(room_s=options.room_after)
     if not options.slurm_conf:
@@ -120,7 +122,7 @@ def chosen_chances(options: ReplayOptions) -> Chances:
     )
 
 
-def chosen_zone(zone_name: str | None) -> tzinfo | None:
+def chosen_time_zone(zone_name: str | None) -> tzinfo | None:
     """Return the zone of times without an offset; None: this machine's. Raises InvalidRequest."""
     try:
         return ZoneInfo(zone_name) if zone_name else None

@@ -7,12 +7,12 @@ import argparse
 from podwright import option_rows as opt
 from podwright.option_rows import positive, seconds
 
-_WHERE = opt.OptionGroup("which devices")
-_WAYS = opt.OptionGroup("what to try")
-_GUESTS = opt.OptionGroup("who shares the pod")
-_SLURM = opt.OptionGroup("which Slurm")
-_READ = opt.OptionGroup("how to read")
-_OUT = opt.OptionGroup("what to write")
+_DEVICE_OPTIONS = opt.OptionGroup("which devices")
+_WAY_OPTIONS = opt.OptionGroup("what to try")
+_GUEST_OPTIONS = opt.OptionGroup("who shares the pod")
+_SLURM_OPTIONS = opt.OptionGroup("which Slurm")
+_READING_OPTIONS = opt.OptionGroup("how to read")
+_OUTPUT_OPTIONS = opt.OptionGroup("what to write")
 
 
 def share_of_devices(text: str) -> float:
@@ -32,32 +32,32 @@ class ReplayOptions(opt.OptionTable):
     trace = opt.optional_argument("sacct -P, CSV or SWF, also .gz; - for input", "TRACE", None)
     example = opt.flag("replay a synthetic month: nothing else is needed")
     fields = opt.flag("print the sacct command to run")
-    pod = opt.optional("pod64 (the default), pod256 and so on", "POD", group=_WHERE)
-    gpus = opt.optional("GPU nodes instead: a cluster's TOML file", "FILE", group=_WHERE)
+    pod = opt.optional("pod64 (the default), pod256 and so on", "POD", group=_DEVICE_OPTIONS)
+    gpus = opt.optional("GPU nodes instead: a cluster's TOML file", "FILE", group=_DEVICE_OPTIONS)
     hosts = opt.optional(
-        "hosts of the pod: their cores and memory bind", "COUNTxCPUS[xGB]", group=_WHERE
+        "hosts of the pod: their cores and memory bind", "COUNTxCPUS[xGB]", group=_DEVICE_OPTIONS
     )
     ways = opt.optional(
         "native, plugin, shared, static:8x4+2x16, host-mapping:4x16; for GPUs shared, exclusive",
         "WAY,...",
-        group=_WAYS,
+        group=_WAY_OPTIONS,
     )
     policy = opt.optional(
         "how blocks are chosen: best-fit (the product's), lowest, moves, trim, no-shape",
         "POLICY,...",
-        group=_WAYS,
+        group=_WAY_OPTIONS,
     )
-    movable = opt.value("100", "PERCENT", float, 100.0, group=_WAYS)
-    move_time = opt.value("300", "SECONDS", seconds, 300.0, group=_WAYS)
-    mtbf = opt.value("machines fail so often, each", "DAYS", float, None, group=_WAYS)
-    seed = opt.value("of all chance, 1", "N", int, 1, group=_WAYS)
+    movable = opt.value("100", "PERCENT", float, 100.0, group=_WAY_OPTIONS)
+    move_time = opt.value("300", "SECONDS", seconds, 300.0, group=_WAY_OPTIONS)
+    mtbf = opt.value("machines fail so often, each", "DAYS", float, None, group=_WAY_OPTIONS)
+    seed = opt.value("of all chance, 1", "N", int, 1, group=_WAY_OPTIONS)
     load = opt.value(
         "stretch the times between submissions until the jobs ask for this share of the "
         "devices, as in 1.3",
         "SHARE",
         share_of_devices,
         None,
-        group=_WAYS,
+        group=_WAY_OPTIONS,
     )
     guests = opt.several(
         "another trace on the same pod, of kubernetes, 'kubernetes NAME' or people, while "
@@ -65,30 +65,30 @@ class ReplayOptions(opt.OptionTable):
         "NAME=FILE",
         str,
         name="--with",
-        group=_GUESTS,
+        group=_GUEST_OPTIONS,
     )
     share = opt.several(
         "the weight of a guest, as of vipu-server (1 each), as in slurm=3; may be given "
         "several times",
         "NAME=N",
         str,
-        group=_GUESTS,
+        group=_GUEST_OPTIONS,
     )
     part = opt.several(
         "what the guest would have alone, were the pod split (in proportion to the weights); "
         "may be given several times",
         "NAME=DEVICES",
         str,
-        group=_GUESTS,
+        group=_GUEST_OPTIONS,
     )
     slurm_conf = opt.optional(
-        "backfill and priorities as this slurm.conf has them", "FILE", group=_SLURM
+        "backfill and priorities as this slurm.conf has them", "FILE", group=_SLURM_OPTIONS
     )
-    room_after = opt.value("300", "SECONDS", float, 300.0, group=_SLURM)
-    tres = opt.text("what counts as a device: gres/gpu, node ...", "NAME", group=_READ)
-    timezone = opt.optional("of sacct's times; this machine's", "ZONE", group=_READ)
-    json = opt.flag("all figures as JSON", group=_OUT)
-    html = opt.optional("one self-contained page", "FILE", group=_OUT)
-    anonymise = opt.optional("only write the jobs without names", "FILE", group=_OUT)
-    processes = opt.value("all cores", "N", positive, 0, group=_OUT)
-    no_what_if = opt.flag("try nothing but what was asked", group=_OUT)
+    room_after = opt.value("300", "SECONDS", float, 300.0, group=_SLURM_OPTIONS)
+    tres = opt.text("what counts as a device: gres/gpu, node ...", "NAME", group=_READING_OPTIONS)
+    timezone = opt.optional("of sacct's times; this machine's", "ZONE", group=_READING_OPTIONS)
+    json = opt.flag("all figures as JSON", group=_OUTPUT_OPTIONS)
+    html = opt.optional("one self-contained page", "FILE", group=_OUTPUT_OPTIONS)
+    anonymise = opt.optional("only write the jobs without names", "FILE", group=_OUTPUT_OPTIONS)
+    processes = opt.value("all cores", "N", positive, 0, group=_OUTPUT_OPTIONS)
+    no_what_if = opt.flag("try nothing but what was asked", group=_OUTPUT_OPTIONS)

@@ -30,8 +30,8 @@ def report_lines(report: ReportFigures) -> Iterator[str]:
     yield ""
     table_header = ("way", "devices", "jobs", "device-hours", "wait p50", "p95", "p99")
     yield table(table_header, size_cells(report["ways"], ("p50", "p95", "p99")))
-    yield from _users(report["ways"][0])
-    yield from _recorded(report)
+    yield from _user_wait_lines(report["ways"][0])
+    yield from _recorded_lines(report)
     yield ""
     yield "How far to trust this"
     for note in (*trace["notes"], *report["deviations"], *report["simpler"]):
@@ -57,7 +57,7 @@ def left_out(trace: SkippedFigures) -> Iterator[str]:
             yield "  ..."
 
 
-def _users(way_figures: WayFigures) -> Iterator[str]:
+def _user_wait_lines(way_figures: WayFigures) -> Iterator[str]:
     if not way_figures["users"]:
         return
     yield ""
@@ -76,7 +76,7 @@ def _users(way_figures: WayFigures) -> Iterator[str]:
     )
 
 
-def _recorded(report: ReportFigures) -> Iterator[str]:
+def _recorded_lines(report: ReportFigures) -> Iterator[str]:
     recorded_figures, distance_figures = report["recorded"], report["distance"]
     if recorded_figures is None or distance_figures is None:
         return

@@ -24,9 +24,11 @@ def sharing_lines(figures: SharedFigures) -> Iterator[str]:
     yield ""
     yield "Who gains by the common queue, beside a part of the pod for each"
     for verdict in figures["who_gains"]:
-        yield from item(f"{printable(verdict['guest'])} {_words(verdict)}: {verdict['why']}")
+        yield from item(
+            f"{printable(verdict['guest'])} {_verdict_phrase(verdict)}: {verdict['why']}"
+        )
     yield ""
-    yield from _setups(figures["setups"])
+    yield from _setup_table_lines(figures["setups"])
     yield ""
     yield "How far to trust this"
     notes = [note for guest in figures["guests"] for note in guest["notes"]]
@@ -34,12 +36,12 @@ def sharing_lines(figures: SharedFigures) -> Iterator[str]:
         yield from item(note)
 
 
-def _words(verdict: GuestVerdict) -> str:
+def _verdict_phrase(verdict: GuestVerdict) -> str:
     verdict_text = verdict["verdict"]
     return f"has {verdict_text}" if verdict_text.startswith("no ") else verdict_text
 
 
-def _setups(setups: Sequence[SetupFigures]) -> Iterator[str]:
+def _setup_table_lines(setups: Sequence[SetupFigures]) -> Iterator[str]:
     table_header = (
         "setup", "guest", "devices", "jobs", "refused", "used", "mean wait", "p50", "p95",
         "longest", "slowdown",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright.fabric import Cluster
 from podwright.placement import NodeIndex, Placement, Request
-from podwright.replay.grounds._ground import MachinesGround, Span, StartAnswer, Unfit
+from podwright.replay.grounds._ground import DeviceSpan, MachinesGround, StartAnswer, UnfitJob
 
 
 class GpuNodes(MachinesGround):
@@ -42,7 +42,7 @@ class GpuNodes(MachinesGround):
             -(-devices // self.per_machine) * self.per_machine if self._exclusive else devices
         )
         if held_gpus > self._largest:
-            raise Unfit(f"more than {self._largest} GPUs")
+            raise UnfitJob(f"more than {self._largest} GPUs")
         return held_gpus
 
     def devices_for(self, demand: int) -> int:
@@ -85,7 +85,7 @@ class GpuNodes(MachinesGround):
             self._index.release(placement)
             self.occupied -= placement.size
 
-    def spans(self, job: int) -> list[Span]:
+    def spans(self, job: int) -> list[DeviceSpan]:
         """Return a span for each contiguous run of GPUs."""
         return [
             (self._starts[block.domain] + block.offset, block.size)

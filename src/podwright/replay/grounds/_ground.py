@@ -8,7 +8,7 @@ import enum
 from abc import ABC, abstractmethod
 
 
-class Unfit(Exception):
+class UnfitJob(Exception):
     """A job that a way refuses when it is submitted. reason: in words that are the same for many
     jobs.
     """
@@ -27,7 +27,7 @@ class StartAnswer(enum.Enum):
 
 
 #: Contiguous devices: the first, and their number.
-Span = tuple[int, int]
+DeviceSpan = tuple[int, int]
 
 
 class Ground(ABC):
@@ -66,7 +66,7 @@ class Ground(ABC):
         """Free everything that the job holds."""
 
     @abstractmethod
-    def spans(self, job: int) -> list[Span]:
+    def spans(self, job: int) -> list[DeviceSpan]:
         """Return the devices of a running job."""
 
     def units(self, demand: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.replay.grounds._ground import Ground, Span, StartAnswer, Unfit
+from podwright.replay.grounds._ground import DeviceSpan, Ground, StartAnswer, UnfitJob
 
 
 class Hosts(Ground):
@@ -60,7 +60,7 @@ class Hosts(Ground):
             or full_demand[2] > self._each
             or full_demand[3] > self._memory_each
         ):
-            raise Unfit("more hosts, cores or memory than there are")
+            raise UnfitJob("more hosts, cores or memory than there are")
         if full_demand not in self._kinds:
             self._kinds[full_demand] = len(self._inner_demands)
             self._inner_demands.append(full_demand)
@@ -108,7 +108,7 @@ class Hosts(Ground):
             self._cpus[host] += cpus_each
             self._memory[host] += memory_each
 
-    def spans(self, job: int) -> list[Span]:
+    def spans(self, job: int) -> list[DeviceSpan]:
         """Return the job's devices."""
         return self.inner.spans(job)
 

@@ -7,11 +7,17 @@ from collections.abc import Mapping
 
 from podwright.fabric import IPU
 from podwright.placement.buddy_blocks import BuddyBlocks, block, every, fit, soonest
-from podwright.replay.grounds._ground import Ground, MachinesGround, Span, StartAnswer, Unfit
+from podwright.replay.grounds._ground import (
+    DeviceSpan,
+    Ground,
+    MachinesGround,
+    StartAnswer,
+    UnfitJob,
+)
 
 #: How a block is chosen. `best-fit` is native mode's own rule.
 POLICIES = ("best-fit", "lowest", "moves", "trim", "no-shape")
-_MACHINE = IPU.devices_per_machine
+_DEVICES_PER_MACHINE = IPU.devices_per_machine
 
 
 class PodGround(Ground):
@@ -48,7 +54,7 @@ class PodGround(Ground):
     @property
     def machines(self) -> int:
         """The number of machines that may fail."""
-        return self.size // _MACHINE
+        return self.size // _DEVICES_PER_MACHINE
 
     @property
     def lost(self) -> int:
@@ -61,7 +67,7 @@ class PodGround(Ground):
         """
         block_order = (devices - 1).bit_length()
         if 1 << block_order > self.largest:
-            raise Unfit(f"more than {self.largest} devices")
+            raise UnfitJob(f"more than {self.largest} devices")
         return devices << 8 | block_order if self.policy == "trim" else block_order
 
     def devices_for(self, demand: int) -> int:
@@ -71,7 +77,7 @@ class PodGround(Ground):
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take a block for a job."""
         block_order = demand & 255
-        block_start = self._find(block_order)
+        block_start = self._find_block(block_order)
         if block_start is None:
             return StartAnswer.LICENCES
         device_count = self.devices_for(demand)
@@ -88,14 +94,14 @@ class PodGround(Ground):
         held_mask |= self._leaving_masks.pop(job, 0)
         self.occupied -= held_mask.bit_count()
         self.free |= held_mask & ~self.unusable
-        self._count()
+        self._refresh_open_blocks()
 
-    def spans(self, job: int) -> list[Span]:
+    def spans(self, job: int) -> list[DeviceSpan]:
         """Return the job's block."""
         block_mask = self.jobs[job][0]
         return [((block_mask & -block_mask).bit_length() - 1, block_mask.bit_count())]
 
-    def _find(self, block_order: int) -> int | None:
+    def _find_block(self, block_order: int) -> int | None:
         if self.policy != "lowest":
             return self.blocks.find(block_order)
         start_mask = self.blocks.free
@@ -104,7 +110,7 @@ class PodGround(Ground):
         start_mask &= self._aligned_starts[block_order]
         return (start_mask & -start_mask).bit_length() - 1 if start_mask else None
 
-    def _count(self) -> None:
+    def _refresh_open_blocks(self) -> None:
         if not self.closed & ~self.free:
             self.closed, self.closed_for = 0, -1  # the whole block is free: it is available again
         self.blocks.free = self.free & ~self.closed
@@ -131,12 +137,12 @@ class PodGround(Ground):
             self.blocks.capacity, self.unusable, occupied_blocks, [block_order], first=-math.inf
         )
         self.closed_for = job if self.closed else -1
-        self._count()
+        self._refresh_open_blocks()
 
     def open(self) -> None:
         """Make the closed block available again."""
         self.closed, self.closed_for = 0, -1
-        self._count()
+        self._refresh_open_blocks()
 
     # -- moves -----------------------------------------------------------------------------------
 
@@ -157,27 +163,27 @@ class PodGround(Ground):
         leaving_mask = self._leaving_masks.pop(job, 0)
         self.occupied -= leaving_mask.bit_count()
         self.free |= leaving_mask & ~self.unusable
-        self._count()
+        self._refresh_open_blocks()
 
     # -- machines that fail ----------------------------------------------------------------------
 
     def fail(self, machine: int) -> list[int]:
         """Mark a machine's devices as away. Returns the jobs on them."""
-        machine_mask = ((1 << _MACHINE) - 1) << machine * _MACHINE
+        machine_mask = ((1 << _DEVICES_PER_MACHINE) - 1) << machine * _DEVICES_PER_MACHINE
         self.unusable |= machine_mask
         self.free &= ~machine_mask
-        self._count()
+        self._refresh_open_blocks()
         return [job for job, (job_mask, _) in self.jobs.items() if job_mask & machine_mask]
 
     def repair(self, machine: int) -> None:
         """Mark the machine's devices as present again."""
-        machine_mask = ((1 << _MACHINE) - 1) << machine * _MACHINE
+        machine_mask = ((1 << _DEVICES_PER_MACHINE) - 1) << machine * _DEVICES_PER_MACHINE
         self.unusable &= ~machine_mask
         occupied_mask = 0
         for job, (job_mask, _) in self.jobs.items():
             occupied_mask |= job_mask | self._leaving_masks.get(job, 0)
         self.free |= machine_mask & ~occupied_mask
-        self._count()
+        self._refresh_open_blocks()
 
 
 class ShapelessGround(MachinesGround):
@@ -190,14 +196,14 @@ class ShapelessGround(MachinesGround):
     simpler = ("no-shape is a measure for the others: no pod can join any devices.",)
 
     def __init__(self, way_name: str, device_count: int) -> None:
-        super().__init__(way_name, device_count, per_machine=_MACHINE)
+        super().__init__(way_name, device_count, per_machine=_DEVICES_PER_MACHINE)
         self.closed, self.closed_for = 0, -1
         self._jobs: dict[int, int] = {}
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the job's number of devices."""
         if devices > self.size:
-            raise Unfit(f"more than {self.size} devices")
+            raise UnfitJob(f"more than {self.size} devices")
         return devices
 
     def devices_for(self, demand: int) -> int:
@@ -230,7 +236,7 @@ class ShapelessGround(MachinesGround):
         """Make the kept devices available to all jobs again."""
         self.closed, self.closed_for = 0, -1
 
-    def spans(self, job: int) -> list[Span]:
+    def spans(self, job: int) -> list[DeviceSpan]:
         """Return nothing, since the devices have no position."""
         return []
 
@@ -239,9 +245,12 @@ class ShapelessGround(MachinesGround):
         starts.
         """
         self._failed_machines.add(machine)
-        first_device, job_start, hit_jobs = machine * _MACHINE, 0, []
+        first_device, job_start, hit_jobs = machine * _DEVICES_PER_MACHINE, 0, []
         for job, device_count in self._jobs.items():
-            if job_start < first_device + _MACHINE and job_start + device_count > first_device:
+            if (
+                job_start < first_device + _DEVICES_PER_MACHINE
+                and job_start + device_count > first_device
+            ):
                 hit_jobs.append(job)
             job_start += device_count
         return hit_jobs

@@ -22,7 +22,7 @@ POD_WAYS = (
     "host-mapping:HOSTSxDEVICES",
 )
 GPU_WAYS = ("shared", "exclusive")
-_PART = re.compile(r"(\d{1,6})x(\d{1,6})")
+_STOCK_PART_PATTERN = re.compile(r"(\d{1,6})x(\d{1,6})")
 _POD_PATTERN = re.compile(r"(?:pod)?(\d{1,8})")
 
 
@@ -53,12 +53,12 @@ class ReplayWay:
         """Return the way's ground with all devices free."""
         if self.cluster is not None:
             return GpuNodes(self.name, self.cluster, exclusive=self.kind == "exclusive")
-        pod_ground = self._pod()
+        pod_ground = self._make_pod_ground()
         if self.hosts is None or self.kind == "host-mapping":
             return pod_ground
         return Hosts(pod_ground, self.hosts.count, self.hosts.cpus, self.hosts.memory)
 
-    def _pod(self) -> Ground:
+    def _make_pod_ground(self) -> Ground:
         if self.kind == "static":
             return StaticPartitions(self.name, self.size, self.stock)
         if self.kind == "host-mapping":
@@ -154,7 +154,9 @@ def gpu_ways(way_names: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
 def _parse_stock(
     way_name: str, way_kind: str, stock_text: str, pod_devices: int
 ) -> tuple[tuple[int, int], ...]:
-    part_matches = [_PART.fullmatch(stock_part) for stock_part in stock_text.split("+")]
+    part_matches = [
+        _STOCK_PART_PATTERN.fullmatch(stock_part) for stock_part in stock_text.split("+")
+    ]
     stock = tuple(
         (int(stock_part[1]), int(stock_part[2])) for stock_part in part_matches if stock_part
     )

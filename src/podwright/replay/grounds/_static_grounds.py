@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import IPU
-from podwright.replay.grounds._ground import MachinesGround, Span, StartAnswer, Unfit
+from podwright.replay.grounds._ground import DeviceSpan, MachinesGround, StartAnswer, UnfitJob
 
-_MACHINE = IPU.devices_per_machine
+_DEVICES_PER_MACHINE = IPU.devices_per_machine
 
 
 class StaticPartitions(MachinesGround):
@@ -21,7 +21,7 @@ class StaticPartitions(MachinesGround):
                "larger one while none of its size is free.",)  # fmt: skip
 
     def __init__(self, way_name: str, device_count: int, stock: Sequence[tuple[int, int]]) -> None:
-        super().__init__(way_name, device_count, per_machine=_MACHINE)
+        super().__init__(way_name, device_count, per_machine=_DEVICES_PER_MACHINE)
         self._free: dict[int, list[int]] = {}
         partition_start = 0
         for partition_count, partition_size in sorted(
@@ -34,7 +34,7 @@ class StaticPartitions(MachinesGround):
             partition_start += partition_count * partition_size
         for free_starts in self._free.values():
             free_starts.sort(reverse=True)
-        self._jobs: dict[int, Span] = {}
+        self._jobs: dict[int, DeviceSpan] = {}
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the size of the smallest partition that holds the job."""
@@ -42,7 +42,7 @@ class StaticPartitions(MachinesGround):
             partition_size for partition_size in self._free if partition_size >= devices
         ]
         if not fitting_sizes:
-            raise Unfit(f"larger than any partition: more than {max(self._free)} devices")
+            raise UnfitJob(f"larger than any partition: more than {max(self._free)} devices")
         return min(fitting_sizes)
 
     def devices_for(self, demand: int) -> int:
@@ -69,11 +69,11 @@ class StaticPartitions(MachinesGround):
         free_starts.sort(reverse=True)
         self.occupied -= partition_size
 
-    def spans(self, job: int) -> list[Span]:
+    def spans(self, job: int) -> list[DeviceSpan]:
         """Return the job's partition."""
         return [self._jobs[job]]
 
-    def _has_failed_machine(self, span: Span) -> bool:
+    def _has_failed_machine(self, span: DeviceSpan) -> bool:
         return any(_span_meets_machine(span, machine) for machine in self._failed_machines)
 
     def fail(self, machine: int) -> list[int]:
@@ -82,9 +82,9 @@ class StaticPartitions(MachinesGround):
         return [job for job, span in self._jobs.items() if _span_meets_machine(span, machine)]
 
 
-def _span_meets_machine(span: Span, machine: int) -> bool:
-    first_device = machine * _MACHINE
-    return span[0] < first_device + _MACHINE and sum(span) > first_device
+def _span_meets_machine(span: DeviceSpan, machine: int) -> bool:
+    first_device = machine * _DEVICES_PER_MACHINE
+    return span[0] < first_device + _DEVICES_PER_MACHINE and sum(span) > first_device
 
 
 def legal(device_count: int) -> bool:
@@ -103,7 +103,7 @@ class Mapping(MachinesGround):
     plans = True
 
     def __init__(self, way_name: str, host_count: int, devices_each: int) -> None:
-        super().__init__(way_name, host_count * devices_each, per_machine=_MACHINE)
+        super().__init__(way_name, host_count * devices_each, per_machine=_DEVICES_PER_MACHINE)
         self._hosts, self._each = host_count, devices_each
         self._free = list(range(host_count - 1, -1, -1))
         self._jobs: dict[int, list[int]] = {}
@@ -111,12 +111,12 @@ class Mapping(MachinesGround):
     @property
     def machines(self) -> int:
         """The number of machines that may fail."""
-        return -(-self.size // _MACHINE)
+        return -(-self.size // _DEVICES_PER_MACHINE)
 
     @property
     def lost(self) -> int:
         """The number of devices of the hosts with a machine that is down."""
-        return len(self._broken()) * self._each
+        return len(self._hosts_out_of_order()) * self._each
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the job's number of hosts: the fewest that hold it and may be an allocation."""
@@ -124,7 +124,7 @@ class Mapping(MachinesGround):
         while host_count <= self._hosts and not legal(host_count * self._each):
             host_count += 1
         if host_count > self._hosts:
-            raise Unfit(f"more than {self._hosts} hosts")
+            raise UnfitJob(f"more than {self._hosts} hosts")
         return host_count
 
     def devices_for(self, demand: int) -> int:
@@ -155,9 +155,9 @@ class Mapping(MachinesGround):
         self.occupied -= len(hosts) * self._each
         self._free = sorted([*self._free, *hosts], reverse=True)
 
-    def spans(self, job: int) -> list[Span]:
+    def spans(self, job: int) -> list[DeviceSpan]:
         """Return a span for each contiguous run of hosts."""
-        host_spans: list[Span] = []
+        host_spans: list[DeviceSpan] = []
         for host in sorted(self._jobs[job]):
             first_device = host * self._each
             if host_spans and sum(host_spans[-1]) == first_device:
@@ -166,24 +166,28 @@ class Mapping(MachinesGround):
                 host_spans.append((first_device, self._each))
         return host_spans
 
-    def _broken(self) -> set[int]:
-        return {host for machine in self._failed_machines for host in self._of(machine)}
+    def _hosts_out_of_order(self) -> set[int]:
+        return {
+            host for machine in self._failed_machines for host in self._hosts_of_machine(machine)
+        }
 
     def _usable_free_hosts(self) -> list[int]:
         if not self._failed_machines:
             return self._free
-        broken_hosts = self._broken()
+        broken_hosts = self._hosts_out_of_order()
         return [host for host in self._free if host not in broken_hosts]
 
-    def _of(self, machine: int) -> range:
+    def _hosts_of_machine(self, machine: int) -> range:
         """Return the hosts that have devices of a machine."""
-        first_device = machine * _MACHINE
-        return range(first_device // self._each, -(-(first_device + _MACHINE) // self._each))
+        first_device = machine * _DEVICES_PER_MACHINE
+        return range(
+            first_device // self._each, -(-(first_device + _DEVICES_PER_MACHINE) // self._each)
+        )
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs on the hosts that need it."""
         self._failed_machines.add(machine)
-        failed_hosts = set(self._of(machine))
+        failed_hosts = set(self._hosts_of_machine(machine))
         return [
             job
             for job, hosts_of_job in self._jobs.items()

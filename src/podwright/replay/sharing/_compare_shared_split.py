@@ -12,23 +12,24 @@ from podwright.replay._advice import duration
 from podwright.replay._outcome import Outcome
 from podwright.replay._outcome_figures import bounded_slowdowns, spread
 from podwright.replay._parallel import run_each
-from podwright.replay._ranking import Measures, clearly_better, trace_noise
+from podwright.replay._ranking import WayMeasures, clearly_better, trace_noise
 from podwright.replay._report_types import Spread, TraceFigures
 from podwright.replay.sharing._shared_guest import KUBERNETES, PEOPLE, SLURM, SharedGuest
-from podwright.replay.sharing._simulate_guests import LOOK_S, simulate_shared
+from podwright.replay.sharing._simulate_guests import LOOK_INTERVAL_S, simulate_shared
 from podwright.replay.sharing._split_pod import split
 from podwright.replay.traces._offered_load import offered_load, stretch_for, stretched
 
 Progress = Callable[[int, int], None]
 
-COMMON: Final = "common queue"
-SEPARATE: Final = "separate parts"
-UNSHARED: Final = "no common queue"
+COMMON_SETUP: Final = "common queue"
+SEPARATE_SETUP: Final = "separate parts"
+UNSHARED_SETUP: Final = "no common queue"
 
 SIMPLER: Final = (
     "A scheduler starts its jobs first come, first served, and any that fits. Priorities, "
     "backfill, hosts and quotas are not in the model, and no machine fails.",
-    f"A scheduler looks every {LOOK_S:g} s. Starting a job, ending it and resetting its devices "
+    f"A scheduler looks every {LOOK_INTERVAL_S:g} s. Starting a job, ending it and resetting its "
+    "devices "
     "take no time.",
     "Each scheduler takes what it is offered, and none falls silent.",
     "The time limit of a job of people is what they announce; a job without one announces nothing.",
@@ -129,19 +130,21 @@ def compare(
     """
     weights = {guest.name: guest.weight for guest in guests}
     device_shares = split(devices, weights, parts)
-    guests = _at_load(_aligned(guests), devices, at_load)
+    guests = _guests_at_load(_align_guest_clocks(guests), devices, at_load)
     all_guests = tuple(guests)
-    simulations = [SharedSimulation(COMMON, all_guests, devices)]
+    simulations = [SharedSimulation(COMMON_SETUP, all_guests, devices)]
     simulations += [
-        SharedSimulation(f"{SEPARATE}, {guest.name}", (guest,), device_shares[guest.name])
+        SharedSimulation(f"{SEPARATE_SETUP}, {guest.name}", (guest,), device_shares[guest.name])
         for guest in guests
     ]
-    simulations.append(SharedSimulation(UNSHARED, all_guests, devices, common_queue=False))
+    simulations.append(SharedSimulation(UNSHARED_SETUP, all_guests, devices, common_queue=False))
     results = run_each(simulations, processes=processes, progress=progress)
     outcomes = {
-        COMMON: results[0],
-        SEPARATE: [outcome for separate_outcomes in results[1:-1] for outcome in separate_outcomes],
-        UNSHARED: results[-1],
+        COMMON_SETUP: results[0],
+        SEPARATE_SETUP: [
+            outcome for separate_outcomes in results[1:-1] for outcome in separate_outcomes
+        ],
+        UNSHARED_SETUP: results[-1],
     }
     return {
         "devices": devices,
@@ -150,14 +153,14 @@ def compare(
             [shared_guest.begin for shared_guest in guests],
             devices,
         ),
-        "guests": [_about(guest, device_shares[guest.name]) for guest in guests],
-        "setups": _setups(guests, devices, outcomes),
+        "guests": [_guest_figures(guest, device_shares[guest.name]) for guest in guests],
+        "setups": _setup_figures(guests, devices, outcomes),
         "who_gains": [
-            _verdict(
+            _guest_verdict(
                 guest,
                 device_shares[guest.name],
-                outcomes[COMMON][guest_index],
-                outcomes[SEPARATE][guest_index],
+                outcomes[COMMON_SETUP][guest_index],
+                outcomes[SEPARATE_SETUP][guest_index],
             )
             for guest_index, guest in enumerate(guests)
         ],
@@ -165,7 +168,7 @@ def compare(
     }
 
 
-def _aligned(guests: Sequence[SharedGuest]) -> list[SharedGuest]:
+def _align_guest_clocks(guests: Sequence[SharedGuest]) -> list[SharedGuest]:
     """Return the guests on one clock: by their dates if all traces have dates and overlap, and
     else all from the same moment on.
     """
@@ -182,7 +185,7 @@ def _aligned(guests: Sequence[SharedGuest]) -> list[SharedGuest]:
     ]
 
 
-def _at_load(
+def _guests_at_load(
     guests: Sequence[SharedGuest], devices: int, target_load: float | None
 ) -> list[SharedGuest]:
     if target_load is None:
@@ -195,7 +198,7 @@ def _at_load(
     ]
 
 
-def _about(guest: SharedGuest, part_devices: int) -> GuestFigures:
+def _guest_figures(guest: SharedGuest, part_devices: int) -> GuestFigures:
     trace = guest.trace
     return {
         "guest": guest.name,
@@ -216,7 +219,7 @@ def _about(guest: SharedGuest, part_devices: int) -> GuestFigures:
 # -- figures ---------------------------------------------------------------------------------
 
 
-def _setups(
+def _setup_figures(
     guests: Sequence[SharedGuest], devices: int, outcomes: Mapping[str, Sequence[Outcome]]
 ) -> list[SetupFigures]:
     """Return the figures of each guest in each setup. Waits are of the jobs that run in all."""
@@ -228,9 +231,9 @@ def _setups(
             jobs = _common_jobs(
                 [setup_outcomes[guest_index] for setup_outcomes in outcomes.values()]
             )
-            used_share = _used(guest, outcome, window_s) / (devices * window_s)
+            used_share = _used_device_seconds(guest, outcome, window_s) / (devices * window_s)
             used_by_all += used_share
-            waits = _waits(guest, outcome, jobs)
+            waits = _job_waits_s(guest, outcome, jobs)
             setup_rows.append(
                 {
                     "setup": setup,
@@ -258,12 +261,12 @@ def _common_jobs(outcomes: Sequence[Outcome]) -> list[int]:
     ]
 
 
-def _waits(guest: SharedGuest, outcome: Outcome, jobs: Sequence[int]) -> list[float]:
+def _job_waits_s(guest: SharedGuest, outcome: Outcome, jobs: Sequence[int]) -> list[float]:
     eligible = guest.trace.eligible if outcome.eligible is None else outcome.eligible
     return [max(0.0, outcome.start_times[job] - eligible[job]) for job in jobs]
 
 
-def _used(guest: SharedGuest, outcome: Outcome, window_s: float) -> float:
+def _used_device_seconds(guest: SharedGuest, outcome: Outcome, window_s: float) -> float:
     """Return the device-seconds that a guest's jobs asked for and had until the last submission of
     all guests.
     """
@@ -278,7 +281,7 @@ def _used(guest: SharedGuest, outcome: Outcome, window_s: float) -> float:
 # -- who gains -------------------------------------------------------------------------------
 
 
-def _verdict(
+def _guest_verdict(
     guest: SharedGuest, part_devices: int, shared_outcome: Outcome, alone_outcome: Outcome
 ) -> GuestVerdict:
     """Return whether a guest gains or loses by the common queue, against a part of its own.
@@ -287,7 +290,9 @@ def _verdict(
     one moment, so it is only reported.
     """
     jobs = _common_jobs([shared_outcome, alone_outcome])
-    measures = [_measures(guest, outcome, jobs) for outcome in (shared_outcome, alone_outcome)]
+    measures = [
+        _guest_measures(guest, outcome, jobs) for outcome in (shared_outcome, alone_outcome)
+    ]
     noise = trace_noise(guest.trace, (shared_outcome, alone_outcome))
     _, *better_shared = clearly_better(measures[0], measures[1], noise)
     _, *better_alone = clearly_better(measures[1], measures[0], noise)
@@ -301,7 +306,9 @@ def _verdict(
     return {
         "guest": guest.name,
         "verdict": verdict,
-        "why": _reason(guest, part_devices, (shared_outcome, alone_outcome), measures, noise),
+        "why": _verdict_reason(
+            guest, part_devices, (shared_outcome, alone_outcome), measures, noise
+        ),
         "noise": {
             measure_name: noise_size if noise_size < math.inf else None
             for measure_name, noise_size in noise._asdict().items()
@@ -309,24 +316,24 @@ def _verdict(
     }
 
 
-def _measures(guest: SharedGuest, outcome: Outcome, jobs: Sequence[int]) -> Measures:
-    waits = _waits(guest, outcome, jobs)
+def _guest_measures(guest: SharedGuest, outcome: Outcome, jobs: Sequence[int]) -> WayMeasures:
+    waits = _job_waits_s(guest, outcome, jobs)
     slowdowns = bounded_slowdowns(guest.trace, jobs, waits)
     window_s = max(1.0, guest.trace.span)
-    used_seconds = _used(guest, outcome, window_s + guest.begin)
-    return Measures(
+    used_seconds = _used_device_seconds(guest, outcome, window_s + guest.begin)
+    return WayMeasures(
         used_seconds / max(1.0, guest.trace.device_seconds),
         spread(waits)["mean"],
         spread(slowdowns)["mean"],
     )
 
 
-def _reason(
+def _verdict_reason(
     guest: SharedGuest,
     part_devices: int,
     outcomes: tuple[Outcome, Outcome],
-    measures: Sequence[Measures],
-    noise: Measures,
+    measures: Sequence[WayMeasures],
+    noise: WayMeasures,
 ) -> str:
     shared_measures, alone_measures = measures
     reason_text = (

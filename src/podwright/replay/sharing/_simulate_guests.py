@@ -23,10 +23,10 @@ from podwright.replay._outcome import Outcome
 from podwright.replay.sharing._shared_guest import PEOPLE, GuestJobs, SharedGuest
 
 Progress = Callable[[int, int], None]
-LOOK_S: Final = 2.0  #: seconds between two looks of a scheduler
-_STRIDE: Final = IPU.max_domain_devices
+LOOK_INTERVAL_S: Final = 2.0  #: seconds between two looks of a scheduler
+_DOMAIN_STRIDE_DEVICES: Final = IPU.max_domain_devices
 #: The kinds of events, in the order in which those of one moment are handled.
-_END, _ARRIVAL, _LOOK, _THINK = range(4)
+_END_EVENT, _ARRIVAL_EVENT, _LOOK_EVENT, _REPLAN_EVENT = range(4)
 
 
 def simulate_shared(
@@ -59,13 +59,17 @@ class _SharedRun:
     ) -> None:
         self.common_queue, self.progress = common_queue, progress
         weights = {guest.name: guest.weight for guest in guests}
-        rounded_size = -(-devices // _STRIDE) * _STRIDE if devices > _STRIDE else devices
+        rounded_size = (
+            -(-devices // _DOMAIN_STRIDE_DEVICES) * _DOMAIN_STRIDE_DEVICES
+            if devices > _DOMAIN_STRIDE_DEVICES
+            else devices
+        )
         cluster = simulated_ipus("pod", rounded_size)
         machine_names = [machine.name for domain in cluster.domains for machine in domain.machines]
         self.pod = PodRehearsal(
             cluster,
             Sharing(common_queue, weights),
-            self._served,
+            self._note_request_served,
             machines=machine_names[: devices // IPU.devices_per_machine],
         )
         self.blocks = BuddyBlocks((1 << devices) - 1)
@@ -84,7 +88,7 @@ class _SharedRun:
         events = self.events
         for guest_index, guest_jobs in enumerate(self.lines):
             events.extend(
-                (arrival_time, _ARRIVAL, guest_index, job)
+                (arrival_time, _ARRIVAL_EVENT, guest_index, job)
                 for arrival_time, job in guest_jobs.arrivals()
             )
         heapify(events)
@@ -95,19 +99,21 @@ class _SharedRun:
             looking_guests: list[int] = []
             while events and events[0][0] <= self.now:
                 _, event_kind, guest_index, job = heappop(events)
-                if event_kind == _LOOK:
+                if event_kind == _LOOK_EVENT:
                     looking_guests.append(guest_index)
-                elif event_kind == _THINK:
-                    self._think()
+                elif event_kind == _REPLAN_EVENT:
+                    self._replan_kept_places()
                 else:
-                    (self._end if event_kind == _END else self._arrive)(guest_index, job)
+                    (self._note_job_ended if event_kind == _END_EVENT else self._note_job_arrived)(
+                        guest_index, job
+                    )
                     acting_guests.add(guest_index)
             for guest_index in sorted(acting_guests.intersection(self.schedulers)):
                 self._start_jobs(guest_index)
             for guest_index in dict.fromkeys(looking_guests):
-                self._examine(guest_index)
+                self._run_scheduler_look(guest_index)
             if self.changed:
-                self._wake()
+                self._schedule_next_looks()
         for guest_jobs in self.lines:
             guest_jobs.finish()
         if self.progress:
@@ -116,7 +122,7 @@ class _SharedRun:
 
     # -- events ------------------------------------------------------------------------------
 
-    def _arrive(self, guest_index: int, job: int) -> None:
+    def _note_job_arrived(self, guest_index: int, job: int) -> None:
         self.changed = True
         guest_jobs = self.lines[guest_index]
         if guest_index in self.next_looks:
@@ -127,56 +133,58 @@ class _SharedRun:
         user_name = trace.users[trace.user[job]]
         self.pod.request(f"{guest_index}-{job}", user_name, 1 << guest_jobs.order(job), announced_s)
 
-    def _served(self, request_name: str, blocks: tuple[Block, ...]) -> None:
+    def _note_request_served(self, request_name: str, blocks: tuple[Block, ...]) -> None:
         """Note that a person's request has its devices."""
         index_text, _, job_text = request_name.partition("-")
-        self._began(int(index_text), int(job_text), _bits(blocks))
+        self._note_job_began(int(index_text), int(job_text), _block_device_bits(blocks))
 
-    def _began(self, guest_index: int, job: int, device_bits: int) -> None:
+    def _note_job_began(self, guest_index: int, job: int, device_bits: int) -> None:
         self.changed = True
         self.free &= ~device_bits
         end_time = self.lines[guest_index].began(job, device_bits, self.now)
-        heappush(self.events, (end_time, _END, guest_index, job))
+        heappush(self.events, (end_time, _END_EVENT, guest_index, job))
 
-    def _end(self, guest_index: int, job: int) -> None:
+    def _note_job_ended(self, guest_index: int, job: int) -> None:
         self.changed = True
         guest_jobs = self.lines[guest_index]
         self.free |= guest_jobs.running[job]
         for dependent in guest_jobs.over(job, self.now):
-            heappush(self.events, (self.now, _ARRIVAL, guest_index, dependent))
+            heappush(self.events, (self.now, _ARRIVAL_EVENT, guest_index, dependent))
         self.pod.end(f"{guest_index}-{job}")
         self.done += 1
         if self.progress and not self.done & 255:
             self.progress(self.done, self.jobs)
 
-    def _think(self) -> None:
+    def _replan_kept_places(self) -> None:
         old_places = self.pod.kept_places
         self.pod.replan()
         self.changed |= self.pod.kept_places != old_places
 
-    def _wake(self) -> None:
+    def _schedule_next_looks(self) -> None:
         """Set the next look of each scheduler that waits, and the server's next thought."""
         self.changed = False
         for guest_index in self.schedulers:
             guest_jobs = self.lines[guest_index]
             if guest_jobs.first is not None or guest_jobs.heads():
-                self._look_at(guest_index, self.now)
+                self._schedule_look(guest_index, self.now)
         thinks_at = self.pod.thinks_at
         if thinks_at < math.inf and not self.now < self.thinks_at <= thinks_at:
             self.thinks_at = thinks_at
-            heappush(self.events, (thinks_at, _THINK, 0, 0))
+            heappush(self.events, (thinks_at, _REPLAN_EVENT, 0, 0))
 
-    def _look_at(self, guest_index: int, after_time: float) -> None:
+    def _schedule_look(self, guest_index: int, after_time: float) -> None:
         """Set a scheduler's first look after a moment, unless it looks between now and then."""
-        phase_s = LOOK_S * self.schedulers.index(guest_index) / len(self.schedulers)
-        look_time = phase_s + LOOK_S * (math.floor((after_time - phase_s) / LOOK_S) + 1)
+        phase_s = LOOK_INTERVAL_S * self.schedulers.index(guest_index) / len(self.schedulers)
+        look_time = phase_s + LOOK_INTERVAL_S * (
+            math.floor((after_time - phase_s) / LOOK_INTERVAL_S) + 1
+        )
         if not self.now < self.next_looks[guest_index] <= look_time:
             self.next_looks[guest_index] = look_time
-            heappush(self.events, (look_time, _LOOK, guest_index, 0))
+            heappush(self.events, (look_time, _LOOK_EVENT, guest_index, 0))
 
     # -- schedulers --------------------------------------------------------------------------
 
-    def _examine(self, guest_index: int) -> None:
+    def _run_scheduler_look(self, guest_index: int) -> None:
         """Have a scheduler look: it names its first job, and starts what it can."""
         guest_jobs = self.lines[guest_index]
         old_places = self.pod.kept_places
@@ -185,7 +193,7 @@ class _SharedRun:
             guest_jobs.first, guest_jobs.since = first_job, self.now
         is_due = self.now - guest_jobs.since >= guest_jobs.guest.room_s > 0
         if first_job is not None and guest_jobs.guest.room_s > 0 and not is_due:
-            self._look_at(guest_index, guest_jobs.since + guest_jobs.guest.room_s)
+            self._schedule_look(guest_index, guest_jobs.since + guest_jobs.guest.room_s)
         if self.common_queue:
             job_name, device_count = (
                 ("", 0)
@@ -194,7 +202,7 @@ class _SharedRun:
             )
             self.pod.enqueue(guest_jobs.guest.name, job_name, device_count, due=is_due)
         else:
-            self._make_room(guest_jobs, first_job if is_due else None)
+            self._close_soonest_block(guest_jobs, first_job if is_due else None)
         self.changed |= self.pod.kept_places != old_places
         self._start_jobs(guest_index)
         self.changed |= guest_jobs.first_waiting() != guest_jobs.first
@@ -202,7 +210,7 @@ class _SharedRun:
     def _start_jobs(self, guest_index: int) -> None:
         """Start all jobs of a scheduler that fit, in its order."""
         guest_jobs, blocks = self.lines[guest_index], self.blocks
-        blocks.free = self._counted(guest_jobs)
+        blocks.free = self._countable_device_bits(guest_jobs)
         first_jobs = guest_jobs.heads()
         heapify(first_jobs)
         while first_jobs:
@@ -212,7 +220,7 @@ class _SharedRun:
             if first_place is None:
                 continue
             devices = [
-                divmod(slot, _STRIDE)
+                divmod(slot, _DOMAIN_STRIDE_DEVICES)
                 for slot in range(first_place, first_place + (1 << block_order))
             ]
             end_time = self.now + guest_jobs.limit(job)
@@ -220,28 +228,28 @@ class _SharedRun:
                 continue
             blocks.take(first_place, block_order)
             guest_jobs.pop(block_order)
-            self._began(guest_index, job, block(first_place, block_order))
+            self._note_job_began(guest_index, job, block(first_place, block_order))
             first_jobs = guest_jobs.heads()
             heapify(first_jobs)
 
-    def _counted(self, guest_jobs: GuestJobs) -> int:
+    def _countable_device_bits(self, guest_jobs: GuestJobs) -> int:
         """Return the devices that a scheduler counts as free, as bits."""
         free_bits = self.free
         for kept_place in self.pod.places(guest_jobs.guest.name):
             if not (kept_place.own and kept_place.offered):
-                free_bits &= ~_bits(kept_place.blocks)
+                free_bits &= ~_block_device_bits(kept_place.blocks)
         if not guest_jobs.closed & ~free_bits:
             guest_jobs.closed = 0  # all of it is free: it counts again
         return free_bits & ~guest_jobs.closed
 
-    def _make_room(self, guest_jobs: GuestJobs, first_job: int | None) -> None:
+    def _close_soonest_block(self, guest_jobs: GuestJobs, first_job: int | None) -> None:
         """Close the block whose jobs end soonest for a scheduler's first job, without the server.
 
         first_job: None if no room is to be made. The scheduler knows of its own jobs only.
         """
         usable_bits = self.free
         for kept_place in self.pod.places(guest_jobs.guest.name):
-            usable_bits &= ~_bits(kept_place.blocks)
+            usable_bits &= ~_block_device_bits(kept_place.blocks)
         for device_bits in guest_jobs.running.values():
             usable_bits |= device_bits
         if guest_jobs.closed and (
@@ -251,7 +259,7 @@ class _SharedRun:
         if first_job is None or guest_jobs.closed:
             return
         block_order = guest_jobs.order(first_job)
-        self.blocks.free = self._counted(guest_jobs)
+        self.blocks.free = self._countable_device_bits(guest_jobs)
         if fit(self.blocks, [block_order]):
             return
         capacity, start_times = self.blocks.capacity, guest_jobs.outcome.start_times
@@ -270,9 +278,11 @@ class _SharedRun:
         guest_jobs.closed_for = first_job
 
 
-def _bits(blocks: Iterable[Block]) -> int:
+def _block_device_bits(blocks: Iterable[Block]) -> int:
     """Return the devices of blocks, as bits."""
     device_bits = 0
     for domain_index, device_offset, block_size in blocks:
-        device_bits |= ((1 << block_size) - 1) << domain_index * _STRIDE + device_offset
+        device_bits |= (
+            (1 << block_size) - 1
+        ) << domain_index * _DOMAIN_STRIDE_DEVICES + device_offset
     return device_bits

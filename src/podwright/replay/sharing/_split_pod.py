@@ -8,7 +8,7 @@ from typing import Final
 from podwright.errors import InvalidRequest
 from podwright.fabric import IPU
 
-_STEP: Final = IPU.devices_per_machine
+_PART_STEP_DEVICES: Final = IPU.devices_per_machine
 
 
 def split(
@@ -22,11 +22,11 @@ def split(
     """
     fixed_parts = dict(fixed_parts or {})
     for guest_name, part_size in fixed_parts.items():
-        if part_size <= 0 or part_size % _STEP:
+        if part_size <= 0 or part_size % _PART_STEP_DEVICES:
             raise InvalidRequest(
                 f"the part of {guest_name} is {part_size} devices",
                 operation="split the pod",
-                would_work=f"a multiple of {_STEP}: whole machines",
+                would_work=f"a multiple of {_PART_STEP_DEVICES}: whole machines",
             )
     open_weights = {
         guest_name: weight
@@ -34,11 +34,12 @@ def split(
         if guest_name not in fixed_parts
     }
     devices_left = devices - sum(fixed_parts.values())
-    if devices_left < _STEP * len(open_weights):
+    if devices_left < _PART_STEP_DEVICES * len(open_weights):
         raise InvalidRequest(
             f"{len(weights)} parts do not fit into a pod of {devices} devices",
             operation="split the pod",
-            would_work=f"a larger --pod, or smaller parts: each guest needs {_STEP} devices",
+            would_work=f"a larger --pod, or smaller parts: each guest needs {_PART_STEP_DEVICES} "
+            "devices",
         )
     total_weight = sum(open_weights.values())
     exact_parts = {
@@ -46,7 +47,9 @@ def split(
         for guest_name, weight in open_weights.items()
     }
     parts = {
-        guest_name: max(_STEP, int(part_size // _STEP) * _STEP)
+        guest_name: max(
+            _PART_STEP_DEVICES, int(part_size // _PART_STEP_DEVICES) * _PART_STEP_DEVICES
+        )
         for guest_name, part_size in exact_parts.items()
     }
     # Somebody got a machine for less than that.
@@ -57,13 +60,13 @@ def split(
         )
         guest_name = (
             guest_name
-            if parts[guest_name] > _STEP
+            if parts[guest_name] > _PART_STEP_DEVICES
             else max(parts, key=lambda guest_name: parts[guest_name])
         )
-        parts[guest_name] -= min(excess, _STEP)
-    while open_weights and devices_left - sum(parts.values()) >= _STEP:
+        parts[guest_name] -= min(excess, _PART_STEP_DEVICES)
+    while open_weights and devices_left - sum(parts.values()) >= _PART_STEP_DEVICES:
         parts[max(parts, key=lambda guest_name: exact_parts[guest_name] - parts[guest_name])] += (
-            _STEP
+            _PART_STEP_DEVICES
         )
     return {
         guest_name: fixed_parts.get(guest_name, 0) or parts[guest_name] for guest_name in weights

@@ -13,21 +13,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO
 
 from podwright.errors import InvalidRequest
-from podwright.replay.traces._trace import UNKNOWN, Skipped, Status, Trace, TraceJob
+from podwright.replay.traces._trace import UNKNOWN_TIME, Skipped, Status, Trace, TraceJob
 
 FIELDS = ("job", "submit_s", "runtime_s", "devices", "walltime_s", "status", "user")
-_NEEDED = ("submit_s", "runtime_s", "devices")
+_REQUIRED_FIELDS = ("submit_s", "runtime_s", "devices")
 
 
 def is_csv(header: str) -> bool:
     """Return whether this is the first line of such a file."""
     try:
-        return "submit_s" in _words(header)
+        return "submit_s" in _split_csv_line(header)
     except ValueError:
         return False
 
 
-def _words(csv_line: str) -> list[str]:
+def _split_csv_line(csv_line: str) -> list[str]:
     """Return the fields of a line. Raises ValueError.
 
     A field ends with its line, so a missing quotation mark spoils no other line.
@@ -44,8 +44,10 @@ def _words(csv_line: str) -> list[str]:
 def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
     """Read jobs from the lines of a CSV file, the header first. Raises InvalidRequest."""
     line_iterator = iter(lines)
-    column_names = _words(next(line_iterator, ""))
-    missing_columns = [column_name for column_name in _NEEDED if column_name not in column_names]
+    column_names = _split_csv_line(next(line_iterator, ""))
+    missing_columns = [
+        column_name for column_name in _REQUIRED_FIELDS if column_name not in column_names
+    ]
     if missing_columns:
         raise InvalidRequest(
             f"the file has no column {missing_columns[0]}",
@@ -56,12 +58,12 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
         if not line_text.strip():
             continue
         try:
-            fields = _words(line_text)
+            fields = _split_csv_line(line_text)
             if len(fields) != len(column_names):
                 raise ValueError(
                     f"{len(fields)} fields where the first line has {len(column_names)}"
                 )
-            job = _job(dict(zip(column_names, fields, strict=True)), line_number)
+            job = _parse_job(dict(zip(column_names, fields, strict=True)), line_number)
         except (ValueError, OverflowError) as error:
             skipped.line(line_number, str(error), line_text)
             continue
@@ -71,10 +73,10 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
             yield job
 
 
-def _job(fields_by_name: Mapping[str, str], line_number: int) -> TraceJob:
+def _parse_job(fields_by_name: Mapping[str, str], line_number: int) -> TraceJob:
     submit_seconds, runtime = (
-        _seconds(fields_by_name["submit_s"]),
-        _seconds(fields_by_name["runtime_s"]),
+        _parse_seconds(fields_by_name["submit_s"]),
+        _parse_seconds(fields_by_name["runtime_s"]),
     )
     if math.isnan(submit_seconds) or math.isnan(runtime):
         raise ValueError("it has no submit_s or no runtime_s")
@@ -85,24 +87,24 @@ def _job(fields_by_name: Mapping[str, str], line_number: int) -> TraceJob:
         name=fields_by_name.get("job") or str(line_number - 2),
         submit=submit_seconds,
         runtime=runtime,
-        devices=_integer(fields_by_name["devices"]),
-        limit=_seconds(fields_by_name.get("walltime_s", "")),
+        devices=_parse_integer(fields_by_name["devices"]),
+        limit=_parse_seconds(fields_by_name.get("walltime_s", "")),
         status=Status[status_name],
         user=fields_by_name.get("user", ""),
-        eligible=_seconds(fields_by_name.get("eligible_s", "")),
-        start=_seconds(fields_by_name.get("start_s", "")),
-        nodes=_integer(fields_by_name.get("nodes", "")),
-        cpus=_integer(fields_by_name.get("cpus", "")),
-        memory=_integer(fields_by_name.get("memory_mb", "")) << 20,
+        eligible=_parse_seconds(fields_by_name.get("eligible_s", "")),
+        start=_parse_seconds(fields_by_name.get("start_s", "")),
+        nodes=_parse_integer(fields_by_name.get("nodes", "")),
+        cpus=_parse_integer(fields_by_name.get("cpus", "")),
+        memory=_parse_integer(fields_by_name.get("memory_mb", "")) << 20,
         after=fields_by_name.get("after", ""),
     ).with_checked_times()
 
 
-def _seconds(seconds_text: str) -> float:
-    return float(seconds_text) if seconds_text else UNKNOWN
+def _parse_seconds(seconds_text: str) -> float:
+    return float(seconds_text) if seconds_text else UNKNOWN_TIME
 
 
-def _integer(number_text: str) -> int:
+def _parse_integer(number_text: str) -> int:
     return int(float(number_text)) if number_text else 0
 
 
@@ -124,14 +126,14 @@ def write_anonymous(trace: Trace, output_file: IO[str]) -> None:
         csv_writer.writerow(
             [
                 job_index,
-                _text(trace.submit[job_index]),
-                _text(trace.runtime[job_index]),
+                _seconds_text(trace.submit[job_index]),
+                _seconds_text(trace.runtime[job_index]),
                 trace.devices[job_index],
-                _text(time_limit),
+                _seconds_text(time_limit),
                 Status(trace.status[job_index]).name,
                 user_numbers.setdefault(trace.user[job_index], len(user_numbers)),
-                _text(trace.eligible[job_index]),
-                *([_text(trace.start[job_index])] if start_columns else []),
+                _seconds_text(trace.eligible[job_index]),
+                *([_seconds_text(trace.start[job_index])] if start_columns else []),
                 *(
                     [
                         trace.nodes[job_index],
@@ -150,5 +152,5 @@ def write_anonymous(trace: Trace, output_file: IO[str]) -> None:
         )
 
 
-def _text(seconds: float) -> str:
+def _seconds_text(seconds: float) -> str:
     return "" if math.isnan(seconds) else f"{seconds:.10g}"

@@ -16,7 +16,7 @@ from podwright.replay.traces._trace import Status, Trace, TraceJob
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 SHARES = (34, 12, 1, 17, 1, 15, 1, 10, 1, 6, 2)
 _TIME_LIMITS_MINUTES = (10, 30, 60, 120, 240, 480, 720, 1440, 2880, 4320)
-_DAY = 86400.0
+_DAY_SECONDS = 86400.0
 
 
 def example(
@@ -27,12 +27,14 @@ def example(
     No job is larger than half of the devices.
     """
     source = f"example (seed {seed}, {devices} devices, {days:g} days, load {load:g})"
-    trace = Trace(source, _jobs(random.Random(seed), devices, days * _DAY, load, users))
+    trace = Trace(
+        source, _draw_jobs(random.Random(seed), devices, days * _DAY_SECONDS, load, users)
+    )
     trace.notes.append("It is synthetic: it shows what a report says, and nothing of your site.")
     return trace
 
 
-def _jobs(
+def _draw_jobs(
     rng: random.Random, devices: int, trace_seconds: float, load: float, users: int
 ) -> Iterator[TraceJob]:
     job_sizes = [job_size for job_size in SIZES if 2 * job_size <= devices or job_size == 1]
@@ -41,10 +43,10 @@ def _jobs(
     drawn_jobs = []
     while device_seconds < wanted_device_seconds:
         job_size = rng.choices(job_sizes, size_weights)[0]
-        runtime_seconds = min(max(20.0, rng.lognormvariate(math.log(1500), 1.7)), 3 * _DAY)
+        runtime_seconds = min(max(20.0, rng.lognormvariate(math.log(1500), 1.7)), 3 * _DAY_SECONDS)
         drawn_jobs.append((job_size, round(runtime_seconds)))
         device_seconds += job_size * round(runtime_seconds)
-    submit_times = sorted(_moment(rng, trace_seconds) for _ in drawn_jobs)
+    submit_times = sorted(_draw_submission_time(rng, trace_seconds) for _ in drawn_jobs)
     user_weights = [1 / (1 + index) for index in range(users)]
     for job_number, (index, (job_size, runtime_seconds)) in enumerate(
         zip(submit_times, drawn_jobs, strict=True)
@@ -75,11 +77,11 @@ def _jobs(
         )
 
 
-def _moment(rng: random.Random, trace_seconds: float) -> float:
+def _draw_submission_time(rng: random.Random, trace_seconds: float) -> float:
     """Return a time of submission: three of four in the busy half of a day, fewer at weekends."""
     while True:
         submit_second = rng.random() * trace_seconds
-        weekday, hour = int(submit_second / _DAY) % 7, submit_second % _DAY / 3600
+        weekday, hour = int(submit_second / _DAY_SECONDS) % 7, submit_second % _DAY_SECONDS / 3600
         busy_probability = 1.0 if 8 <= hour < 20 else 0.33
         if rng.random() < busy_probability * (0.5 if weekday >= 5 else 1.0):
             return float(round(submit_second))

@@ -7,11 +7,18 @@ import re
 from datetime import datetime, tzinfo
 from functools import lru_cache
 
-_UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)B?([nc]?)")
-_COUNTS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
-_NONE = ("", "Unknown", "None", "N/A", "NONE", "INVALID")
-_ENDLESS = ("UNLIMITED", "Partition_Limit", "INFINITE")
+_MEMORY_UNIT_BYTES = {
+    "": 1 << 20,
+    "K": 1 << 10,
+    "M": 1 << 20,
+    "G": 1 << 30,
+    "T": 1 << 40,
+    "P": 1 << 50,
+}
+_MEMORY_PATTERN = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)B?([nc]?)")
+_COUNT_FACTORS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
+_EMPTY_VALUES = ("", "Unknown", "None", "N/A", "NONE", "INVALID")
+_UNLIMITED_VALUES = ("UNLIMITED", "Partition_Limit", "INFINITE")
 
 
 def when(time_text: str, zone: tzinfo | None) -> float:
@@ -20,7 +27,7 @@ def when(time_text: str, zone: tzinfo | None) -> float:
     A time without an offset is of `zone`; None: this machine's. A text of digits alone is already
     in seconds (SLURM_TIME_FORMAT=%s).
     """
-    if time_text in _NONE:
+    if time_text in _EMPTY_VALUES:
         return math.nan
     if time_text.isdecimal():
         return float(time_text)
@@ -33,9 +40,9 @@ def duration(duration_text: str) -> float:
 
     A fraction is allowed. Infinite: no limit; NaN: not given. Raises ValueError.
     """
-    if duration_text in _NONE:
+    if duration_text in _EMPTY_VALUES:
         return math.nan
-    if duration_text in _ENDLESS:
+    if duration_text in _UNLIMITED_VALUES:
         return math.inf
     days_text, dash, clock_text = duration_text.rpartition("-")
     clock_numbers = [float(clock_part) for clock_part in clock_text.split(":")]
@@ -61,20 +68,20 @@ def memory(memory_text: str, cpus: int, nodes: int) -> int:
 
     The last two forms are of 22.05 and older. 0: not given. Raises ValueError.
     """
-    if memory_text in _NONE or memory_text == "0":
+    if memory_text in _EMPTY_VALUES or memory_text == "0":
         return 0
-    memory_match = _MEMORY.fullmatch(memory_text)
+    memory_match = _MEMORY_PATTERN.fullmatch(memory_text)
     if memory_match is None:
         raise ValueError(f"{memory_text!r} is not an amount of memory")
     multiplier = {"": 1, "c": max(1, cpus), "n": max(1, nodes)}[memory_match[3]]
-    return math.ceil(float(memory_match[1]) * _UNITS[memory_match[2]] * multiplier)
+    return math.ceil(float(memory_match[1]) * _MEMORY_UNIT_BYTES[memory_match[2]] * multiplier)
 
 
 @lru_cache(65536)
 def tres(tres_text: str) -> dict[str, str]:
     """Return `cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G` by name. Raises ValueError."""
     counts_by_name = {}
-    for tres_entry in tres_text.split(",") if tres_text not in _NONE else ():
+    for tres_entry in tres_text.split(",") if tres_text not in _EMPTY_VALUES else ():
         tres_name, equals_sign, count_text = tres_entry.partition("=")
         if not equals_sign or not tres_name:
             raise ValueError(f"{tres_entry!r} is not a TRES")
@@ -85,11 +92,11 @@ def tres(tres_text: str) -> dict[str, str]:
 def count(count_text: str) -> int:
     """Return the count of a TRES: `4`, or `1K`. Raises ValueError."""
     unit_suffix = count_text[-1:] if count_text[-1:] in "KMG" else ""
-    return int(float(count_text.removesuffix(unit_suffix)) * _COUNTS[unit_suffix])
+    return int(float(count_text.removesuffix(unit_suffix)) * _COUNT_FACTORS[unit_suffix])
 
 
 #: The TRES that count as devices by default; the first that a job has is used.
-DEVICES = ("license/ipu", "gres/ipu", "gres/vipu", "gres/gpu", "gres/xpu")
+DEVICE_TRES_NAMES = ("license/ipu", "gres/ipu", "gres/vipu", "gres/gpu", "gres/xpu")
 
 
 def devices(tres_counts: dict[str, str], wanted_tres: str) -> int:
@@ -98,7 +105,7 @@ def devices(tres_counts: dict[str, str], wanted_tres: str) -> int:
     Typed ones (`gres/gpu:a100`) are summed when there is no total. An empty `wanted_tres` takes the
     first of DEVICES that is there.
     """
-    for tres_name in (wanted_tres,) if wanted_tres else DEVICES:
+    for tres_name in (wanted_tres,) if wanted_tres else DEVICE_TRES_NAMES:
         if tres_name in tres_counts:
             return count(tres_counts[tres_name])
         typed_counts = [

@@ -31,7 +31,7 @@ def read_trace(path: str, *, zone: tzinfo | None = None, tres: str = "") -> Trac
         path_or_descriptor = sys.stdin.fileno() if path == "-" else path
         with (
             open(path_or_descriptor, "rb", closefd=path != "-") as binary_file,
-            _text(binary_file) as text_lines,
+            _decode_line(binary_file) as text_lines,
         ):
             return read_lines(text_lines, source_name, zone=zone, tres=tres)
     except OSError as error:
@@ -72,20 +72,22 @@ def read_lines(
     if not len(trace):
         tres_hint = f"--tres NAME, one of {', '.join(sorted(skipped.tres))}" if skipped.tres else ""
         raise InvalidRequest(
-            _empty(source, skipped), operation="replay it", would_work=tres_hint or SACCT_COMMAND
+            _no_jobs_message(source, skipped),
+            operation="replay it",
+            would_work=tres_hint or SACCT_COMMAND,
         )
-    trace.notes += _silent(trace)
+    trace.notes += _missing_data_notes(trace)
     return trace
 
 
-def _text(binary_file: io.BufferedReader) -> IO[str]:
+def _decode_line(binary_file: io.BufferedReader) -> IO[str]:
     """Decode a line. Bytes that are not UTF-8, usually in a name, are escaped."""
     is_gzip = binary_file.peek(2)[:2] == b"\x1f\x8b"
     byte_stream = gzip.GzipFile(fileobj=binary_file) if is_gzip else binary_file
     return io.TextIOWrapper(byte_stream, encoding="utf-8", errors="backslashreplace", newline="")
 
 
-def _empty(source: str, skipped: Skipped) -> str:
+def _no_jobs_message(source: str, skipped: Skipped) -> str:
     no_jobs_text = f"{source} holds no job with devices"
     skipped_counts = [f"{count} {reason}" for reason, count in skipped.reasons.items()]
     skipped_counts += [f"{skipped.bad} lines that cannot be read"] if skipped.bad else []
@@ -95,7 +97,7 @@ def _empty(source: str, skipped: Skipped) -> str:
     return f"{no_jobs_text} ({'; '.join(skipped_counts)})" if skipped_counts else no_jobs_text
 
 
-def _silent(trace: Trace) -> list[str]:
+def _missing_data_notes(trace: Trace) -> list[str]:
     """Return what the trace does not contain, and what that means for a simulation of it."""
     notes = []
     if not trace.has_limits:

@@ -19,25 +19,25 @@ from podwright.replay.traces._trace import Skipped, Status, TraceJob
 from podwright.slurm.reader import accounting_columns, accounting_format
 
 #: The fields that a site should request.
-_ASKED = (
+_REQUESTED_COLUMNS = (
     *("job", "user", "state", "submitted", "eligible", "start", "end", "seconds"),
     *("limit_minutes", "requested", "granted", "nodes", "cpus", "requested_memory"),
 )
 SACCT_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --parsable2 "
-    f"--starttime now-30days --format {accounting_format(*_ASKED)}"
+    f"--starttime now-30days --format {accounting_format(*_REQUESTED_COLUMNS)}"
 )
 #: One field of each row is required.
-_NEEDED = {
+_REQUIRED_COLUMNS = {
     "a job's number": ("job", "raw_job"),
     "its state": ("state",),
     "its submission": ("submitted",),
     "a run time": ("seconds", "elapsed"),
     "devices": ("granted", "requested"),
 }
-_STEP = re.compile(r"^[\d_+]+\.")
-_PART = re.compile(r"^(\d+)\+(\d+)$")
-_STATES = {
+_STEP_ID_PATTERN = re.compile(r"^[\d_+]+\.")
+_HET_PART_PATTERN = re.compile(r"^(\d+)\+(\d+)$")
+_STATUS_BY_STATE = {
     "BOOT_FAIL": Status.NODE_FAIL,
     "CANCELLED": Status.CANCELLED,
     "COMPLETED": Status.COMPLETED,
@@ -75,7 +75,7 @@ def read_sacct(
     line_iterator = iter(lines)
     header_fields = next(line_iterator, "").strip().split("|")
     columns_by_name = accounting_columns(header_fields)
-    for required_value, field_names in _NEEDED.items():
+    for required_value, field_names in _REQUIRED_COLUMNS.items():
         if not any(field_name in columns_by_name for field_name in field_names):
             raise InvalidRequest(
                 f"sacct's output has no field for {required_value}: "
@@ -83,7 +83,7 @@ def read_sacct(
                 operation="read the jobs",
                 would_work=SACCT_COMMAND,
             )
-    line_reader = _Reader(header_fields, zone, tres_name)
+    line_reader = _SacctLineReader(header_fields, zone, tres_name)
     components_by_job: dict[str, dict[str, TraceJob]] = {}
     for line_number, line_text in enumerate(line_iterator, start=2):
         if not line_text.strip():
@@ -95,17 +95,17 @@ def read_sacct(
             continue
         if job is None:
             continue
-        component_match = _PART.match(job.name)
+        component_match = _HET_PART_PATTERN.match(job.name)
         if component_match is None:
             yield job
         else:
             job_components = components_by_job.setdefault(f"{component_match[1]}@{job.start}", {})
             job_components[component_match[2]] = job._replace(name=component_match[1])
     for job_components in components_by_job.values():
-        yield reduce(_joined, job_components.values())
+        yield reduce(_join_het_components, job_components.values())
 
 
-class _Reader:
+class _SacctLineReader:
     """Reads lines by the positions of their fields."""
 
     def __init__(self, header: Sequence[str], zone: tzinfo | None, tres_name: str) -> None:
@@ -130,14 +130,14 @@ class _Reader:
         job_id = field("job", "raw_job")
         if not job_id[:1].isdecimal():
             raise ValueError(f"{job_id!r} is not a job")
-        if _STEP.match(job_id):
+        if _STEP_ID_PATTERN.match(job_id):
             skipped.count("steps of jobs")
             return None
         state_name = field("state").partition(" ")[0].rstrip("+")
         if state_name in ("PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
             skipped.count("jobs that were still waiting")
             return None
-        if state_name not in _STATES:
+        if state_name not in _STATUS_BY_STATE:
             raise ValueError(f"{state_name!r} is not a job state")
         submit_time, start_time = (
             when(field("submitted"), self._zone),
@@ -148,13 +148,13 @@ class _Reader:
         runtime_text = field("seconds")
         runtime_seconds = float(runtime_text) if runtime_text else duration(field("elapsed"))
         if math.isnan(start_time) or (
-            not runtime_seconds and _STATES[state_name] is Status.CANCELLED
+            not runtime_seconds and _STATUS_BY_STATE[state_name] is Status.CANCELLED
         ):
             skipped.count("jobs that were cancelled before they began")
             return None
         granted_tres, requested_tres = tres(field("granted")), tres(field("requested"))
-        node_count = _number(field("nodes", "granted_nodes", "requested_nodes"))
-        cpu_count = _number(field("cpus", "granted_cpus", "requested_cpus")) or count(
+        node_count = _parse_count(field("nodes", "granted_nodes", "requested_nodes"))
+        cpu_count = _parse_count(field("cpus", "granted_cpus", "requested_cpus")) or count(
             granted_tres.get("cpu", "0")
         )
         device_count = devices(granted_tres, self._tres) or devices(requested_tres, self._tres)
@@ -164,7 +164,7 @@ class _Reader:
             skipped.count("jobs without devices")
             skipped.tres.update(granted_tres, requested_tres)
             return None
-        if _STATES[state_name] is Status.RUNNING:
+        if _STATUS_BY_STATE[state_name] is Status.RUNNING:
             skipped.still_running += 1
         skipped.local_times |= len(field("submitted")) == len("2026-10-25T02:30:00")
         return TraceJob(
@@ -173,7 +173,7 @@ class _Reader:
             runtime=runtime_seconds,
             devices=device_count,
             limit=duration(field("limit_minutes", "limit")),
-            status=_STATES[state_name],
+            status=_STATUS_BY_STATE[state_name],
             user=field("user"),
             eligible=when(field("eligible"), self._zone),
             start=start_time,
@@ -183,11 +183,11 @@ class _Reader:
         ).with_checked_times()
 
 
-def _number(count_text: str) -> int:
+def _parse_count(count_text: str) -> int:
     return count(count_text) if count_text and count_text != "Unknown" else 0
 
 
-def _joined(first_component: TraceJob, other_component: TraceJob) -> TraceJob:
+def _join_het_components(first_component: TraceJob, other_component: TraceJob) -> TraceJob:
     """Join the components of a heterogeneous job into one job."""
     return first_component._replace(
         devices=first_component.devices + other_component.devices,

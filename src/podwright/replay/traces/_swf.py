@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from podwright.replay.traces._trace import UNKNOWN, Skipped, Status, TraceJob
+from podwright.replay.traces._trace import UNKNOWN_TIME, Skipped, Status, TraceJob
 
 _JOB_LINE = re.compile(r"\s*(-?\d+(\.\d+)?\s+){17}-?\d+(\.\d+)?\s*")
-_STATUS = {0: Status.FAILED, 1: Status.COMPLETED, 5: Status.CANCELLED}
+_STATUS_BY_CODE = {0: Status.FAILED, 1: Status.COMPLETED, 5: Status.CANCELLED}
 
 
 def is_swf(line: str) -> bool:
@@ -30,7 +30,7 @@ def read_swf(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
         if line_text.startswith(";") or not line_text.strip():
             continue
         try:
-            job = _job(line_text.split(), skipped)
+            job = _parse_job(line_text.split(), skipped)
         except (ValueError, OverflowError) as error:
             skipped.line(line_number, str(error), line_text)
             continue
@@ -38,7 +38,7 @@ def read_swf(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
             yield job
 
 
-def _job(fields: list[str], skipped: Skipped) -> TraceJob | None:
+def _parse_job(fields: list[str], skipped: Skipped) -> TraceJob | None:
     if len(fields) != 18:
         raise ValueError(f"{len(fields)} fields, not 18")
     field_numbers = [float(field_text) for field_text in fields]
@@ -70,10 +70,10 @@ def _job(fields: list[str], skipped: Skipped) -> TraceJob | None:
         submit=submit_seconds,
         runtime=runtime_seconds,
         devices=processor_count,
-        limit=limit_seconds if limit_seconds > 0 else UNKNOWN,
-        status=_STATUS.get(status_number, Status.COMPLETED),
+        limit=limit_seconds if limit_seconds > 0 else UNKNOWN_TIME,
+        status=_STATUS_BY_CODE.get(status_number, Status.COMPLETED),
         user="" if user_number < 0 else fields[11],
-        start=submit_seconds + wait_seconds if wait_seconds >= 0 else UNKNOWN,
+        start=submit_seconds + wait_seconds if wait_seconds >= 0 else UNKNOWN_TIME,
         memory=max(0, int(kib_per_processor * processor_count) << 10),
         after=fields[16] if previous_job > 0 else "",
     ).with_checked_times()

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypedDict
 
-UNKNOWN = math.nan
+UNKNOWN_TIME = math.nan
 #: Seconds. A larger time is in milliseconds, or wrong; so is a longer run time.
-_LATEST_TIME = 1e11
-_LONGEST = 100 * 365.0 * 86400
+_LATEST_TIME_S = 1e11
+_LONGEST_TIME_SPAN_S = 100 * 365.0 * 86400
 
 
 class Status(enum.IntEnum):
@@ -42,11 +42,11 @@ class TraceJob(NamedTuple):
     submit: float
     runtime: float
     devices: int
-    limit: float = UNKNOWN
+    limit: float = UNKNOWN_TIME
     status: Status = Status.COMPLETED
     user: str = ""
-    eligible: float = UNKNOWN
-    start: float = UNKNOWN
+    eligible: float = UNKNOWN_TIME
+    start: float = UNKNOWN_TIME
     nodes: int = 0
     cpus: int = 0
     memory: int = 0
@@ -62,14 +62,14 @@ class TraceJob(NamedTuple):
 
     def with_checked_times(self) -> TraceJob:
         """Return the job itself. Raises ValueError for impossible times."""
-        if not abs(self.submit) < _LATEST_TIME:
+        if not abs(self.submit) < _LATEST_TIME_S:
             raise ValueError(f"submitted at {self.submit:g} s")
-        if not 0 <= self.runtime < _LONGEST:
+        if not 0 <= self.runtime < _LONGEST_TIME_SPAN_S:
             raise ValueError(f"a run time of {self.runtime:g} s")
         if self.limit < 0:
             raise ValueError(f"a time limit of {self.limit:g} s")
         for time_name, time_value in (("eligible", self.eligible), ("begun", self.start)):
-            if abs(time_value) >= _LATEST_TIME:
+            if abs(time_value) >= _LATEST_TIME_S:
                 raise ValueError(f"{time_name} at {time_value:g} s")
         return self
 
@@ -83,7 +83,7 @@ class BadLine(NamedTuple):
 
 
 #: How many bad lines are kept for display; all of them are counted.
-SHOWN = 20
+MOST_SHOWN_BAD_LINES = 20
 
 
 class BadLineFigures(TypedDict):
@@ -123,7 +123,7 @@ class Skipped:
     def line(self, line_number: int, problem: str, text: str) -> None:
         """Note a line that cannot be read."""
         self.bad += 1
-        if len(self.shown) < SHOWN:
+        if len(self.shown) < MOST_SHOWN_BAD_LINES:
             self.shown.append(BadLine(self.blank + line_number, problem, text.strip()[:160]))
 
     def figures(self) -> SkippedFigures:
@@ -164,12 +164,12 @@ class Trace:
         self.devices, self.nodes, self.cpus = array("i"), array("i"), array("i")
         self.memory, self.user, self.after = array("q"), array("i"), array("i")
         self.status = array("b")
-        self._fill(jobs)
+        self._append_jobs(jobs)
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def _fill(self, jobs: Iterable[TraceJob]) -> None:
+    def _append_jobs(self, jobs: Iterable[TraceJob]) -> None:
         user_numbers: dict[str, int] = {}
         after_by_row: dict[int, str] = {}
         for job in jobs:
@@ -202,7 +202,7 @@ class Trace:
                 if job_name not in row_by_name:
                     self.skipped.count("a dependency on a job that the trace does not hold")
                 self.after[row] = row_by_name.get(job_name, -1)
-        self._sort()
+        self._sort_by_submission()
         self._rebase_times()
 
     _COLUMNS = (
@@ -210,7 +210,7 @@ class Trace:
         "memory", "user", "status",
     )  # fmt: skip
 
-    def _sort(self) -> None:
+    def _sort_by_submission(self) -> None:
         submit_times = self.submit
         if all(submit_times[row] <= submit_times[row + 1] for row in range(len(submit_times) - 1)):
             return

@@ -11,7 +11,7 @@ import sys
 from podwright.errors import InvalidRequest
 
 #: The log that is printed at every verbosity: what the server finds and does by itself.
-EVENTS = "podwright.events"
+EVENT_LOGGER = "podwright.events"
 _AUDIT_LOGGER = "podwright.audit"
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
 _SYSLOG_SOCKET = "/dev/log"
@@ -37,7 +37,7 @@ class JsonLineFormatter(logging.Formatter):
         return json.dumps(json_fields, default=str)
 
 
-def log_to(verbose: int, log_format: str, audit_destination: str) -> None:
+def set_up_logging(verbose: int, log_format: str, audit_destination: str) -> None:
     """Log to standard error, and callers' actions also to `audit_destination`.
 
     audit_destination: `stderr`, `syslog`, `syslog:HOST:PORT`, or empty for the store alone.
@@ -49,7 +49,7 @@ def log_to(verbose: int, log_format: str, audit_destination: str) -> None:
     stderr_handler = logging.StreamHandler(sys.stderr)
     stderr_handler.setFormatter(log_formatter)
     logging.basicConfig(level=level, handlers=[stderr_handler])
-    logging.getLogger(EVENTS).setLevel(min(level, logging.INFO))
+    logging.getLogger(EVENT_LOGGER).setLevel(min(level, logging.INFO))
     if not audit_destination:
         return
     logging.getLogger(_AUDIT_LOGGER).setLevel(logging.INFO)
@@ -60,12 +60,12 @@ def log_to(verbose: int, log_format: str, audit_destination: str) -> None:
         JsonLineFormatter() if log_format == "json" else logging.Formatter("%(message)s")
     )
     syslog_destination.ident = "vipu-server: "
-    for logger_name in (_AUDIT_LOGGER, EVENTS):
+    for logger_name in (_AUDIT_LOGGER, EVENT_LOGGER):
         logging.getLogger(logger_name).addHandler(syslog_destination)
     logging.getLogger(_AUDIT_LOGGER).propagate = False
 
 
-def _reach(socket_path: str) -> None:
+def _check_syslog_listens(socket_path: str) -> None:
     """Raise OSError unless something reads the system's log, because SysLogHandler would stay
     silent.
     """
@@ -86,7 +86,7 @@ def _syslog_handler(audit_destination: str) -> logging.handlers.SysLogHandler:
         )
     try:
         if not host_and_port:
-            _reach(_SYSLOG_SOCKET)
+            _check_syslog_listens(_SYSLOG_SOCKET)
         return logging.handlers.SysLogHandler(
             (host.strip("[]"), int(port)) if host_and_port else _SYSLOG_SOCKET,
             facility=logging.handlers.SysLogHandler.LOG_AUTHPRIV,

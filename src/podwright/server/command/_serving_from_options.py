@@ -63,11 +63,11 @@ def serving_options(arguments: ServerArguments) -> ServingOptions:
         own_key=own_key(system=for_all_accounts),
         silence=arguments.agent_silence,
         fabric=fabric_options(arguments),
-        web=_web(arguments),
+        web=_web_address(arguments),
         web_names=tuple(filter(None, arguments.http_name.split(","))),
-        proxy=_proxy(arguments),
+        proxy=_site_proxy(arguments),
         pod=arguments.pod_name,
-        other_pods=_other_pods(arguments),
+        other_pods=_other_pod_urls(arguments),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
         administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
@@ -82,7 +82,7 @@ def serving_options(arguments: ServerArguments) -> ServingOptions:
     )
 
 
-def _web(arguments: ServerArguments) -> tuple[str, int] | None:
+def _web_address(arguments: ServerArguments) -> tuple[str, int] | None:
     """Return the address for HTTP. A user's own server has its page on a free port of loopback."""
     if arguments.http_port is not None:
         return arguments.http_host, arguments.http_port
@@ -113,7 +113,7 @@ def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
     )
 
 
-def _proxy(arguments: ServerArguments) -> SiteProxy | None:
+def _site_proxy(arguments: ServerArguments) -> SiteProxy | None:
     """Return the site's proxy, if there is one. Raises InvalidRequest."""
     proxy_addresses = [
         proxy_address for proxy_address in arguments.http_proxy.split(",") if proxy_address
@@ -126,7 +126,7 @@ def _proxy(arguments: ServerArguments) -> SiteProxy | None:
     return SiteProxy(proxy_addresses, header=arguments.http_proxy_user, secret=shared_secret)
 
 
-def _other_pods(arguments: ServerArguments) -> dict[str, str]:
+def _other_pod_urls(arguments: ServerArguments) -> dict[str, str]:
     """Return the URLs of other pods' pages by name. Raises InvalidRequest."""
     if not arguments.peer:
         return {}

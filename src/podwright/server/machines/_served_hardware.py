@@ -35,7 +35,7 @@ from podwright.store import Put, Store
 
 DEFAULT_PRESET = "pod16"
 #: The kind and the key of the record that says what is served.
-HARDWARE_RECORD_KEY = _KIND, _KEY = "server", "hardware"
+HARDWARE_RECORD_KEY = _RECORD_KIND, _RECORD_KEY = "server", "hardware"
 
 
 class ClustersSource(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -96,7 +96,7 @@ class ServedHardware:
         """Record the choice in the store, for a restart."""
         if self.news:
             encoded_source = msgspec.json.encode(self.source, enc_hook=rule_name)
-            await store.commit([Put(_KIND, _KEY, encoded_source)])
+            await store.commit([Put(_RECORD_KIND, _RECORD_KEY, encoded_source)])
 
 
 def detect() -> ServedHardware | None:
@@ -155,7 +155,9 @@ def choose(
             (preset(DEFAULT_PRESET),), ClustersSource(preset=DEFAULT_PRESET), True
         )
     named_hardware = (
-        _hardware_from_files(cluster_files) if preset_name is None else _from_preset(preset_name)
+        _hardware_from_files(cluster_files)
+        if preset_name is None
+        else _hardware_from_preset(preset_name)
     )
     if stored_hardware is None:
         return named_hardware
@@ -163,7 +165,7 @@ def choose(
         ", ".join(cluster.name for cluster in hardware.clusters)
         for hardware in (named_hardware, stored_hardware)
     )
-    if named_clusters != stored_clusters and _in_use(store_records):
+    if named_clusters != stored_clusters and _is_store_in_use(store_records):
         raise WrongState(
             f"the store holds partitions of {stored_clusters}, not of {named_clusters}",
             operation=f"serve {named_clusters}",
@@ -176,13 +178,13 @@ def choose(
 def _stored_hardware(
     store_records: Mapping[tuple[str, str], bytes], store_name: str
 ) -> ServedHardware | None:
-    record_body = store_records.get((_KIND, _KEY))
+    record_body = store_records.get((_RECORD_KIND, _RECORD_KEY))
     if record_body is None:
         return None
     try:
         clusters_source = msgspec.json.decode(record_body, type=ClustersSource, dec_hook=rule_of)
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
-        store_fault = StoreFault(_KIND, _KEY, f"cannot be read ({error})")
+        store_fault = StoreFault(_RECORD_KIND, _RECORD_KEY, f"cannot be read ({error})")
         raise damaged([store_fault], store_name) from error
     if clusters_source.local:
         detected_hardware = detect()
@@ -193,7 +195,7 @@ def _stored_hardware(
             )
         return replace(detected_hardware, news=False)
     clusters = (
-        _from_preset(clusters_source.preset).clusters
+        _hardware_from_preset(clusters_source.preset).clusters
         if clusters_source.preset
         else clusters_source.clusters
     )
@@ -208,13 +210,13 @@ def _stored_hardware(
     return ServedHardware(current_clusters, clusters_source, news=False)
 
 
-def _in_use(store_records: Mapping[tuple[str, str], bytes]) -> bool:
+def _is_store_in_use(store_records: Mapping[tuple[str, str], bytes]) -> bool:
     return any(
         record_kind in ("partition", "lease", "quarantine") for record_kind, _ in store_records
     )
 
 
-def _from_preset(preset_name: str) -> ServedHardware:
+def _hardware_from_preset(preset_name: str) -> ServedHardware:
     try:
         return ServedHardware((preset(preset_name),), ClustersSource(preset=preset_name))
     except ValueError:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from podwright.slurm.site.command_result import CommandResult
 
-_SRUN = """\
+_SRUN_SCRIPT = """\
 #!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 codes=0
@@ -35,7 +35,7 @@ class FakeSlurmJobs:
         self.hold = self.forgets = False
         self._bin = tempfile.TemporaryDirectory(prefix="podwright-fake-")
         srun_path = Path(self._bin.name) / "srun"
-        srun_path.write_text(_SRUN)
+        srun_path.write_text(_SRUN_SCRIPT)
         srun_path.chmod(0o755)
         self._first = first_number
         self._jobs: dict[int, subprocess.Popen[bytes] | None] = {}
@@ -52,12 +52,13 @@ class FakeSlurmJobs:
             listed_jobs = [
                 job_number
                 for job_number in self._jobs
-                if not (self.forgets and self._over(job_number))
+                if not (self.forgets and self._is_over(job_number))
             ]
             return CommandResult(
                 0,
                 "".join(
-                    f"{job_number:<20}{self._state(job_number):<20}\n" for job_number in listed_jobs
+                    f"{job_number:<20}{self._job_state(job_number):<20}\n"
+                    for job_number in listed_jobs
                 ),
                 "",
             )
@@ -92,18 +93,18 @@ class FakeSlurmJobs:
 
     def _scancel(self, job_number: int) -> CommandResult:
         process = self._jobs[job_number]
-        if not self._over(job_number):
+        if not self._is_over(job_number):
             self._cancelled.add(job_number)
             if process:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         return CommandResult(0, "", "")
 
-    def _over(self, job_number: int) -> bool:
+    def _is_over(self, job_number: int) -> bool:
         process = self._jobs[job_number]
         return job_number in self._cancelled or bool(process and process.poll() is not None)
 
-    def _state(self, job_number: int) -> str:
+    def _job_state(self, job_number: int) -> str:
         process = self._jobs[job_number]
         if job_number in self._cancelled:
             return "CANCELLED"

@@ -10,7 +10,7 @@ from typing import Protocol
 from podwright.errors import PodwrightError, Unavailable
 from podwright.slurm.site.command_result import CommandResult
 
-_TIMEOUT = 60.0
+_COMMAND_TIMEOUT_S = 60.0
 
 
 class Refused(PodwrightError):
@@ -42,7 +42,7 @@ class SlurmJobCommands:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_TIMEOUT,
+                timeout=_COMMAND_TIMEOUT_S,
                 check=False,
                 env={**os.environ, "LC_ALL": "C.UTF-8"},
             )
@@ -53,7 +53,7 @@ class SlurmJobCommands:
             ) from None
         except subprocess.TimeoutExpired:
             raise Unavailable(
-                f"{argv[0]} gave no answer within {_TIMEOUT:g} s",
+                f"{argv[0]} gave no answer within {_COMMAND_TIMEOUT_S:g} s",
                 would_work="look whether slurmctld runs: scontrol ping",
             ) from None
         return CommandResult(
@@ -62,7 +62,7 @@ class SlurmJobCommands:
 
 
 #: The Slurm of this host.
-HERE = SlurmJobCommands()
+LOCAL_COMMANDS = SlurmJobCommands()
 
 
 def checked(commands: Commands, argv: Sequence[str], text: str = "") -> str:

@@ -18,10 +18,10 @@ from podwright.slurm.reader import accounting_command, listing_format, read_list
 #: The shortest and the longest time between two questions, in seconds.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 _LIST = ("squeue", "--me", "--noheader", "-t", "all", "-O")
-_WIDTHS = {"job": 20, "state": 20}
-UNKNOWN, FORGOTTEN = "UNKNOWN", "FORGOTTEN"
+_COLUMN_WIDTHS = {"job": 20, "state": 20}
+UNKNOWN_STATE, FORGOTTEN_STATE = "UNKNOWN", "FORGOTTEN"
 #: States after which nothing happens to a job any more (squeue's manual, JOB STATE CODES).
-OVER = frozenset(
+FINAL_STATES = frozenset(
     {
         *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
         *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
@@ -47,33 +47,33 @@ class States:
         with self._lock:
             now = self._clock()
             if self._known.get(job) is None or now - self._asked_at >= self._pause:
-                self._ask(now)
-            return self._known.get(job, FORGOTTEN if self._answered else None)
+                self._ask_squeue(now)
+            return self._known.get(job, FORGOTTEN_STATE if self._answered else None)
 
-    def soon(self) -> None:
+    def ask_soon(self) -> None:
         """Ask the next question at once, because something was changed."""
         with self._lock:
             self._pause, self._asked_at = SHORTEST_PAUSE_S, float("-inf")
 
-    def _ask(self, now: float) -> None:
-        squeue_result = self._commands.run([*_LIST, listing_format(**_WIDTHS)])
+    def _ask_squeue(self, now: float) -> None:
+        squeue_result = self._commands.run([*_LIST, listing_format(**_COLUMN_WIDTHS)])
         self._asked_at = now
         if squeue_result.code:
             return  # slurmctld does not answer: its last answer still applies
         self._answered = True
         old_states, self._known = self._known, {}
-        for listing_row in read_listing(squeue_result.out, **_WIDTHS):
+        for listing_row in read_listing(squeue_result.out, **_COLUMN_WIDTHS):
             self._known[listing_row["job"]] = listing_row["state"]
         has_changed = old_states != self._known
         self._pause = SHORTEST_PAUSE_S if has_changed else min(self._pause * 1.5, LONGEST_PAUSE_S)
 
 
-_SHARED: weakref.WeakKeyDictionary[Commands, States] = weakref.WeakKeyDictionary()
+_STATES_BY_COMMANDS: weakref.WeakKeyDictionary[Commands, States] = weakref.WeakKeyDictionary()
 
 
 def states_of(commands: Commands) -> States:
     """Return the States that all jobs of one Slurm share."""
-    return _SHARED.setdefault(commands, States(commands))
+    return _STATES_BY_COMMANDS.setdefault(commands, States(commands))
 
 
 def recorded(commands: Commands, job_number: str) -> str:
@@ -83,6 +83,6 @@ def recorded(commands: Commands, job_number: str) -> str:
             [*accounting_command("state"), "--allocations", f"--jobs={job_number}"]
         )
     except Unavailable:
-        return UNKNOWN
+        return UNKNOWN_STATE
     output_words = sacct_result.out.split()
-    return output_words[0] if sacct_result.code == 0 and output_words else UNKNOWN
+    return output_words[0] if sacct_result.code == 0 and output_words else UNKNOWN_STATE

@@ -17,16 +17,23 @@ from typing import Any, Generic, TypeVar
 
 from podwright.errors import LaunchFailed, NotFound
 from podwright.functions import CallOutcome, finished, private_folder, read_outcome
-from podwright.slurm.jobs._job_commands import HERE, Commands, checked
-from podwright.slurm.jobs._job_states import FORGOTTEN, OVER, UNKNOWN, States, recorded, states_of
+from podwright.slurm.jobs._job_commands import LOCAL_COMMANDS, Commands, checked
+from podwright.slurm.jobs._job_states import (
+    FINAL_STATES,
+    FORGOTTEN_STATE,
+    UNKNOWN_STATE,
+    States,
+    recorded,
+    states_of,
+)
 
 R = TypeVar("R")
 
 _LINKS_FOLDER = "by-number"
 #: Seconds between two looks at a job, at first and later.
-_LOOK = (0.1, 5.0)
+_LOOK_PAUSE_RANGE_S = (0.1, 5.0)
 #: Seconds for which a shared file system may not show yet what a node has written.
-_LATE = 30.0
+_LATE_RESULTS_LIMIT_S = 30.0
 
 
 def link(base_folder: str, job_folder: str, job_number: str) -> None:
@@ -51,7 +58,7 @@ def attach(
             f"no job {number} was submitted from Python with the folder {base_folder}",
             would_work="name the folder that submit() was told",
         )
-    return SlurmJob(str(int(number)), private_folder(job_folder), commands or HERE)
+    return SlurmJob(str(int(number)), private_folder(job_folder), commands or LOCAL_COMMANDS)
 
 
 class SlurmJob(Generic[R]):
@@ -63,14 +70,14 @@ class SlurmJob(Generic[R]):
         #: The folder of its files, for this user alone.
         self.folder = folder
         self._commands = commands
-        with open(self._file("job.json"), "rb") as file:
+        with open(self._job_file_path("job.json"), "rb") as file:
             self.tasks: int = json.load(file)["tasks"]
 
     @property
-    def _states(self) -> States:
+    def _shared_states(self) -> States:
         return states_of(self._commands)
 
-    def _file(self, file_name: str) -> str:
+    def _job_file_path(self, file_name: str) -> str:
         return os.path.join(self.folder, file_name)
 
     @property
@@ -79,35 +86,35 @@ class SlurmJob(Generic[R]):
         `TIMEOUT` …
 
         For a job that Slurm has forgotten, the state comes from Slurm's accounting, or else from
-        how its script ended. It is `UNKNOWN` where neither says.
+        how its script ended. It is `UNKNOWN_STATE` where neither says.
         """
-        state = self._states.state(str(self.id)) or UNKNOWN
-        if state == FORGOTTEN:
+        state = self._shared_states.state(str(self.id)) or UNKNOWN_STATE
+        if state == FORGOTTEN_STATE:
             state = recorded(self._commands, str(self.id))
-        if state not in OVER and (exit_code := self._end()) is not None:
+        if state not in FINAL_STATES and (exit_code := self._script_exit_code()) is not None:
             state = "FAILED" if exit_code else "COMPLETED"  # squeue's state is old or missing
         return state
 
-    def _end(self) -> int | None:
+    def _script_exit_code(self) -> int | None:
         try:
-            with open(self._file("end"), encoding="ascii") as file:
+            with open(self._job_file_path("end"), encoding="ascii") as file:
                 return int(file.read())
         except (OSError, ValueError):
             return None
 
     def done(self) -> bool:
         """Return whether it is over: its script has ended, or Slurm no longer knows it."""
-        if self._end() is not None:
+        if self._script_exit_code() is not None:
             return True
-        state = self._states.state(str(self.id))
-        return state == FORGOTTEN or state in OVER
+        state = self._shared_states.state(str(self.id))
+        return state == FORGOTTEN_STATE or state in FINAL_STATES
 
     def progress(self) -> tuple[int, int]:
         """Return how many tasks have returned or raised, and how many there are."""
-        return sum(finished(self._result(task)) for task in range(self.tasks)), self.tasks
+        return sum(finished(self._result_path(task)) for task in range(self.tasks)), self.tasks
 
-    def _result(self, task: int) -> str:
-        return self._file(f"result.{task}")
+    def _result_path(self, task: int) -> str:
+        return self._job_file_path(f"result.{task}")
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is over, for at most `timeout` seconds. Return whether it is over.
@@ -115,12 +122,12 @@ class SlurmJob(Generic[R]):
         Ctrl-C ends the waiting.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        pause_s = _LOOK[0]
+        pause_s = _LOOK_PAUSE_RANGE_S[0]
         while not self.done():
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             time.sleep(pause_s)
-            pause_s = min(pause_s * 1.3, _LOOK[1])
+            pause_s = min(pause_s * 1.3, _LOOK_PAUSE_RANGE_S[1])
         return True
 
     def results(self, timeout: float | None = None) -> list[R]:
@@ -132,24 +139,26 @@ class SlurmJob(Generic[R]):
         """
         if not self.wait(timeout):
             raise TimeoutError(f"job {self.id} goes on after {timeout:g} s")
-        deadline = time.monotonic() + (_LATE if self._end() == 0 else 1.0)
+        deadline = time.monotonic() + (
+            _LATE_RESULTS_LIMIT_S if self._script_exit_code() == 0 else 1.0
+        )
         while (outcomes := self._outcomes()) and None in outcomes and time.monotonic() < deadline:
             os.listdir(self.folder)  # this makes NFS look again
-            time.sleep(_LOOK[0])
-        return self._judged(outcomes)
+            time.sleep(_LOOK_PAUSE_RANGE_S[0])
+        return self._values_or_raise(outcomes)
 
     def result(self, task: int = 0, timeout: float | None = None) -> R:
         """Return what one task returned. Raises as `results` does."""
         return self.results(timeout)[task]
 
     def _outcomes(self) -> list[CallOutcome | None]:
-        return [read_outcome(self._result(task), task) for task in range(self.tasks)]
+        return [read_outcome(self._result_path(task), task) for task in range(self.tasks)]
 
-    def _judged(self, outcomes: list[CallOutcome | None]) -> list[R]:
+    def _values_or_raise(self, outcomes: list[CallOutcome | None]) -> list[R]:
         if failed_outcomes := [outcome for outcome in outcomes if outcome and outcome.error]:
             first_failure = min(
                 failed_outcomes,
-                key=lambda outcome: os.stat(self._result(outcome.instance)).st_mtime_ns,
+                key=lambda outcome: os.stat(self._result_path(outcome.instance)).st_mtime_ns,
             )
             assert first_failure.error
             raise first_failure.error
@@ -159,7 +168,7 @@ class SlurmJob(Generic[R]):
                 f"job {self.id} is {state}, and {outcomes.count(None)} of its {self.tasks} tasks "
                 "returned nothing",
                 would_work="read job.logs()",
-                exit_code=self._end() or 1,
+                exit_code=self._script_exit_code() or 1,
                 state=state,
                 log=self.logs()[-4000:],
             )
@@ -168,7 +177,7 @@ class SlurmJob(Generic[R]):
     def logs(self) -> str:
         """Return what the job has written so far."""
         try:
-            with open(self._file("log"), encoding="utf-8", errors="replace") as file:
+            with open(self._job_file_path("log"), encoding="utf-8", errors="replace") as file:
                 return file.read()
         except FileNotFoundError:
             return ""
@@ -176,7 +185,7 @@ class SlurmJob(Generic[R]):
     def cancel(self) -> None:
         """End it, by scancel. A job that is over stays as it is."""
         checked(self._commands, ["scancel", str(self.id)])
-        self._states.soon()
+        self._shared_states.ask_soon()
 
     def remove(self) -> None:
         """Remove its folder, with results and output. Raises `TimeoutError` while it runs."""
@@ -189,13 +198,13 @@ class SlurmJob(Generic[R]):
         shutil.rmtree(self.folder)
 
     def __await__(self) -> Generator[Any, None, list[R]]:
-        return self._await().__await__()
+        return self._await_results().__await__()
 
-    async def _await(self) -> list[R]:
-        pause_s = _LOOK[0]
+    async def _await_results(self) -> list[R]:
+        pause_s = _LOOK_PAUSE_RANGE_S[0]
         while not await asyncio.to_thread(self.done):
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 1.3, _LOOK[1])
+            pause_s = min(pause_s * 1.3, _LOOK_PAUSE_RANGE_S[1])
         return await asyncio.to_thread(self.results)
 
     def __repr__(self) -> str:

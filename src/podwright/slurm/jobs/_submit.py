@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from podwright.errors import InvalidRequest
 from podwright.functions import dump_call, private_folder
-from podwright.slurm.jobs._job_commands import HERE, Commands, checked
+from podwright.slurm.jobs._job_commands import LOCAL_COMMANDS, Commands, checked
 from podwright.slurm.jobs._slurm_job import SlurmJob, link
 
 R = TypeVar("R")
 
 Option = bool | int | str
-_SCRIPT = """\
+_BATCH_SCRIPT = """\
 #!/bin/bash
 umask 077
 rm -f {folder}/end
@@ -56,15 +56,15 @@ def submit(
     """
     if tasks < 1:
         raise InvalidRequest(f"a job has at least one task, not {tasks}")
-    commands = commands or HERE
+    commands = commands or LOCAL_COMMANDS
     call_bytes = dump_call(function, args, kwargs or {})
     base_folder = private_folder(os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs")))
     job_folder = private_folder(os.path.join(base_folder, os.urandom(8).hex()))
-    _keep(job_folder, "call", call_bytes)
+    _write_private_file(job_folder, "call", call_bytes)
     description = {"tasks": tasks, "name": name or getattr(function, "__name__", "function")}
-    _keep(job_folder, "job.json", json.dumps(description).encode())
-    _keep(job_folder, "log", b"")  # for this user alone, whatever the umask
-    script_text = _SCRIPT.format(
+    _write_private_file(job_folder, "job.json", json.dumps(description).encode())
+    _write_private_file(job_folder, "log", b"")  # for this user alone, whatever the umask
+    script_text = _BATCH_SCRIPT.format(
         cwd=shlex.quote(cwd or os.getcwd()),
         python=shlex.quote(sys.executable),
         folder=shlex.quote(job_folder),
@@ -98,7 +98,7 @@ def _option_arguments(options: Mapping[str, Option]) -> list[str]:
     return arguments
 
 
-def _keep(job_folder: str, file_name: str, content: bytes) -> None:
+def _write_private_file(job_folder: str, file_name: str, content: bytes) -> None:
     open_flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(os.path.join(job_folder, file_name), open_flags, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -11,7 +11,7 @@ from podwright.slurm.reader._scontrol_records import FieldRecord, records
 
 _NODE_GPUS_PATTERN: Final = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _GPU_INDICES_PATTERN: Final = re.compile(r"(?:^|,)gpu(?::[^(),:]+)?:\d+\(IDX:([0-9,-]+)\)")
-_USER: Final = re.compile(r"([^\s()]+)\((\d+)\)")
+_USER_PATTERN: Final = re.compile(r"([^\s()]+)\((\d+)\)")
 #: The field that shows a request for GPUs, and the option that makes it.
 REQUESTS: Final = {
     "TresPerJob": "--gpus",
@@ -20,7 +20,7 @@ REQUESTS: Final = {
     "TresPerTask": "--gpus-per-task",
 }
 #: States in which a job has its nodes.
-_PLACED: Final = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED")
+_PLACED_STATES: Final = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED")
 
 
 class JobUser(NamedTuple):
@@ -50,7 +50,7 @@ class JobRecord:
     @property
     def user(self) -> JobUser:
         """Its owner."""
-        user_match = _USER.fullmatch(self._record.text("UserId"))
+        user_match = _USER_PATTERN.fullmatch(self._record.text("UserId"))
         if not user_match:
             raise self._record.not_known("UserId", "it is not a user with a number")
         return JobUser(user_match[1], int(user_match[2]))
@@ -68,7 +68,7 @@ class JobRecord:
     @property
     def placed(self) -> bool:
         """Whether it has nodes."""
-        return self.state in _PLACED
+        return self.state in _PLACED_STATES
 
     @property
     def reason(self) -> str:

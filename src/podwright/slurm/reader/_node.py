@@ -29,7 +29,9 @@ _TEMPORARILY_AWAY_STATES: Final = frozenset(
     {"MAINT", "MAINTENANCE", "POWERING_DOWN", "POWER_DOWN", "REBOOT", "REBOOT_ISSUED"}
     | {"REBOOT_REQUESTED"}
 )
-_GPU: Final = re.compile(r"(?:^|,)gpu(?::([^:(,]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=,|\(|$)")
+_GPU_GRES_PATTERN: Final = re.compile(
+    r"(?:^|,)gpu(?::([^:(,]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=,|\(|$)"
+)
 _OTHER: Final = re.compile(r"(?:^|,)([a-z_]\w*)(?::[^:(,]+)??:(\d+)(?=,|\(|$)", re.I)
 
 
@@ -210,7 +212,7 @@ def read_gpus(gres_text: str) -> list[GresGpus]:
     """Return the GPUs in a Gres: `gpu:a100:4(S:0-1)`."""
     return [
         GresGpus(gpu_type, int(gpu_count), sockets)
-        for gpu_type, gpu_count, sockets in _GPU.findall(gres_text)
+        for gpu_type, gpu_count, sockets in _GPU_GRES_PATTERN.findall(gres_text)
     ]
 
 

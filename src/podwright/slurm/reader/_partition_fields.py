@@ -7,7 +7,7 @@ from typing import Final
 from podwright.slurm.reader._scontrol_records import FieldRecord, records
 from podwright.slurm.reader._slurm_config import job_defaults, sized
 
-_SHARES: Final = ("EXCLUSIVE", "NO", "YES", "FORCE")
+_OVERSUBSCRIBE_VALUES: Final = ("EXCLUSIVE", "NO", "YES", "FORCE")
 
 
 class SlurmPartitionRecord:
@@ -81,14 +81,14 @@ class SlurmPartitionRecord:
     @property
     def memory(self) -> tuple[int, bool]:
         """DefMemPerCPU or DefMemPerNode: bytes (0: none), and whether they are for each CPU."""
-        return self._sized("Def")
+        return self._memory_limit("Def")
 
     @property
     def most_memory(self) -> tuple[int, bool]:
         """MaxMemPerCPU or MaxMemPerNode, in the same form."""
-        return self._sized("Max")
+        return self._memory_limit("Max")
 
-    def _sized(self, def_or_max: str) -> tuple[int, bool]:
+    def _memory_limit(self, def_or_max: str) -> tuple[int, bool]:
         field_names = (f"{def_or_max}MemPerCPU", f"{def_or_max}MemPerNode")
         memory_fields = {
             field_name: self._record.text(field_name)
@@ -106,11 +106,11 @@ class SlurmPartitionRecord:
         if not self._record.has("ExclusiveUser") and self._record.text("Exclusive") == "NODE":
             return 0
         sharing_word = self._record.text("OverSubscribe").partition(":")[0]
-        if sharing_word not in _SHARES:
+        if sharing_word not in _OVERSUBSCRIBE_VALUES:
             raise self._record.not_known(
                 "OverSubscribe", f"{sharing_word[:40]!r} is not such a value"
             )
-        return _SHARES.index(sharing_word)
+        return _OVERSUBSCRIBE_VALUES.index(sharing_word)
 
     @property
     def whole_nodes(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_KINDS: Final = (
+_OUTPUT_KIND_PATTERNS: Final = (
     ("config", re.compile(r"^SLURM_VERSION\s*=", re.M)),
     # Lines of slurm.conf begin with the same field, and go on with others.
     ("nodes", re.compile(r"\s*NodeName=\S+\s+(?:Arch|CoresPerSocket)=")),
@@ -16,7 +16,7 @@ _KINDS: Final = (
 
 def kind_of_output(slurm_output: str) -> str:
     """Return `config`, `nodes`, `partitions` or `topology`, or "" for anything else."""
-    for output_kind, output_pattern in _KINDS:
+    for output_kind, output_pattern in _OUTPUT_KIND_PATTERNS:
         if (
             output_pattern.search(slurm_output)
             if output_kind == "config"

@@ -45,7 +45,7 @@ _SACCT_COLUMNS: Final = {
     "submit_line": "SubmitLine",
 }
 #: sinfo's names of the columns (for -o).
-_NODES: Final = {
+_SINFO_COLUMNS: Final = {
     "node": "%N",
     "partition": "%R",
     "state": "%T",
@@ -108,7 +108,7 @@ def node_listing_command(*column_names: str) -> list[str]:
         "-h",
         "-N",
         "-o",
-        "|".join(_NODES[column_name] for column_name in column_names),
+        "|".join(_SINFO_COLUMNS[column_name] for column_name in column_names),
     ]
 
 

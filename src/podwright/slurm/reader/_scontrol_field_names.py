@@ -56,4 +56,4 @@ TresFreq TresPerJob TresPerNode TresPerSocket TresPerStep TresPerTask Type Unkil
 UsageRaw Used UsedSpace UserID UserId UserName Users ValidateTimeout Version WCKey Watts Weight
 WorkDir
 """
-NAMES: Final = frozenset(_FIELD_NAMES_TEXT.split())
+FIELD_NAMES: Final = frozenset(_FIELD_NAMES_TEXT.split())

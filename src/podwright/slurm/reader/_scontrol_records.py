@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from podwright.errors import FieldNotKnown
-from podwright.slurm.reader._scontrol_field_names import NAMES
+from podwright.slurm.reader._scontrol_field_names import FIELD_NAMES
 
 T = TypeVar("T")
 
-_WORD: Final = re.compile(r"(?:^|\s)([A-Z][\w:/]*)=")
+_FIELD_START_PATTERN: Final = re.compile(r"(?:^|\s)([A-Z][\w:/]*)=")
 #: Fields whose values people choose, by the first field of the record. A name that no release
 #: prints and that follows such a field is a part of its value.
 _TEXTS: Final = {
@@ -29,7 +29,7 @@ _TEXTS: Final = {
     "NodeName": ("Comment", "Extra", "Reason"),
 }
 #: What Slurm prints for a missing value.
-_NOTHING: Final = ("(null)", "N/A", "None", "Unknown", "")
+_EMPTY_VALUES: Final = ("(null)", "N/A", "None", "Unknown", "")
 
 
 class FieldRecord:
@@ -46,8 +46,8 @@ class FieldRecord:
         self._twice: set[str] = set()
         self._strange: list[str] = []
         field_matches: list[re.Match[str]] = []
-        for field_match in _WORD.finditer(line):
-            if field_match[1] not in NAMES:
+        for field_match in _FIELD_START_PATTERN.finditer(line):
+            if field_match[1] not in FIELD_NAMES:
                 if field_matches and field_matches[-1][1] in _TEXTS.get(field_matches[0][1], ()):
                     continue
                 self._strange.append(field_match[1])
@@ -85,7 +85,7 @@ class FieldRecord:
 
     def value(self, field_name: str) -> str:
         """Return such a field, or "" where Slurm prints null, none, unknown or not available."""
-        return _plain(self.text(field_name))
+        return _text_or_empty(self.text(field_name))
 
     def number(self, field_name: str) -> int:
         """Return a whole number that Slurm always prints. Raises FieldNotKnown."""
@@ -147,8 +147,8 @@ def known(read_fact: Callable[[], T], fallback: T) -> T:
         return fallback
 
 
-def _plain(field_text: str) -> str:
-    return "" if field_text in _NOTHING else field_text
+def _text_or_empty(field_text: str) -> str:
+    return "" if field_text in _EMPTY_VALUES else field_text
 
 
 def records(scontrol_output: str, first_field: str) -> Iterator[tuple[FieldRecord, str]]:
@@ -161,7 +161,11 @@ def records(scontrol_output: str, first_field: str) -> Iterator[tuple[FieldRecor
     matching_lines = [
         record_line for record_line in record_lines if record_line.startswith(f"{first_field}=")
     ]
-    if record_lines and not matching_lines and (other_field := _WORD.match(record_lines[0])):
+    if (
+        record_lines
+        and not matching_lines
+        and (other_field := _FIELD_START_PATTERN.match(record_lines[0]))
+    ):
         raise FieldNotKnown.of(first_field, f"records begin with {other_field[1]}")
     for record_line in matching_lines:
         yield FieldRecord(record_line), record_line

@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from podwright.errors import FieldNotKnown, InvalidRequest
-from podwright.slurm.site.releases import NEWEST, Version, parse_version
+from podwright.slurm.site.releases import NEWEST_RELEASE, SlurmVersion, parse_version
 
-_SETTING: Final = re.compile(r"^(\w+)(?:\[\d+\])?\s*=\s*(.*?)\s*$")
-_NOTHING: Final = ("(null)", "(null type)", "N/A", "none", "None", "")
-MIB: Final = 1 << 20
+_SETTING_PATTERN: Final = re.compile(r"^(\w+)(?:\[\d+\])?\s*=\s*(.*?)\s*$")
+_EMPTY_VALUES: Final = ("(null)", "(null type)", "N/A", "none", "None", "")
+BYTES_PER_MIB: Final = 1 << 20
 
 
 class SlurmConfig:
@@ -25,7 +25,7 @@ class SlurmConfig:
     def __init__(self, text: str) -> None:
         self._settings: dict[str, list[str]] = {}
         for config_line in text.splitlines():
-            if setting_match := _SETTING.match(config_line):
+            if setting_match := _SETTING_PATTERN.match(config_line):
                 self._settings.setdefault(setting_match[1].lower(), []).append(setting_match[2])
 
     def text(self, name: str) -> str:
@@ -38,7 +38,7 @@ class SlurmConfig:
     def value(self, name: str) -> str:
         """Return a setting, or "" where nothing is set. Raises FieldNotKnown."""
         setting_text = self.text(name)
-        return "" if setting_text in _NOTHING else setting_text
+        return "" if setting_text in _EMPTY_VALUES else setting_text
 
     def names(self, setting_name: str) -> list[str]:
         """Return a setting that is a list, in its order. Raises FieldNotKnown."""
@@ -60,7 +60,7 @@ class SlurmConfig:
         return self.value(name) if name.lower() in self._settings else ""
 
     @property
-    def version(self) -> Version:
+    def version(self) -> SlurmVersion:
         """The release: (26, 5) for 26.05.5. Raises FieldNotKnown."""
         version_text = self.text("SLURM_VERSION")
         try:
@@ -97,14 +97,14 @@ class SlurmConfig:
     @property
     def memory(self) -> tuple[int, bool]:
         """DefMemPerCPU or DefMemPerNode: bytes (0: none), and whether they are for each CPU."""
-        return self._sized("Def")
+        return self._memory_limit("Def")
 
     @property
     def most_memory(self) -> tuple[int, bool]:
         """MaxMemPerCPU or MaxMemPerNode, in the same form. Raises FieldNotKnown."""
-        return self._sized("Max")
+        return self._memory_limit("Max")
 
-    def _sized(self, def_or_max: str) -> tuple[int, bool]:
+    def _memory_limit(self, def_or_max: str) -> tuple[int, bool]:
         return sized(
             {
                 f"{def_or_max}Mem{per_unit}": self.text(f"{def_or_max}Mem{per_unit}")
@@ -130,7 +130,7 @@ class SlurmConfig:
         return [
             hook_program
             for hook_program in self._settings.get(hook_name.lower(), [])
-            if hook_program not in _NOTHING
+            if hook_program not in _EMPTY_VALUES
         ]
 
     def __bool__(self) -> bool:
@@ -158,7 +158,7 @@ def sized(
             raise FieldNotKnown.of(
                 field_name, missing_error.record, f"{mib_text[:40]!r} is not a number"
             )
-        return int(mib_text) * MIB, per_cpu
+        return int(mib_text) * BYTES_PER_MIB, per_cpu
     raise missing_error
 
 
@@ -170,11 +170,11 @@ def job_defaults(defaults_text: str) -> dict[str, int]:
     }
 
 
-def release_note(slurm_version: Version | None) -> str:
+def release_note(slurm_version: SlurmVersion | None) -> str:
     """Return the note beside every answer on a Slurm newer than the proven releases, or ""."""
-    if slurm_version is None or slurm_version <= NEWEST:
+    if slurm_version is None or slurm_version <= NEWEST_RELEASE:
         return ""
-    newest_proven = f"{NEWEST[0]}.{NEWEST[1]:02}"
+    newest_proven = f"{NEWEST_RELEASE[0]}.{NEWEST_RELEASE[1]:02}"
     return (
         f"this Slurm is {slurm_version[0]}.{slurm_version[1]:02}, and {newest_proven} is the "
         "newest release that this "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 #: squeue's names of the columns (for -O).
-_COLUMNS: Final = {
+_SQUEUE_COLUMNS: Final = {
     "job": "JobID",
     "state": "State",
     "restarts": "RestartCnt",
@@ -25,7 +25,7 @@ _COLUMNS: Final = {
 def listing_format(**width_by_column: int) -> str:
     """Return the value of squeue's -O for these columns, each with its width in characters."""
     return ",".join(
-        f"{_COLUMNS[column_name]}:{column_width}"
+        f"{_SQUEUE_COLUMNS[column_name]}:{column_width}"
         for column_name, column_width in width_by_column.items()
     )
 

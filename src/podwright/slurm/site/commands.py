@@ -15,7 +15,7 @@ from typing import Protocol
 from podwright.errors import Unavailable
 from podwright.slurm.site.command_result import CommandResult as CommandResult
 
-TIMEOUT = 20.0
+COMMAND_TIMEOUT_S = 20.0
 
 
 class Slurm(Protocol):
@@ -29,7 +29,7 @@ class Slurm(Protocol):
 class SlurmCommands:
     """Runs the real commands. prefix: words before each command, for a Slurm elsewhere."""
 
-    def __init__(self, prefix: Sequence[str] = (), *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, prefix: Sequence[str] = (), *, timeout: float = COMMAND_TIMEOUT_S) -> None:
         self._prefix = list(prefix)
         self._timeout = timeout
 
@@ -44,7 +44,11 @@ class SlurmCommands:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": _times(argv[0])},
+                env={
+                    **os.environ,
+                    "LC_ALL": "C.UTF-8",
+                    "SLURM_TIME_FORMAT": _slurm_time_format(argv[0]),
+                },
             )
         except OSError as error:
             raise Unavailable(
@@ -55,13 +59,13 @@ class SlurmCommands:
                 process.communicate(), self._timeout
             )
         except TimeoutError:
-            await _end(process)
+            await _kill_process(process)
             raise Unavailable(
                 f"{' '.join(argv[:2])} gave no answer within {self._timeout:g} s",
                 would_work="look whether slurmctld runs",
             ) from None
         except BaseException:  # we are cancelled, so we end what we started
-            await _end(process)
+            await _kill_process(process)
             raise
         return CommandResult(
             process.returncode or 0,
@@ -70,14 +74,14 @@ class SlurmCommands:
         )
 
 
-def _times(command: str) -> str:
+def _slurm_time_format(command: str) -> str:
     """Return how a command is to write times. Only our own code reads lists, so these have seconds
     since 1970.
     """
     return "%s" if command == "squeue" else "standard"
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _kill_process(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):  # it has ended already
         process.kill()
     await process.wait()

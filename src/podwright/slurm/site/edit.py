@@ -16,31 +16,37 @@ from typing import Final
 
 from podwright.errors import InvalidRequest
 
-MARK: Final = "podwright"
+COMMENT_MARK: Final = "podwright"
 
 
-def _marks(mark: str) -> tuple[str, str, str]:
+def _comment_marks(mark: str) -> tuple[str, str, str]:
     """Return the mark before an old line, the mark after a line of ours, and the mark for a missing
     newline at the end.
     """
     return f"#{mark} was: ", f" #{mark}", f"#{mark}: this file ended without a newline"
 
 
-OLD_LINE_MARK, OURS, _NO_NEWLINE_MARK = _marks(MARK)
-_SETTING: Final = re.compile(r"\s*([A-Za-z0-9_]+)\s*=\s*(.*?)\s*(?:(?<!\\)#.*)?$", re.DOTALL)
+OLD_LINE_MARK, OUR_LINE_MARK, _NO_NEWLINE_MARK = _comment_marks(COMMENT_MARK)
+_SETTING_PATTERN: Final = re.compile(
+    r"\s*([A-Za-z0-9_]+)\s*=\s*(.*?)\s*(?:(?<!\\)#.*)?$", re.DOTALL
+)
 
 
-def _seal(line_body: str) -> str:
+def _line_seal(line_body: str) -> str:
     return hashlib.sha256(line_body.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
-def _sealed(line_body: str, mark: str) -> str:
+def _marked_line(line_body: str, mark: str) -> str:
     """Return a line of ours. Only lines with the first mark have a seal."""
-    return f"{line_body} #{mark} {_seal(line_body)}\n" if mark == MARK else f"{line_body} #{mark}\n"
+    return (
+        f"{line_body} #{mark} {_line_seal(line_body)}\n"
+        if mark == COMMENT_MARK
+        else f"{line_body} #{mark}\n"
+    )
 
 
-def _key(line: str) -> str:
-    setting_match = _SETTING.match(line)
+def _setting_key(line: str) -> str:
+    setting_match = _SETTING_PATTERN.match(line)
     return setting_match[1].lower() if setting_match and not line.lstrip().startswith("#") else ""
 
 
@@ -50,19 +56,19 @@ def settings(conf_text: str) -> dict[str, str]:
     """
     settings_by_key = {}
     for line in conf_text.splitlines():
-        setting_match = _SETTING.match(line)
+        setting_match = _SETTING_PATTERN.match(line)
         if setting_match and not line.lstrip().startswith("#"):
             settings_by_key[setting_match[1].lower()] = setting_match[2]
     return settings_by_key
 
 
 def changed(
-    conf_text: str, wanted_settings: Mapping[str, str], source: str, mark: str = MARK
+    conf_text: str, wanted_settings: Mapping[str, str], source: str, mark: str = COMMENT_MARK
 ) -> str:
     """Return the file with these settings. Raises InvalidRequest for what cannot be edited
     safely.
     """
-    old_prefix, own_mark, no_newline_mark = _marks(mark)
+    old_prefix, own_mark, no_newline_mark = _comment_marks(mark)
     conf_text = undone(conf_text, mark, source)
     remaining_settings = {
         setting_key.lower(): (setting_key, setting_value)
@@ -71,7 +77,7 @@ def changed(
     new_lines = []
     previous_line = ""
     for line in conf_text.splitlines(keepends=True):
-        setting_match = _SETTING.match(line)
+        setting_match = _SETTING_PATTERN.match(line)
         setting_key = (
             setting_match[1].lower() if setting_match and not line.lstrip().startswith("#") else ""
         )
@@ -89,7 +95,7 @@ def changed(
             missing_newline = "" if line.endswith("\n") else "\n"
             new_lines += [
                 old_prefix + line + missing_newline,
-                _sealed(f"{setting_name}={setting_value}", mark),
+                _marked_line(f"{setting_name}={setting_value}", mark),
             ]
             if missing_newline:
                 new_lines.append(no_newline_mark + own_mark + "\n")
@@ -99,23 +105,23 @@ def changed(
     if remaining_settings and new_lines and not new_lines[-1].endswith("\n"):
         new_lines += ["\n", no_newline_mark + own_mark + "\n"]
     new_lines += [
-        _sealed(f"{setting_name}={setting_value}", mark)
+        _marked_line(f"{setting_name}={setting_value}", mark)
         for setting_name, setting_value in remaining_settings.values()
     ]
     return "".join(new_lines)
 
 
-def with_line(conf_text: str, own_line: str, source: str = "the file") -> str:
+def append_own_line(conf_text: str, own_line: str, source: str = "the file") -> str:
     """Return the file with a line of ours at its end. Raises InvalidRequest as `undone` does."""
     conf_text = undone(conf_text, source=source)
     if conf_text and not conf_text.endswith("\n"):
-        conf_text += "\n" + _NO_NEWLINE_MARK + OURS + "\n"
-    return conf_text + _sealed(own_line, MARK)
+        conf_text += "\n" + _NO_NEWLINE_MARK + OUR_LINE_MARK + "\n"
+    return conf_text + _marked_line(own_line, COMMENT_MARK)
 
 
-def commented(lines: Iterable[str], mark: str) -> list[str]:
+def comment_out(lines: Iterable[str], mark: str) -> list[str]:
     """Return lines as comments that `undone` turns back into the lines."""
-    old_prefix, own_mark, no_newline_mark = _marks(mark)
+    old_prefix, own_mark, no_newline_mark = _comment_marks(mark)
     comment_lines = []
     for line in lines:
         comment_lines += (
@@ -126,11 +132,11 @@ def commented(lines: Iterable[str], mark: str) -> list[str]:
     return comment_lines
 
 
-def undone(conf_text: str, mark: str = MARK, source: str = "the file") -> str:
+def undone(conf_text: str, mark: str = COMMENT_MARK, source: str = "the file") -> str:
     """Return the file without what is ours. Raises InvalidRequest for a line of ours that was
     edited.
     """
-    old_prefix, own_mark, no_newline_mark = _marks(mark)
+    old_prefix, own_mark, no_newline_mark = _comment_marks(mark)
     own_line_pattern = re.compile(re.escape(own_mark) + r"(?: ([0-9a-f]{8}))?\r?\n?$")
     conf_lines = conf_text.splitlines(keepends=True)
     kept_lines = []
@@ -142,12 +148,16 @@ def undone(conf_text: str, mark: str = MARK, source: str = "the file") -> str:
             old_line = line[len(old_prefix) :]
             # If the next line has no mark, it is the site's own, and this old one is dropped.
             next_line = conf_lines[line_index + 1] if line_index + 1 < len(conf_lines) else ""
-            next_key = mark == MARK and not own_line_pattern.search(next_line) and _key(next_line)
-            if not (next_key and next_key == _key(old_line)):
+            next_key = (
+                mark == COMMENT_MARK
+                and not own_line_pattern.search(next_line)
+                and _setting_key(next_line)
+            )
+            if not (next_key and next_key == _setting_key(old_line)):
                 kept_lines.append(old_line)
         elif mark_at_end := own_line_pattern.search(line):
             line_body = line[: mark_at_end.start()]
-            if mark_at_end[1] and mark_at_end[1] != _seal(line_body):
+            if mark_at_end[1] and mark_at_end[1] != _line_seal(line_body):
                 raise InvalidRequest(
                     f"{source}, line {line_index + 1} is Podwright's and was edited: "
                     f"{line_body.strip()[:200]}",

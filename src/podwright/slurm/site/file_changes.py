@@ -108,9 +108,9 @@ def carry_out(file_changes: FileChanges) -> None:
     """
     try:
         for folder, owner_uid in file_changes.folders.items():
-            _make(folder, owner_uid)
+            _make_folder(folder, owner_uid)
         for path, owner_uid in file_changes.secrets.items():
-            _make_key(path, owner_uid)
+            _make_key_file(path, owner_uid)
         for path, target in file_changes.links.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
@@ -125,7 +125,7 @@ def carry_out(file_changes: FileChanges) -> None:
                 path.unlink(missing_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _replace(path, new_text)
+                _replace_file(path, new_text)
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
@@ -134,7 +134,7 @@ def carry_out(file_changes: FileChanges) -> None:
         ) from None
 
 
-def _make(folder: Path, owner_uid: int) -> None:
+def _make_folder(folder: Path, owner_uid: int) -> None:
     """Make a folder of this user's, if it is missing and we are root. The unit makes it
     otherwise.
     """
@@ -145,7 +145,7 @@ def _make(folder: Path, owner_uid: int) -> None:
     os.chown(folder, owner_uid, -1)
 
 
-def _make_key(key_path: Path, owner_uid: int) -> None:
+def _make_key_file(key_path: Path, owner_uid: int) -> None:
     """Make a key of this user's, if it is missing."""
     key_path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -172,7 +172,7 @@ def _touch_later_second(path: Path | str, earlier_second: int) -> None:
         os.utime(path, (later_time, later_time))
 
 
-def _replace(path: Path, new_text: str) -> None:
+def _replace_file(path: Path, new_text: str) -> None:
     new_bytes = new_text.encode("utf-8", "surrogateescape")
     if path.exists() and path.read_bytes() == new_bytes:
         return

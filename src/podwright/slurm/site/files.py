@@ -10,7 +10,7 @@ from typing import Final
 from podwright.errors import InvalidRequest
 
 #: How deep files may include one another.
-_DEPTH: Final = 8
+_MAX_INCLUDE_DEPTH: Final = 8
 
 
 def read(path: Path) -> str:
@@ -21,7 +21,7 @@ def read(path: Path) -> str:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}") from None
 
 
-def lines(path: Path, depth: int = _DEPTH) -> Iterator[str]:
+def lines(path: Path, depth: int = _MAX_INCLUDE_DEPTH) -> Iterator[str]:
     """Yield the lines of a slurm.conf and of the files that it includes. Continued lines are
     joined.
     """
@@ -37,7 +37,7 @@ def lines(path: Path, depth: int = _DEPTH) -> Iterator[str]:
             yield " ".join(tokens)
 
 
-def included(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
+def included_files(path: Path, depth: int = _MAX_INCLUDE_DEPTH) -> Iterator[Path]:
     """Yield the files that a slurm.conf includes, and those that these include."""
     for line in path.read_text(errors="surrogateescape").splitlines():
         tokens = line.partition("#")[0].split()
@@ -45,4 +45,4 @@ def included(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
             included_path = path.parent / tokens[1]
             if included_path.is_file():
                 yield included_path
-                yield from included(included_path, depth - 1)
+                yield from included_files(included_path, depth - 1)

@@ -13,20 +13,20 @@ from typing import Any, Final, NamedTuple
 
 from podwright.errors import InvalidRequest
 
-Version = tuple[int, int]
+SlurmVersion = tuple[int, int]
 
-OLDEST: Final[Version] = (22, 5)
-NEWEST: Final[Version] = (26, 5)
+OLDEST_RELEASE: Final[SlurmVersion] = (22, 5)
+NEWEST_RELEASE: Final[SlurmVersion] = (26, 5)
 
 
 class ReleaseRange(NamedTuple):
     """The releases from `first` on, and before `until`."""
 
     first: tuple[int, ...]
-    until: Version
+    until: SlurmVersion
 
 
-def _since(*first_version: int, until: Version = (99, 0)) -> Any:
+def _behaviour_since(*first_version: int, until: SlurmVersion = (99, 0)) -> Any:
     """Return a behaviour of the releases from `first_version` on, and before `until`."""
     return ReleaseRange(first_version, until)
 
@@ -38,25 +38,29 @@ class Release:
     slurm lint` starts.
     """
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: SlurmVersion) -> None:
         self.version = version
         for behaviour, release_range in vars(Release).items():
             if isinstance(release_range, ReleaseRange):
                 setattr(self, behaviour, release_range.first <= version < release_range.until)
 
     # What sbatch, salloc and srun make of their options
-    last_mail_type_wins: bool = _since(25, 5)  # before, all types were joined
-    srun_ignores_cpus_per_task: bool = _since(22, 5, until=(23, 11))  # that of its job
+    last_mail_type_wins: bool = _behaviour_since(25, 5)  # before, all types were joined
+    srun_ignores_cpus_per_task: bool = _behaviour_since(22, 5, until=(23, 11))  # that of its job
 
     # Configuration files
-    block_topology: bool = _since(24, 11)  # topology/block as `configure` writes it
-    has_segments: bool = _since(24, 5)  # --segment
-    has_large_segments: bool = _since(25, 11)  # larger than the smallest BlockSize
-    several_topologies: bool = _since(25, 5)  # topology.yaml, chosen by partition
-    imex_switch: bool = _since(24, 11)  # SwitchType=switch/nvidia_imex
-    can_disable_cgroups: bool = _since(23, 11)  # CgroupPlugin=disabled
-    needs_task_none: bool = _since(22, 5, until=(23, 2))  # TaskPlugin=task/none where none is set
-    twin_keeps_reserved_cores: bool = _since(23, 2)  # CoreSpecCount of nodes that are absent
+    block_topology: bool = _behaviour_since(24, 11)  # topology/block as `configure` writes it
+    has_segments: bool = _behaviour_since(24, 5)  # --segment
+    has_large_segments: bool = _behaviour_since(25, 11)  # larger than the smallest BlockSize
+    several_topologies: bool = _behaviour_since(25, 5)  # topology.yaml, chosen by partition
+    imex_switch: bool = _behaviour_since(24, 11)  # SwitchType=switch/nvidia_imex
+    can_disable_cgroups: bool = _behaviour_since(23, 11)  # CgroupPlugin=disabled
+    needs_task_none: bool = _behaviour_since(
+        22, 5, until=(23, 2)
+    )  # TaskPlugin=task/none where none is set
+    twin_keeps_reserved_cores: bool = _behaviour_since(
+        23, 2
+    )  # CoreSpecCount of nodes that are absent
 
     def __str__(self) -> str:
         """Return the release as Slurm writes it, such as 22.05."""
@@ -64,12 +68,12 @@ class Release:
 
 
 @cache
-def release_of(version: Version) -> Release:
+def release_of(version: SlurmVersion) -> Release:
     """Return the behaviours of the release with this version, such as (22, 5)."""
     return Release(version)
 
 
-def parse_version(version_text: str) -> Version:
+def parse_version(version_text: str) -> SlurmVersion:
     """Return (22, 5) for "22.05", "22.05.8" or "slurm 22.05.8". Raises InvalidRequest for anything
     else.
     """
@@ -82,7 +86,7 @@ def parse_version(version_text: str) -> Version:
     return int(number_texts[0]), int(number_texts[1])
 
 
-def read_version(config_text: str) -> Version | None:
+def read_version(config_text: str) -> SlurmVersion | None:
     """Return SLURM_VERSION from the output of `scontrol show config`, or None."""
     version_match = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", config_text, re.M)
     return parse_version(version_match[1]) if version_match else None

@@ -53,10 +53,10 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 SIOCSIFADDR, SIOCSIFFLAGS, SIOCSIFNETMASK = 0x8916, 0x8914, 0x891C
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203}.get(os.uname().machine, 41)
 MNT_DETACH = 2
-FOLDER = Path("/run/twin")
+TWIN_FOLDER = Path("/run/twin")
 PRIVATE = "private"
-LISTENS = "0A"  # the state of a socket in /proc/net/tcp
-LARGEST = 256 << 20  # bytes of one message
+TCP_LISTEN_STATE = "0A"  # the state of a socket in /proc/net/tcp
+LARGEST_MESSAGE_BYTES = 256 << 20  # bytes of one message
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -138,10 +138,10 @@ def enter(root: str, kernel_uid: int) -> None:
         checked(libc.umount2(b".", MNT_DETACH), "umount")
     os.chdir("/")
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=2g")
-    FOLDER.mkdir()
-    (FOLDER / "log").mkdir()
+    TWIN_FOLDER.mkdir()
+    (TWIN_FOLDER / "log").mkdir()
     if os.getuid() != kernel_uid:
-        os.chown(FOLDER, kernel_uid, kernel_uid)
+        os.chown(TWIN_FOLDER, kernel_uid, kernel_uid)
         os.chown("/run", kernel_uid, kernel_uid)
     network()
 
@@ -186,12 +186,12 @@ class TwinProcess:
     def write(self, files: dict[str, str], links: dict[str, str]) -> None:
         """Writes files (base64) and symbolic links, by their path below the twin's folder."""
         for relative_path, encoded_text in files.items():
-            path = self._place(relative_path)
+            path = self._path_with_parents(relative_path)
             path.write_bytes(base64.b64decode(encoded_text))
             path.chmod(0o600)
-            self._give(path)
+            self._give_to_owner(path)
         for relative_path, link_target in links.items():
-            path = self._place(relative_path)
+            path = self._path_with_parents(relative_path)
             if not path.is_symlink():
                 path.symlink_to(link_target)
 
@@ -208,7 +208,7 @@ class TwinProcess:
         for port in set(ports) - set(self._listening):
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1" if self._folder != FOLDER else "", port))
+            listener.bind(("127.0.0.1" if self._folder != TWIN_FOLDER else "", port))
             listener.listen(4096)
             self._listening[port] = listener
 
@@ -228,7 +228,9 @@ class TwinProcess:
             for line in read_lines(Path("/proc/net", table_name))[1:]
         ]
         listeners = [
-            socket_row[1].split(":") for socket_row in socket_rows if socket_row[3] == LISTENS
+            socket_row[1].split(":")
+            for socket_row in socket_rows
+            if socket_row[3] == TCP_LISTEN_STATE
         ]
         # The kernel prints IPv4 addresses with their first byte last.
         return any(
@@ -312,13 +314,13 @@ class TwinProcess:
         """Replaces a folder of the twin by a copy of another."""
         shutil.rmtree(self._folder / target, ignore_errors=True)
         shutil.copytree(self._folder / source, self._folder / target)
-        self._give(self._folder / target)
+        self._give_to_owner(self._folder / target)
         for path in (self._folder / target).rglob("*"):
-            self._give(path)
+            self._give_to_owner(path)
 
     def folder(self, name: str) -> None:
         """Makes a folder below the twin's folder."""
-        self._place(f"{name}/x")
+        self._path_with_parents(f"{name}/x")
 
     def read(self, name: str) -> str:
         """The text of a file below the twin's folder; empty where there is none."""
@@ -339,15 +341,15 @@ class TwinProcess:
                 return
             os.waitpid(ended_child.si_pid, os.WNOHANG)
 
-    def _place(self, relative_path: str) -> Path:
+    def _path_with_parents(self, relative_path: str) -> Path:
         path = self._folder / relative_path
         missing_folders = [parent for parent in path.parents if not parent.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         for folder in missing_folders:
-            self._give(folder)
+            self._give_to_owner(folder)
         return path
 
-    def _give(self, path: Path) -> None:
+    def _give_to_owner(self, path: Path) -> None:
         if os.getuid() != self._own:
             os.chown(path, self._own, self._own, follow_symlinks=False)
 
@@ -365,7 +367,7 @@ def receive() -> dict[str, Any] | None:
     if len(length_prefix) < 4:
         return None
     body_size = struct.unpack("!I", length_prefix)[0]
-    request_json = sys.stdin.buffer.read(body_size) if body_size <= LARGEST else b""
+    request_json = sys.stdin.buffer.read(body_size) if body_size <= LARGEST_MESSAGE_BYTES else b""
     return dict(json.loads(request_json)) if body_size and len(request_json) == body_size else None
 
 
@@ -401,7 +403,7 @@ def serve_in_namespaces(root: str, kernel_uid: int) -> None:
     except subprocess.SubprocessError:
         send({"setup": "a second user namespace inside the first is not granted"})
         return
-    serve(kernel_uid, FOLDER, become)
+    serve(kernel_uid, TWIN_FOLDER, become)
 
 
 def serve_privately(folder: Path) -> None:

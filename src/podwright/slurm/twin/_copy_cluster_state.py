@@ -15,12 +15,12 @@ from pathlib import Path
 from podwright.errors import Denied, InvalidRequest
 from podwright.slurm.twin._twin_types import Present
 
-FILES = (
+STATE_FILES = (
     *("job_state", "node_state", "part_state", "resv_state", "last_tres"),
     # clustername also has the cluster's number, for which slurmctld would otherwise ask slurmdbd.
     *("assoc_mgr_state", "assoc_usage", "qos_usage", "clustername"),
 )
-_SCRIPT = b"#!/bin/sh\n\0"
+_EMPTY_JOB_SCRIPT = b"#!/bin/sh\n\0"
 #: A job's environment: the number of its texts, and a text.
 _JOB_ENVIRONMENT = struct.pack("=I", 1) + b"PATH=/usr/bin:/bin\0"
 
@@ -33,7 +33,7 @@ def present_copied(state_folder: Path) -> Present:
     """
     state_files: dict[str, bytes] = {}
     try:
-        for file_name in FILES:
+        for file_name in STATE_FILES:
             path = state_folder / file_name
             if path.exists():
                 state_files[file_name] = path.read_bytes()
@@ -52,6 +52,6 @@ def present_copied(state_folder: Path) -> Present:
     for path in job_folders:
         if re.fullmatch(r"job\.\d+", path.name):
             job_path = f"{path.parent.name}/{path.name}"
-            state_files[f"{job_path}/script"] = _SCRIPT
+            state_files[f"{job_path}/script"] = _EMPTY_JOB_SCRIPT
             state_files[f"{job_path}/environment"] = _JOB_ENVIRONMENT
     return Present(state_files, accounts="assoc_mgr_state" in state_files, source=str(state_folder))

@@ -24,9 +24,9 @@ from podwright.slurm.twin._site_conf import pairs
 from podwright.slurm.twin._twin_types import NodeUse, Present
 
 MOST_NODES_IN_USE = 32
-_END_LIMIT = 30.0  # seconds
+_END_LIMIT_S = 30.0  # seconds
 Run = Callable[[list[str]], CommandResult]
-_FLAGS = ("MAINT", "IGNORE_JOBS", "FLEX", "OVERLAP")
+_RESERVATION_FLAGS = ("MAINT", "IGNORE_JOBS", "FLEX", "OVERLAP")
 
 
 def present_from(jobs: str, nodes: str, reservations: str = "") -> Present:
@@ -49,7 +49,7 @@ def present_from(jobs: str, nodes: str, reservations: str = "") -> Present:
         node_name = node.name
         shares = {gpu: shares_by_gpu.get((node_name, gpu), (0, 0)) for gpu in gpus}
         node_uses.append(
-            NodeUse(node_name, _with_unknown_shares(shares, cpus, memory_mib), cpus, memory_mib)
+            NodeUse(node_name, _fill_unknown_shares(shares, cpus, memory_mib), cpus, memory_mib)
         )
     if len(node_uses) > MOST_NODES_IN_USE:
         raise InvalidRequest(
@@ -57,7 +57,7 @@ def present_from(jobs: str, nodes: str, reservations: str = "") -> Present:
             would_work="Ask `podwright slurm twin serve`, which copies the state of slurmctld",
         )
     reservation_words = tuple(
-        _reservation(reservation_line)
+        _reservation_arguments(reservation_line)
         for reservation_line in reservations.splitlines()
         if "=" in reservation_line
     )
@@ -92,7 +92,7 @@ def _shares_per_gpu(jobs: str) -> dict[tuple[str, int], tuple[int, int]]:
     return job_shares
 
 
-def _with_unknown_shares(
+def _fill_unknown_shares(
     shares: dict[int, tuple[int, int]], cpus: int, memory: int
 ) -> dict[int, tuple[int, int]]:
     """Return the shares with at least one CPU for each GPU. What is not known is divided evenly."""
@@ -107,7 +107,7 @@ def _with_unknown_shares(
     return shares
 
 
-def _reservation(reservation_line: str) -> tuple[str, ...]:
+def _reservation_arguments(reservation_line: str) -> tuple[str, ...]:
     """Return the words for `scontrol create reservation`.
 
     The users are kept, because their names decide who may use it. Accounts are left out, because a
@@ -116,7 +116,7 @@ def _reservation(reservation_line: str) -> tuple[str, ...]:
     fields = pairs(reservation_line)
     if not fields.get("ReservationName") or fields.get("Nodes", "(null)") in ("", "(null)"):
         return ()
-    flags = [flag for flag in fields.get("Flags", "").split(",") if flag in _FLAGS]
+    flags = [flag for flag in fields.get("Flags", "").split(",") if flag in _RESERVATION_FLAGS]
     users = fields.get("Users", "(null)")
     return (
         f"ReservationName={fields['ReservationName']}",
@@ -128,7 +128,7 @@ def _reservation(reservation_line: str) -> tuple[str, ...]:
     )
 
 
-def occupy(
+def occupy_nodes(
     node_uses: Sequence[NodeUse], reservations: Sequence[Sequence[str]], run_as_slurm: Run
 ) -> tuple[str, ...]:
     """Put placeholders on nodes, and make reservations.
@@ -161,28 +161,34 @@ def _occupy_node(node_use: NodeUse, run_as_slurm: Run) -> bool:
             for gpu_number in range(max(wanted_gpus) + 1)
             if gpu_number not in occupied_gpus
         )
-        job_id, gpu = _place(node_use.name, wanted_gpus.get(expected_gpu, (1, 0)), run_as_slurm)
+        job_id, gpu = _place_on_gpu(
+            node_use.name, wanted_gpus.get(expected_gpu, (1, 0)), run_as_slurm
+        )
         if gpu in wanted_gpus and gpu != expected_gpu:
-            _end([job_id], run_as_slurm)
-            job_id, gpu = _place(node_use.name, wanted_gpus[gpu], run_as_slurm)
+            _end_jobs([job_id], run_as_slurm)
+            job_id, gpu = _place_on_gpu(node_use.name, wanted_gpus[gpu], run_as_slurm)
         if gpu is None or gpu in occupied_gpus:
             break
         occupied_gpus.add(gpu)
         if wanted_gpus.pop(gpu, None) is None:
             surplus_jobs.append(job_id)
-    _end(surplus_jobs, run_as_slurm)
+    _end_jobs(surplus_jobs, run_as_slurm)
     remaining_cpus = node_use.cpus - sum(gpu_share[0] for gpu_share in node_use.gpus.values())
     remaining_memory = node_use.memory - sum(gpu_share[1] for gpu_share in node_use.gpus.values())
     if not wanted_gpus and remaining_cpus > 0:
-        return bool(_allocate(node_use.name, remaining_cpus, remaining_memory, (), run_as_slurm))
+        return bool(
+            _start_job_at_once(node_use.name, remaining_cpus, remaining_memory, (), run_as_slurm)
+        )
     return not wanted_gpus
 
 
-def _place(node: str, gpu_share: tuple[int, int], run_as_slurm: Run) -> tuple[str, int | None]:
+def _place_on_gpu(
+    node: str, gpu_share: tuple[int, int], run_as_slurm: Run
+) -> tuple[str, int | None]:
     """Start a job on one GPU. Return its number and that of its GPU, or None for the GPU if it does
     not start.
     """
-    job_id = _allocate(node, *gpu_share, ("--gres=gpu:1",), run_as_slurm)
+    job_id = _start_job_at_once(node, *gpu_share, ("--gres=gpu:1",), run_as_slurm)
     if not job_id:
         return "", None
     job_record = run_as_slurm(["scontrol", "--oneliner", "--details", "show", "job", job_id]).out
@@ -190,7 +196,7 @@ def _place(node: str, gpu_share: tuple[int, int], run_as_slurm: Run) -> tuple[st
     return job_id, granted_gpus[0] if len(granted_gpus) == 1 else None
 
 
-def _allocate(
+def _start_job_at_once(
     node: str, cpus: int, memory_mib: int, extra_options: Sequence[str], run_as_slurm: Run
 ) -> str:
     """Return the number of a job that starts at once, or "" if it does not."""
@@ -210,12 +216,12 @@ def _allocate(
     return job_match[1] if job_match and salloc_result.code == 0 else ""
 
 
-def _end(job_ids: Sequence[str], run_as_slurm: Run) -> None:
+def _end_jobs(job_ids: Sequence[str], run_as_slurm: Run) -> None:
     """End jobs, and return when the slurmd of their nodes have reported that."""
     if not job_ids:
         return
     run_as_slurm(["scancel", *job_ids])
-    deadline = time.monotonic() + _END_LIMIT
+    deadline = time.monotonic() + _END_LIMIT_S
     while time.monotonic() < deadline:
         if not run_as_slurm(["squeue", "-h", "-t", "R,CG", "-j", ",".join(job_ids)]).out.strip():
             return

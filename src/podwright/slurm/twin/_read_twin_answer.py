@@ -9,19 +9,19 @@ import re
 from podwright.slurm.twin._site_conf import expand
 from podwright.slurm.twin._twin_types import Granted, GrantedNode, Refused, Waits
 
-_NODE_DETAILS = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
-_GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
-_STATE = re.compile(r"\bJobState=(\S+)(?:.*? Reason=(\S+))?")
-_RUNS = ("RUNNING", "CONFIGURING", "COMPLETING")
+_NODE_DETAILS_PATTERN = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
+_GRES_INDEX_PATTERN = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
+_JOB_STATE_PATTERN = re.compile(r"\bJobState=(\S+)(?:.*? Reason=(\S+))?")
+_RUNNING_STATES = ("RUNNING", "CONFIGURING", "COMPLETING")
 
 
-def read_answer(record: str, messages: str = "") -> Granted | Waits | Refused | None:
+def read_job_answer(record: str, messages: str = "") -> Granted | Waits | Refused | None:
     """Return Slurm's answer for a job, or None where slurmctld has not looked at the job yet."""
-    state_match = _STATE.search(record)
+    state_match = _JOB_STATE_PATTERN.search(record)
     if not state_match:
         return None
     job_state, reason = state_match[1], state_match[2] or ""
-    if job_state in _RUNS:
+    if job_state in _RUNNING_STATES:
         return Granted(granted_nodes(record), _field(record, "Partition"), record, messages)
     if job_state == "FAILED":  # slurmctld keeps the job that it refused to salloc or srun
         return refused(messages or reason)
@@ -45,8 +45,8 @@ def granted_nodes(record: str) -> tuple[GrantedNode, ...]:
         node_name: GrantedNode(node_name, (), 0)
         for node_name in expand(_field(record, "NodeList").replace("(null)", ""))
     }
-    for node_list, cpu_list, memory_mib, gres in _NODE_DETAILS.findall(record):
-        gpus, shares = _devices(gres)
+    for node_list, cpu_list, memory_mib, gres in _NODE_DETAILS_PATTERN.findall(record):
+        gpus, shares = _parse_gres_devices(gres)
         for node_name in expand(node_list):
             nodes_by_name[node_name] = GrantedNode(
                 node_name, numbers(cpu_list), int(memory_mib), gpus, shares
@@ -59,11 +59,11 @@ def _field(record: str, field_name: str) -> str:
     return field_match[1] if field_match else ""
 
 
-def _devices(gres: str) -> tuple[tuple[int, ...], dict[int, int]]:
+def _parse_gres_devices(gres: str) -> tuple[tuple[int, ...], dict[int, int]]:
     """Return GPUs by number, and shares by GPU, from `gpu:a100:2(IDX:0-1),shard:2(2/4,0/4)`."""
     gpus: set[int] = set()
     shares: dict[int, int] = {}
-    for gres_name, share_count, device_indices in _GRES.findall(gres):
+    for gres_name, share_count, device_indices in _GRES_INDEX_PATTERN.findall(gres):
         if device_indices.startswith("IDX:"):
             gpu_numbers = numbers(device_indices[4:])
             if gres_name == "gpu":

@@ -19,10 +19,10 @@ from podwright.errors import InvalidRequest
 from podwright.slurm.reader import SlurmNode, node_state, read_nodes
 from podwright.slurm.twin._twin_types import SiteFiles
 
-_UNSET = ("", "(null)", "NONE", "UNLIMITED", "(null type)", "n/a", "N/A")
+_UNSET_VALUES = ("", "(null)", "NONE", "UNLIMITED", "(null type)", "n/a", "N/A")
 #: Fields of `scontrol show node`, in the words of any release, and their keys in slurm.conf where
 #: these differ.
-_NODE_KEYS = {"AvailableFeatures": "Feature", "CPUSpecList": "CpuSpecList"}
+_CONF_KEY_BY_NODE_FIELD = {"AvailableFeatures": "Feature", "CPUSpecList": "CpuSpecList"}
 
 
 @dataclass
@@ -46,7 +46,7 @@ def read_site_conf(site: SiteFiles) -> SiteConf:
     Raises InvalidRequest where no node is described, FieldNotKnown where scontrol does not show the
     size or the state of one.
     """
-    site_conf = _from_text(site.slurm_conf) if site.slurm_conf else _from_scontrol(site)
+    site_conf = _parse_slurm_conf(site.slurm_conf) if site.slurm_conf else _conf_from_scontrol(site)
     if not site_conf.nodes:
         raise InvalidRequest(
             "no node is described",
@@ -79,7 +79,7 @@ def fold_names(names: Iterable[str]) -> str:
         else:
             folded_names.append(name)
     for (prefix, width), numbers in numbers_by_prefix.items():
-        ranges = _ranges(sorted(set(numbers)))
+        ranges = _number_ranges(sorted(set(numbers)))
         range_texts = [
             f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
             for low, high in ranges
@@ -91,7 +91,7 @@ def fold_names(names: Iterable[str]) -> str:
     return ",".join(folded_names)
 
 
-def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+def _number_ranges(numbers: list[int]) -> list[tuple[int, int]]:
     """Return consecutive numbers as (first, last). numbers: sorted, each once."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
@@ -124,7 +124,7 @@ def pairs(line: str) -> dict[str, str]:
     return {key: value.strip('"') for key, value in key_values}
 
 
-def _from_text(conf_text: str) -> SiteConf:
+def _parse_slurm_conf(conf_text: str) -> SiteConf:
     site_conf = SiteConf()
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for line in re.sub(r"\\\n", " ", conf_text).splitlines():
@@ -162,11 +162,11 @@ def _add_node(site_conf: SiteConf, node_name: str, fields: dict[str, str]) -> No
         site_conf.unused.append(node_name)
 
 
-def _from_scontrol(site: SiteFiles) -> SiteConf:
+def _conf_from_scontrol(site: SiteFiles) -> SiteConf:
     site_conf = SiteConf()
     for line in site.config.splitlines():
         key, equals_sign, value = line.partition("=")
-        if equals_sign and value.strip() not in _UNSET:
+        if equals_sign and value.strip() not in _UNSET_VALUES:
             # scontrol adds units: `OverTimeLimit = 0 min`
             site_conf.settings[key.strip().lower()] = value.split()[0]
     defaults = site_conf.settings.pop("jobdefaults", "")
@@ -175,22 +175,22 @@ def _from_scontrol(site: SiteFiles) -> SiteConf:
         if value:
             site_conf.settings[key.lower()] = value
     for node in read_nodes(site.nodes):
-        site_conf.nodes[node.name] = _node_of(node)
+        site_conf.nodes[node.name] = _node_conf_fields(node)
         if not node.state.takes_jobs:
             site_conf.unused.append(node.name)
     for line in site.partitions.splitlines():
         fields = pairs(line)
         if fields.get("PartitionName"):
-            site_conf.partitions[fields.pop("PartitionName")] = _partition_of(fields)
+            site_conf.partitions[fields.pop("PartitionName")] = _partition_conf_fields(fields)
     return site_conf
 
 
-def _node_of(node: SlurmNode) -> dict[str, str]:
+def _node_conf_fields(node: SlurmNode) -> dict[str, str]:
     """Return a node's keys of slurm.conf. Raises FieldNotKnown where its size is not shown."""
     fields = {
-        _NODE_KEYS.get(key, key): value
+        _CONF_KEY_BY_NODE_FIELD.get(key, key): value
         for key, value in pairs(node.line).items()
-        if value not in _UNSET
+        if value not in _UNSET_VALUES
     }
     fields |= {
         "CPUs": str(node.cpus),
@@ -209,8 +209,8 @@ def _node_of(node: SlurmNode) -> dict[str, str]:
     return fields
 
 
-def _partition_of(printed_fields: dict[str, str]) -> dict[str, str]:
-    fields = {key: value for key, value in printed_fields.items() if value not in _UNSET}
+def _partition_conf_fields(printed_fields: dict[str, str]) -> dict[str, str]:
+    fields = {key: value for key, value in printed_fields.items() if value not in _UNSET_VALUES}
     # Since 25.05 scontrol shows OverSubscribe=EXCLUSIVE as a field of its own.
     exclusive = fields.pop("Exclusive", "NO")
     if exclusive not in ("NO", "USER", "TOPO"):

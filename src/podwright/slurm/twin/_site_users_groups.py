@@ -39,14 +39,16 @@ def read_names(ask: Ask, groups: Iterable[str]) -> SiteNames:
             account for account in pwd.getpwall() if account.pw_gid == group_entry.gr_gid
         ]
         group_accounts += [
-            account for member_name in group_entry.gr_mem if (account := _account(member_name))
+            account
+            for member_name in group_entry.gr_mem
+            if (account := _find_passwd_entry(member_name))
         ]
         members[name] = tuple(dict.fromkeys(account.pw_name for account in group_accounts))
         users |= {account.pw_name: account.pw_uid for account in group_accounts}
     return SiteNames(users, members)
 
 
-def _account(user_name: str) -> pwd.struct_passwd | None:
+def _find_passwd_entry(user_name: str) -> pwd.struct_passwd | None:
     try:
         return pwd.getpwnam(user_name)
     except KeyError:

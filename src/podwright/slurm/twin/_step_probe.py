@@ -16,14 +16,14 @@ from importlib.resources import as_file, files
 
 from podwright.slurm.twin._twin_types import TaskOutcome
 
-LIBRARY = "affinity.so"
+AFFINITY_LIBRARY = "affinity.so"
 AFFINITY_VARIABLE = "PODWRIGHT_TWIN_AFFINITY"
-PROBE = (
+TASK_PROBE_SCRIPT = (
     'echo "@$SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME '
     '[${CUDA_VISIBLE_DEVICES-unset}] <$SLURM_CPU_BIND_LIST>@"'
 )
 _TASK = re.compile(r"@(\d+) (\d+) (\S+) \[(.*?)\] <(.*?)>@")
-_WAITING_STEP = re.compile(
+_WAITING_STEP_PATTERN = re.compile(
     r"step creation temporarily disabled|retrying|Job step's --?\S+ .* waiting"
 )
 
@@ -34,7 +34,7 @@ def batch_script(output_prefix: str) -> str:
     """
     return (
         f"#!/bin/sh\nscontrol --oneliner --details show job $SLURM_JOB_ID > {output_prefix}.job\n"
-        f"srun sh -c '{PROBE}' > {output_prefix}.tasks 2>&1\n"
+        f"srun sh -c '{TASK_PROBE_SCRIPT}' > {output_prefix}.tasks 2>&1\n"
         f"echo $? > {output_prefix}.new\nmv {output_prefix}.new {output_prefix}.code\n"
     )
 
@@ -44,16 +44,18 @@ def read_tasks(probe_output: str) -> tuple[TaskOutcome, ...]:
     tasks = []
     for rank, local_rank, node, visible_devices, cpu_masks in _TASK.findall(probe_output):
         set_devices = None if visible_devices == "unset" else visible_devices
-        tasks.append(TaskOutcome(int(rank), node, set_devices, _cpus(cpu_masks, int(local_rank))))
+        tasks.append(
+            TaskOutcome(int(rank), node, set_devices, _task_cpus(cpu_masks, int(local_rank)))
+        )
     return tuple(sorted(tasks, key=lambda task: task.rank))
 
 
-def step_waits(srun_output: str) -> bool:
+def is_step_waiting(srun_output: str) -> bool:
     """Return whether srun waits for a step that the job cannot hold."""
-    return bool(_WAITING_STEP.search(srun_output))
+    return bool(_WAITING_STEP_PATTERN.search(srun_output))
 
 
-def _cpus(cpu_masks: str, local_rank: int) -> tuple[int, ...]:
+def _task_cpus(cpu_masks: str, local_rank: int) -> tuple[int, ...]:
     """Return the CPUs of a task. cpu_masks: the masks of a node's tasks in turn, separated by
     commas.
     """
@@ -73,7 +75,7 @@ def topology(node_fields: Mapping[str, str]) -> str:
     )
 
 
-def build_library() -> bytes | None:
+def build_affinity_library() -> bytes | None:
     """Compile the preloaded library, and return it, or None where there is no C compiler."""
     import subprocess
     import tempfile
@@ -83,7 +85,7 @@ def build_library() -> bytes | None:
         tempfile.TemporaryDirectory() as build_folder,
         as_file(files(__package__).joinpath("affinity.c")) as source_path,
     ):
-        library_path = Path(build_folder, LIBRARY)
+        library_path = Path(build_folder, AFFINITY_LIBRARY)
         argv = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library_path), str(source_path)]
         try:
             compile_result = subprocess.run(argv, capture_output=True, timeout=60, check=False)

@@ -21,13 +21,13 @@ from types import TracebackType
 
 from podwright.errors import Unavailable, WrongState
 from podwright.slurm.site.command_result import CommandResult
-from podwright.slurm.twin._placeholder_jobs import MOST_NODES_IN_USE, occupy
-from podwright.slurm.twin._read_twin_answer import read_answer, refused
+from podwright.slurm.twin._placeholder_jobs import MOST_NODES_IN_USE, occupy_nodes
+from podwright.slurm.twin._read_twin_answer import read_job_answer, refused
 from podwright.slurm.twin._step_runner import StepRunner, UncertainStep
 from podwright.slurm.twin._twin_conf import twin_conf
 from podwright.slurm.twin._twin_process_client import (
-    CONTROLLER,
-    SLURM_USER,
+    CONTROLLER_USER,
+    SLURM_UID,
     CellUser,
     TwinCell,
     open_cell,
@@ -46,9 +46,9 @@ from podwright.slurm.twin._twin_types import (
 )
 from podwright.slurm.twin._twin_users import account_of, user_files
 
-_START_LIMIT = 120.0  # seconds
-_ANSWER_LIMIT = 30.0
-_REUSE_LIMIT = 60.0  # below MessageTimeout of the twin's slurm.conf
+_START_LIMIT_S = 120.0  # seconds
+_ANSWER_LIMIT_S = 30.0
+_REUSE_LIMIT_S = 60.0  # below MessageTimeout of the twin's slurm.conf
 _SECOND_LOOK_S = 8.0  # for reasons that the backfill scheduler may still change
 _TWO_ROUNDS_S = 11.0  # of the scheduler of the twin's slurm.conf
 _COVERED_FILES = {
@@ -97,7 +97,7 @@ class Twin:
 
     def __enter__(self) -> Twin:
         try:
-            self._prepare()
+            self._prepare_cell()
         except BaseException:
             self._cell.close()
             raise
@@ -126,13 +126,13 @@ class Twin:
 
         Raises Unavailable where slurmctld ends, or does not decide within half a minute.
         """
-        self._fresh()
+        self._restore_clean_state()
         self._ready = False
         account = account_of(as_uid)
         if request.command == "sbatch":
             job_id, messages = self._submit(request, account)
         else:
-            job_id, messages = self._allocate(request, account)
+            job_id, messages = self._request_allocation(request, account)
         answer: Granted | Waits | Refused
         if job_id:
             self._last_job = max(self._last_job, int(job_id))
@@ -140,7 +140,7 @@ class Twin:
         else:
             answer = refused(messages)
         if request.command != "sbatch":
-            answer = self._allocated(answer)
+            answer = self._end_allocation(answer)
         if isinstance(answer, Refused):
             self._ready = self._cell.alive("slurmctld")
             if not self._ready and not job_id:
@@ -158,7 +158,7 @@ class Twin:
         Raises WrongState, with srun's own line, where the job starts and its step does not, and
         Unavailable where slurmd does not start here.
         """
-        granted_answer = granted or self.ask(request, as_uid=SLURM_USER)
+        granted_answer = granted or self.ask(request, as_uid=SLURM_UID)
         if not isinstance(granted_answer, Granted):
             return ()
         # On a busy machine a step was seen to end without a reason, or on fewer nodes than were
@@ -166,18 +166,18 @@ class Twin:
         # slurmd sent before the job started only after that, and ends the job as one that the
         # node does not know. A decision of Slurm is the same in a second run.
         try:
-            return self._step(request, granted_answer)
+            return self._run_step(request, granted_answer)
         except UncertainStep:
             pass
         try:
-            return self._step(request, granted_answer)
+            return self._run_step(request, granted_answer)
         except UncertainStep as second_failure:
             if isinstance(second_failure.result, WrongState):
                 raise second_failure.result from None
             return second_failure.result
 
-    def _step(self, submission: Submission, granted: Granted) -> tuple[TaskOutcome, ...]:
-        self._fresh()
+    def _run_step(self, submission: Submission, granted: Granted) -> tuple[TaskOutcome, ...]:
+        self._restore_clean_state()
         self._ready = False
         step_runner = StepRunner(self._cell, self._slurm, self._conf, self._environment)
         try:
@@ -192,7 +192,7 @@ class Twin:
         The next question finds the state before them. limit: seconds. Raises Unavailable where
         slurmctld ends.
         """
-        self._fresh()
+        self._restore_clean_state()
         self._ready = False
         account = account_of(None)
         refusals = []
@@ -203,7 +203,7 @@ class Twin:
         deadline = time.monotonic() + limit
         changed_at, last_states = time.monotonic(), ""
         while True:
-            job_states = self._command(["squeue", "-h", "-r", "-o", "%T"]).out
+            job_states = self._run_as(["squeue", "-h", "-r", "-o", "%T"]).out
             now = time.monotonic()
             if job_states != last_states:
                 changed_at, last_states = now, job_states
@@ -213,9 +213,9 @@ class Twin:
             if not self._cell.alive("slurmctld"):
                 raise Unavailable(f"slurmctld ended: {self._last_log_lines()}")
             time.sleep(0.3)
-        job_records = self._command(["scontrol", "--oneliner", "--details", "show", "job"]).out
+        job_records = self._run_as(["scontrol", "--oneliner", "--details", "show", "job"]).out
         answers = [
-            read_answer(job_record)
+            read_job_answer(job_record)
             for job_record in job_records.splitlines()
             if job_record.startswith("JobId=")
         ]
@@ -241,20 +241,20 @@ class Twin:
         self._cell.remove("state.clean")
         self._write_state("state.clean", present)
         self._ready = False
-        self._fresh()
+        self._restore_clean_state()
 
     def refresh(self) -> None:
         """Make the twin ready for the next request. Raises Unavailable."""
-        self._fresh()
+        self._restore_clean_state()
 
     def show(self, *words: str) -> str:
         """Return what `scontrol` prints of the twin, for words such as `show config`."""
-        self._fresh()
-        return self._command(["scontrol", *words]).out
+        self._restore_clean_state()
+        return self._run_as(["scontrol", *words]).out
 
     # Starting
 
-    def _prepare(self) -> None:
+    def _prepare_cell(self) -> None:
         account_files = user_files(account_of(None), self._names)
         self._cell.write(self._conf.encoded() | account_files, self._conf.links)
         for twin_file, system_path in _COVERED_FILES.items():
@@ -265,22 +265,22 @@ class Twin:
         if self._present and self._present.state:
             self._write_state("state", self._present)
         else:
-            self._spawn("-c")
-            self._wait()
+            self._spawn_slurmctld("-c")
+            self._wait_for_slurmctld()
             for start_index in range(0, len(self._conf.unused), 200):
                 node_names = ",".join(self._conf.unused[start_index : start_index + 200])
-                self._command(
+                self._run_as(
                     ["scontrol", "update", f"NodeName={node_names}", "State=DRAIN", "Reason=site"]
                 )
             self._cell.stop("slurmctld", signal.SIGTERM, 30)
         self._cell.copy("state", "state.clean")
-        self._spawn()
+        self._spawn_slurmctld()
         self._ready = True
-        self._wait()
+        self._wait_for_slurmctld()
         if self._present and not self._present.state:
-            self._occupy(self._present)
+            self._occupy_nodes(self._present)
 
-    def _occupy(self, present: Present) -> None:
+    def _occupy_nodes(self, present: Present) -> None:
         """Put placeholders and reservations into the clean state.
 
         A node that cannot be made like the site's takes no job, and is named in `unlike`.
@@ -293,13 +293,13 @@ class Twin:
                 [*(node_use.name for node_use in node_uses), *self._conf.nodes]
             )
             step_runner.start(list(node_names)[:MOST_NODES_IN_USE])
-            self.unlike = occupy(node_uses, present.reservations, self._command)
+            self.unlike = occupy_nodes(node_uses, present.reservations, self._run_as)
         finally:
             step_runner.end()
         self._cell.stop("slurmctld", signal.SIGTERM, 30)
         self._cell.copy("state", "state.clean")
         self._ready = False
-        self._fresh()
+        self._restore_clean_state()
 
     def _write_state(self, state_folder: str, present: Present) -> None:
         encoded_files = {
@@ -309,15 +309,15 @@ class Twin:
         }
         self._cell.write(encoded_files, {})
 
-    def _spawn(self, *slurmctld_options: str) -> None:
+    def _spawn_slurmctld(self, *slurmctld_options: str) -> None:
         self._started = time.monotonic()
         argv = [f"{self._slurm.sbin}/slurmctld", "-D", *slurmctld_options]
-        self._cell.daemon("slurmctld", argv, CONTROLLER, self._environment)
+        self._cell.daemon("slurmctld", argv, CONTROLLER_USER, self._environment)
 
-    def _wait(self) -> None:
+    def _wait_for_slurmctld(self) -> None:
         """Wait until slurmctld answers. Raises Unavailable."""
-        deadline = time.monotonic() + _START_LIMIT
-        while self._command(["sinfo", "-h", "-o", "%D"]).code != 0:
+        deadline = time.monotonic() + _START_LIMIT_S
+        while self._run_as(["sinfo", "-h", "-o", "%D"]).code != 0:
             if not self._cell.alive("slurmctld"):
                 raise Unavailable(
                     f"slurmctld does not start with this site's files: {self._last_log_lines()}"
@@ -327,18 +327,18 @@ class Twin:
             time.sleep(0.03)
         self._cell.check_private()
 
-    def _fresh(self) -> None:
+    def _restore_clean_state(self) -> None:
         """Make slurmctld as it was before any request."""
         is_alive = self._cell.alive("slurmctld")
-        if self._ready and is_alive and time.monotonic() < self._started + _REUSE_LIMIT:
+        if self._ready and is_alive and time.monotonic() < self._started + _REUSE_LIMIT_S:
             return
         if is_alive:
             self._cell.stop("slurmctld", signal.SIGKILL, 5)
         self._cell.listen(sorted(self._conf.nodes.values()))
         self._cell.copy("state.clean", "state")
         self._last_job = 0
-        self._spawn()
-        self._wait()
+        self._spawn_slurmctld()
+        self._wait_for_slurmctld()
         self._ready = True
 
     def _undo_job(self, job_id: str, answer: Granted | Waits) -> bool:
@@ -349,9 +349,9 @@ class Twin:
         every job on them, so it is done only where the twin has no present jobs. Slurm finds nodes
         silent after MessageTimeout, so it is done only in the first _REUSE_LIMIT seconds.
         """
-        if self._present or time.monotonic() > self._started + _REUSE_LIMIT:
+        if self._present or time.monotonic() > self._started + _REUSE_LIMIT_S:
             return False
-        scancel_result = self._command(["scancel", job_id])
+        scancel_result = self._run_as(["scancel", job_id])
         if isinstance(answer, Waits):
             return scancel_result.code == 0
         node_names = ",".join(node.name for node in answer.nodes)
@@ -363,7 +363,7 @@ class Twin:
                 node_state,
                 "Reason=twin",
             ]
-            if self._command(update_command).code != 0:
+            if self._run_as(update_command).code != 0:
                 return False
         return True
 
@@ -375,8 +375,8 @@ class Twin:
 
     # Asking
 
-    def _command(
-        self, argv: list[str], account: CellUser = CONTROLLER, stdin: str = ""
+    def _run_as(
+        self, argv: list[str], account: CellUser = CONTROLLER_USER, stdin: str = ""
     ) -> CommandResult:
         return self._cell.run(argv, account, self._environment, stdin)
 
@@ -386,23 +386,23 @@ class Twin:
         """
         self._cell.write(user_files(account, self._names), {})
         argv = ["sbatch", "--parsable", "--output=/dev/null", *submission.options]
-        sbatch_result = self._command(argv, account, submission.script)
+        sbatch_result = self._run_as(argv, account, submission.script)
         job_id = sbatch_result.out.strip().partition(";")[0]
         return (
             job_id if sbatch_result.code == 0 and job_id.isdecimal() else ""
         ), sbatch_result.err.strip()
 
-    def _allocate(self, submission: Submission, account: CellUser) -> tuple[str, str]:
+    def _request_allocation(self, submission: Submission, account: CellUser) -> tuple[str, str]:
         """Do the same with salloc or srun, which stay until their job starts or is refused."""
         self._cell.write(user_files(account, self._names), {})
         argv = ["salloc", "--no-shell", *submission.options]
         if submission.command == "srun":
             argv = ["srun", *submission.options, "true"]
         self._cell.daemon("allocation", argv, account, self._environment)
-        deadline = time.monotonic() + _ANSWER_LIMIT
+        deadline = time.monotonic() + _ANSWER_LIMIT_S
         while time.monotonic() < deadline:
             is_alive = self._cell.alive("allocation")
-            jobs_listing = self._command(["scontrol", "--oneliner", "show", "job"]).out
+            jobs_listing = self._run_as(["scontrol", "--oneliner", "show", "job"]).out
             job_ids = [
                 int(job_number) for job_number in re.findall(r"^JobId=(\d+)", jobs_listing, re.M)
             ]
@@ -413,7 +413,7 @@ class Twin:
             time.sleep(0.02)
         return "", self._cell.read("log/allocation").strip()
 
-    def _allocated(self, answer: Granted | Waits | Refused) -> Granted | Waits | Refused:
+    def _end_allocation(self, answer: Granted | Waits | Refused) -> Granted | Waits | Refused:
         """End salloc or srun, and return the complete answer.
 
         A refusal is complete when the command has ended by itself: it prints the reason after
@@ -432,12 +432,12 @@ class Twin:
     ) -> Granted | Waits | Refused:
         options_text = shlex.join(submission.options)
         needs_backfill = bool(re.search(r"(?:--partition=|-p ?)\S*,|--prefer", options_text))
-        deadline = time.monotonic() + _ANSWER_LIMIT
+        deadline = time.monotonic() + _ANSWER_LIMIT_S
         waiting_since = 0.0
         while time.monotonic() < deadline:
             argv = ["scontrol", "--oneliner", "--details", "show", "job", job_id]
-            job_record = self._command(argv).out
-            answer = read_answer(job_record, messages)
+            job_record = self._run_as(argv).out
+            answer = read_job_answer(job_record, messages)
             if isinstance(answer, Granted | Refused):
                 return answer
             if isinstance(answer, Waits):

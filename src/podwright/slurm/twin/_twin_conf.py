@@ -11,7 +11,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from podwright.slurm.site.releases import Version, release_of
+from podwright.slurm.site.releases import SlurmVersion, release_of
 from podwright.slurm.twin._site_conf import SiteConf, read_site_conf
 from podwright.slurm.twin._twin_gres_conf import gres_conf
 from podwright.slurm.twin._twin_process_client import TwinPlace
@@ -27,17 +27,17 @@ SETTINGS = (
     *("TaskPlugin", "TaskPluginParam", "PreemptType", "PreemptMode", "OverTimeLimit"),
 )
 #: The words of SchedulerParameters that decide where a job goes. The twin has its own pace.
-SCHEDULER_WORDS = (
+COPIED_SCHEDULER_WORDS = (
     *("ignore_prefer_validation", "pack_serial_at_end", "spread_job", "Ignore_NUMA"),
     *("enable_user_top", "allow_zero_lic", "no_backup_scheduling", "default_gbytes"),
     *("reduce_completing_frag", "whole_hetjob", "whole_pack", "max_switch_wait"),
 )
-NODES = (
+NODE_KEYS = (
     *("CPUs", "Procs", "Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket"),
     *("ThreadsPerCore", "RealMemory", "TmpDisk", "Weight", "Feature", "Features", "Gres"),
     *("CoreSpecCount", "CpuSpecList", "MemSpecLimit", "CpuBind", "RestrictedCoresPerGPU"),
 )
-PARTITIONS = (
+PARTITION_KEYS = (
     *("Nodes", "Default", "DefaultTime", "MaxNodes", "MaxTime", "MinNodes", "LLN"),
     *("MaxCPUsPerNode", "MaxCPUsPerSocket", "PriorityTier", "PriorityJobFactor", "State"),
     *("DefMemPerNode", "DefMemPerCPU", "DefMemPerGPU", "DefCpuPerGPU", "MaxMemPerNode"),
@@ -77,7 +77,7 @@ class TwinConf:
 
 def twin_conf(
     site: SiteFiles,
-    version: Version,
+    version: SlurmVersion,
     *,
     accounts: bool = False,
     place: TwinPlace = _NAMESPACE_PLACE,
@@ -100,7 +100,9 @@ def twin_conf(
         "etc/slurm.conf": "\n".join(
             (
                 *_place_lines(place),
-                *_lines(site_conf, port_by_node, version, _partition_keys(accounts, groups)),
+                *_slurm_conf_lines(
+                    site_conf, port_by_node, version, _partition_keys(accounts, groups)
+                ),
             )
         )
         + "\n",
@@ -131,7 +133,7 @@ def twin_conf(
 
 
 def same_files(
-    old_site: SiteFiles, new_site: SiteFiles, version: Version, *, accounts: bool = False
+    old_site: SiteFiles, new_site: SiteFiles, version: SlurmVersion, *, accounts: bool = False
 ) -> bool:
     """Return whether twins of both sites have the same files. Passing states that scontrol shows of
     nodes do not matter.
@@ -172,7 +174,7 @@ def _has_accounts(site_conf: SiteConf) -> bool:
 
 def _partition_keys(accounts: bool, groups: bool) -> tuple[str, ...]:
     group_keys = ("AllowGroups",) if groups else ()
-    return (*PARTITIONS, *group_keys, *(ACCOUNT_PARTITION_KEYS if accounts else ()))
+    return (*PARTITION_KEYS, *group_keys, *(ACCOUNT_PARTITION_KEYS if accounts else ()))
 
 
 def _place_lines(twin_place: TwinPlace) -> Iterable[str]:
@@ -197,10 +199,10 @@ def _place_lines(twin_place: TwinPlace) -> Iterable[str]:
     yield "CommunicationParameters=NoCtldInAddrAny"
 
 
-def _lines(
+def _slurm_conf_lines(
     site_conf: SiteConf,
     port_by_node: Mapping[str, int],
-    version: Version,
+    version: SlurmVersion,
     partition_keys: Sequence[str],
 ) -> Iterable[str]:
     accounts = "AllowAccounts" in partition_keys
@@ -231,14 +233,14 @@ def _lines(
             yield f"AccountingStorageEnforce={enforced_limits}"
     for name, fields in site_conf.nodes.items():
         port = port_by_node[name]
-        node_row = _allowed(fields, NODES)
+        node_row = _allowed_fields(fields, NODE_KEYS)
         yield f"NodeName={name} NodeAddr=127.0.0.1 Port={port} {node_row} State=CLOUD"
     yield from site_conf.sets
     for name, fields in site_conf.partitions.items():
-        yield f"PartitionName={name} {_allowed(fields, partition_keys)}"
+        yield f"PartitionName={name} {_allowed_fields(fields, partition_keys)}"
 
 
-def _setting_lines(site_conf: SiteConf, version: Version) -> Iterable[str]:
+def _setting_lines(site_conf: SiteConf, version: SlurmVersion) -> Iterable[str]:
     for setting_name in SETTINGS:
         setting_value = site_conf.settings.get(setting_name.lower(), "")
         if not setting_value or (
@@ -279,12 +281,12 @@ def _scheduler(site_conf: SiteConf) -> str:
         "bf_interval=1",
     ]
     for parameter in site_conf.settings.get("schedulerparameters", "").split(","):
-        if parameter.split("=")[0] in SCHEDULER_WORDS:
+        if parameter.split("=")[0] in COPIED_SCHEDULER_WORDS:
             parameters.append(parameter)
     return ",".join(parameters)
 
 
-def _allowed(fields: Mapping[str, str], keys: Iterable[str]) -> str:
+def _allowed_fields(fields: Mapping[str, str], keys: Iterable[str]) -> str:
     """Return the fields whose keys are allowed, as words of a line of slurm.conf."""
     names_by_key = {key.lower(): key for key in keys}
     key_values = []

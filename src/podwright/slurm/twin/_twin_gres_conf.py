@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from podwright.slurm.twin._read_twin_answer import numbers
 from podwright.slurm.twin._site_conf import expand, fold_names, pairs
 
-DEVICES = "dev"
-SHARED = ("shard", "mps")
-_KIND = re.compile(
+DEVICE_FOLDER = "dev"
+SHARED_GRES_NAMES = ("shard", "mps")
+_GRES_PART_PATTERN = re.compile(
     r"(?:^|,)([A-Za-z_]\w*)(?::([^:(,]*[A-Za-z_][^:(,]*))?(?::(\d+)[KMG]?)?(\([^)]*\))?"
 )
 
 
 @dataclass(frozen=True)
-class _Row:
+class _GresConfLine:
     """A line of gres.conf for nodes that are alike."""
 
     name: str
@@ -57,7 +57,7 @@ def gres_conf(
     site_text: str, nodes: Mapping[str, Mapping[str, str]], folder: str
 ) -> tuple[str, tuple[str, ...]]:
     """Return the text of gres.conf, and the devices in it, by their paths in the twin's folder."""
-    rows_by_node: dict[str, list[_Row]] = {node_name: [] for node_name in nodes}
+    rows_by_node: dict[str, list[_GresConfLine]] = {node_name: [] for node_name in nodes}
     detecting_nodes: set[str] = set()
     for line in re.sub(r"\\\n", " ", site_text).splitlines():
         fields = {key.lower(): value for key, value in pairs(line.split("#")[0]).items()}
@@ -71,14 +71,16 @@ def gres_conf(
             )
             update_nodes(node_names)
         if "name" in fields:
-            row = _row(fields)
+            row = _parse_gres_line(fields)
             for node_name in node_names:
-                if node_name in rows_by_node and _has(nodes[node_name], row):
+                if node_name in rows_by_node and _node_has_gres(nodes[node_name], row):
                     rows_by_node[node_name].append(row)
     # slurmctld reads the whole file again for each node, so equal nodes share their lines.
-    nodes_by_rows: dict[tuple[_Row, ...], list[str]] = {}
+    nodes_by_rows: dict[tuple[_GresConfLine, ...], list[str]] = {}
     for node_name, rows in rows_by_node.items():
-        node_rows = tuple(_rows(rows, nodes[node_name], detected=node_name in detecting_nodes))
+        node_rows = tuple(
+            _twin_gres_lines(rows, nodes[node_name], detected=node_name in detecting_nodes)
+        )
         nodes_by_rows.setdefault(node_rows, []).append(node_name)
     conf_lines: list[str] = ["AutoDetect=off"]
     devices: dict[str, None] = {}
@@ -88,15 +90,15 @@ def gres_conf(
     return "\n".join(conf_lines) + "\n", tuple(devices)
 
 
-def _row(fields: dict[str, str]) -> _Row:
+def _parse_gres_line(fields: dict[str, str]) -> _GresConfLine:
     multiple = "multiplefiles" in fields
     file_names = expand(fields.pop("multiplefiles" if multiple else "file", ""))
     kept_keys = {"cores": "Cores", "cpus": "Cores", "links": "Links", "flags": "Flags"}
-    return _Row(
+    return _GresConfLine(
         name=fields["name"],
         type=fields.get("type", ""),
         files=tuple(
-            f"{DEVICES}/{device_path.removeprefix('/dev/').lstrip('/')}"
+            f"{DEVICE_FOLDER}/{device_path.removeprefix('/dev/').lstrip('/')}"
             for device_path in file_names
         ),
         count=fields.get("count", ""),
@@ -107,21 +109,23 @@ def _row(fields: dict[str, str]) -> _Row:
     )
 
 
-def _kinds(fields: Mapping[str, str]) -> Iterator[tuple[str, str, int, str]]:
+def _parse_gres_parts(fields: Mapping[str, str]) -> Iterator[tuple[str, str, int, str]]:
     """Yield (name, type, count, sockets) for each part of a node's Gres."""
     gres_text = next((value for key, value in fields.items() if key.lower() == "gres"), "")
-    for gres_name, gres_type, count, sockets_text in _KIND.findall(gres_text):
+    for gres_name, gres_type, count, sockets_text in _GRES_PART_PATTERN.findall(gres_text):
         sockets_match = re.match(r"\(S:([\d,-]+)\)", sockets_text)
         yield gres_name, gres_type, int(count or 1), sockets_match[1] if sockets_match else ""
 
 
-def _has(fields: Mapping[str, str], row: _Row) -> bool:
+def _node_has_gres(fields: Mapping[str, str], row: _GresConfLine) -> bool:
     """Return whether the node's Gres in slurm.conf has what the line describes."""
-    return any(gres_name == row.name for gres_name, *_ in _kinds(fields))
+    return any(gres_name == row.name for gres_name, *_ in _parse_gres_parts(fields))
 
 
-def _rows(rows: list[_Row], fields: Mapping[str, str], *, detected: bool) -> Iterator[_Row]:
-    gres_parts = list(_kinds(fields))
+def _twin_gres_lines(
+    rows: list[_GresConfLine], fields: Mapping[str, str], *, detected: bool
+) -> Iterator[_GresConfLine]:
+    gres_parts = list(_parse_gres_parts(fields))
     gpu_rows = [row for row in rows if row.name == "gpu"]
     if detected or not any(row.files for row in gpu_rows):
         gpu_rows = list(_socket_rows(gres_parts, fields))
@@ -134,7 +138,7 @@ def _rows(rows: list[_Row], fields: Mapping[str, str], *, detected: bool) -> Ite
         matching_rows = [row for row in rows if row.name == gres_name]
         if gres_name == "gpu":
             continue
-        if gres_name not in SHARED or any(row.files for row in matching_rows):
+        if gres_name not in SHARED_GRES_NAMES or any(row.files for row in matching_rows):
             yield from matching_rows
             continue
         share_total = sum(
@@ -144,7 +148,7 @@ def _rows(rows: list[_Row], fields: Mapping[str, str], *, detected: bool) -> Ite
         for gpu_index, (kind, device_path, _) in enumerate(gpu_devices):
             share_count = shares_per_gpu + (gpu_index < extra_shares)
             if share_count:
-                yield _Row(
+                yield _GresConfLine(
                     gres_name,
                     kind if gres_name in typed_names else "",
                     (device_path,),
@@ -155,7 +159,7 @@ def _rows(rows: list[_Row], fields: Mapping[str, str], *, detected: bool) -> Ite
 
 def _socket_rows(
     gres_parts: list[tuple[str, str, int, str]], fields: Mapping[str, str]
-) -> Iterator[_Row]:
+) -> Iterator[_GresConfLine]:
     """Yield lines for GPUs, made from the sockets that scontrol shows beside them."""
     socket_count = int(fields.get("Sockets", "1"))
     cores_per_socket = int(fields.get("CoresPerSocket", "1"))
@@ -173,5 +177,7 @@ def _socket_rows(
                 cores_key = (
                     f"Cores={socket * cores_per_socket}-{(socket + 1) * cores_per_socket - 1}"
                 )
-            yield _Row("gpu", gpu_type, (f"{DEVICES}/gpu{device_index}",), "", cores_key)
+            yield _GresConfLine(
+                "gpu", gpu_type, (f"{DEVICE_FOLDER}/gpu{device_index}",), "", cores_key
+            )
             device_index += 1

@@ -29,14 +29,14 @@ from typing import Any, Protocol
 from podwright.errors import Internal, TimedOut, Unavailable
 from podwright.slurm.site.command_result import CommandResult
 
-_GUARDIAN = Path(__file__).with_name("_cell_process.py")
+_GUARDIAN_SCRIPT = Path(__file__).with_name("_cell_process.py")
 #: The users that root's twins run as. No account has these numbers. Each twin takes one at random.
-_FREE_USERS = range(0x60000000, 0x60FFFFFF)
+_FREE_UIDS = range(0x60000000, 0x60FFFFFF)
 
 
-_PRIVATE = "private"  # in place of a root folder, as _cell_process has it
-_KEY_BYTES = 1024
-_MUNGED_LIMIT = 20.0  # seconds
+_PRIVATE_ROOT = "private"  # in place of a root folder, as _cell_process has it
+_MUNGE_KEY_BYTES = 1024
+_MUNGED_START_LIMIT_S = 20.0  # seconds
 
 
 class CellUser(tuple[int, int]):
@@ -45,8 +45,8 @@ class CellUser(tuple[int, int]):
     __slots__ = ()
 
 
-SLURM_USER = 64030  # as in Debian's package; used in the twin alone
-CONTROLLER = CellUser((SLURM_USER, SLURM_USER))
+SLURM_UID = 64030  # as in Debian's package; used in the twin alone
+CONTROLLER_USER = CellUser((SLURM_UID, SLURM_UID))
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,16 @@ class TwinPlace:
     """
 
     folder: str = "/run/twin"  # as _cell_process has it
-    user: str = str(SLURM_USER)
+    user: str = str(SLURM_UID)
     controller_port: int = 6817
     node_port: int = 0
     munge: str = ""
 
 
 #: What gives a user namespaces.
-NAMESPACES = "Run as root, or let users make user namespaces (sysctl user.max_user_namespaces)"
+NAMESPACES_ADVICE = (
+    "Run as root, or let users make user namespaces (sysctl user.max_user_namespaces)"
+)
 
 
 class TwinCell(Protocol):
@@ -104,10 +106,18 @@ class NamespaceCell:
 
     def __init__(self, root: str = "/") -> None:
         self.place = TwinPlace()
-        free_uid = random.SystemRandom().choice(_FREE_USERS)
+        free_uid = random.SystemRandom().choice(_FREE_UIDS)
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARDIAN), str(os.getpid()), root, str(free_uid)],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                str(_GUARDIAN_SCRIPT),
+                str(os.getpid()),
+                root,
+                str(free_uid),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -115,7 +125,7 @@ class NamespaceCell:
         )
         self._folder = ""
         try:
-            reply = self._receive(30)
+            reply = self._receive_reply(30)
             setup_error = str(reply.get("setup", "the guardian ended"))
             self._folder = str(reply.get("folder", ""))
         except (Unavailable, TimedOut) as error:
@@ -124,7 +134,7 @@ class NamespaceCell:
             self.close()
             raise Unavailable(
                 f"a twin of the controller needs namespaces of its own: {setup_error}",
-                would_work=NAMESPACES,
+                would_work=NAMESPACES_ADVICE,
             )
 
     def check_private(self) -> None:
@@ -218,12 +228,12 @@ class NamespaceCell:
                 self._process.stdin.flush()
             except (OSError, ValueError) as error:
                 raise Unavailable("the twin of the controller has ended") from error
-            reply = self._receive(patience)
+            reply = self._receive_reply(patience)
         if "error" in reply:
             raise Internal(f"the twin could not {request}: {reply['error']}")
         return reply.get("value")
 
-    def _receive(self, limit: float) -> dict[str, Any]:
+    def _receive_reply(self, limit: float) -> dict[str, Any]:
         deadline = time.monotonic() + limit
         body_size = struct.unpack("!I", self._read(4, deadline))[0]
         return dict(json.loads(self._read(body_size, deadline)))
@@ -267,14 +277,14 @@ class PrivateCell(NamespaceCell):
                 "Slurm that is installed on this machine",
                 would_work="Install munge",
             )
-        super().__init__(_PRIVATE)
+        super().__init__(_PRIVATE_ROOT)
         munge_socket = f"{self._folder}/munge.socket"
         try:
             free_ports = self._send_request("free_ports", count=2)
             self.place = TwinPlace(
                 self._folder, user_name, free_ports[0], free_ports[1], munge_socket
             )
-            munge_key = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
+            munge_key = base64.b64encode(os.urandom(_MUNGE_KEY_BYTES)).decode()
             self.write({"munge.key": munge_key}, {})
             self._start_munged(munged_path, munge_socket)
         except BaseException:
@@ -293,8 +303,8 @@ class PrivateCell(NamespaceCell):
         argv += [
             f"--{option}={self._folder}/{file_name}" for option, file_name in munged_files.items()
         ]
-        self.daemon("munged", argv, CONTROLLER, {"PATH": os.environ["PATH"]})
-        deadline = time.monotonic() + _MUNGED_LIMIT
+        self.daemon("munged", argv, CONTROLLER_USER, {"PATH": os.environ["PATH"]})
+        deadline = time.monotonic() + _MUNGED_START_LIMIT_S
         while not Path(munge_socket).exists():
             if not self.alive("munged") or time.monotonic() > deadline:
                 log_lines = self.read("log/munged").splitlines() or ["no reason given"]
@@ -309,7 +319,7 @@ class PrivateCell(NamespaceCell):
             raise Unavailable(
                 "without namespaces, a twin's slurmctld must listen on the loopback device alone; "
                 "Slurm binds it to the address of this machine's name",
-                would_work=NAMESPACES,
+                would_work=NAMESPACES_ADVICE,
             )
 
     def daemon(
@@ -330,10 +340,10 @@ class PrivateCell(NamespaceCell):
         return super().run(argv, account, environment, stdin, limit)
 
     def _check_account(self, account: CellUser) -> None:
-        if account[0] not in (SLURM_USER, os.getuid()):
+        if account[0] not in (SLURM_UID, os.getuid()):
             raise Unavailable(
                 "without namespaces, a twin is asked as the user who runs it",
-                would_work=NAMESPACES,
+                would_work=NAMESPACES_ADVICE,
             )
 
 
@@ -349,5 +359,5 @@ def open_cell(root: str) -> TwinCell:
             return PrivateCell(root)
         except Unavailable as private_error:
             raise Unavailable(
-                f"{namespace_error.problem}; {private_error.problem}", would_work=NAMESPACES
+                f"{namespace_error.problem}; {private_error.problem}", would_work=NAMESPACES_ADVICE
             ) from private_error

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.releases import SlurmVersion
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class InstalledSlurm:
     commands, as seen from that root.
     """
 
-    version: Version
+    version: SlurmVersion
     root: str = "/"
     sbin: str = "/usr/sbin"
     bin: str = "/usr/bin"

@@ -31,12 +31,12 @@ from podwright.slurm.twin import InstalledSlurm, Twin, find_slurm, same_files
 from podwright.slurm.twin_service._site_copy import SiteCopy, receive
 from podwright.slurm.twin_service._state_keeper_process import Keeper, start_keeper
 from podwright.slurm.twin_service._twin_http_server import TwinFront
-from podwright.slurm.twin_service._warm_twins import TwinSource, WarmTwins, privileged
+from podwright.slurm.twin_service._warm_twins import TwinSource, WarmTwins, sees_everything
 
 _log = logging.getLogger("podwright.twin")
-_GRACE: Final = 3.0  # seconds for open questions at the end
+_STOP_GRACE_S: Final = 3.0  # seconds for open questions at the end
 #: The users that the service may become where root starts it without --user. No account has them.
-_FREE_USERS: Final = range(0x61000000, 0x61FFFFFF)
+_FREE_UIDS: Final = range(0x61000000, 0x61FFFFFF)
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,18 @@ def serve_twins(
             options.socket.parent.rmdir()
         raise
     try:
-        _become(service_uid)
-        asyncio.run(_serve(options, installed_slurm, (local_socket, remote_socket), keeper, ready))
+        _become_user(service_uid)
+        asyncio.run(
+            _serve_until_signal(
+                options, installed_slurm, (local_socket, remote_socket), keeper, ready
+            )
+        )
     finally:
         local_socket.close()
         keeper.close()
 
 
-async def _serve(
+async def _serve_until_signal(
     options: TwinServeOptions,
     installed_slurm: InstalledSlurm,
     service_sockets: tuple[socket.socket, socket.socket | None],
@@ -113,14 +117,14 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stop_event.set)
-    warm_twins = WarmTwins(_source(installed_slurm), time.monotonic, workers=options.workers)
+    warm_twins = WarmTwins(_twin_source(installed_slurm), time.monotonic, workers=options.workers)
     newest_site = _NewestSite(
         warm_twins, keeper, partial(loop.call_soon_threadsafe, stop_event.set)
     )
     threading.Thread(target=newest_site.follow, name="copies", daemon=True).start()
     local_socket, remote_socket = service_sockets
     twin_front = TwinFront(
-        warm_twins, newest_site.is_privileged, _munge(options) if remote_socket else None
+        warm_twins, newest_site.is_privileged, _find_munge(options) if remote_socket else None
     )
     try:
         await twin_front.start_local(local_socket)
@@ -135,8 +139,8 @@ async def _serve(
                 ready(options.listen)
         await stop_event.wait()
     finally:
-        await twin_front.finish(_GRACE)
-        await asyncio.to_thread(warm_twins.close, _GRACE)
+        await twin_front.finish(_STOP_GRACE_S)
+        await asyncio.to_thread(warm_twins.close, _STOP_GRACE_S)
 
 
 class _NewestSite:
@@ -162,10 +166,10 @@ class _NewestSite:
 
     def is_privileged(self, uid: int) -> bool:
         """Return whether a user may ask as another one."""
-        return self._copy is not None and privileged(self._copy, uid)
+        return self._copy is not None and sees_everything(self._copy, uid)
 
 
-def _source(installed_slurm: InstalledSlurm) -> TwinSource:
+def _twin_source(installed_slurm: InstalledSlurm) -> TwinSource:
     def start(copy: SiteCopy, with_state: bool) -> Twin:
         if copy.version != installed_slurm.version:
             raise Unavailable(
@@ -193,7 +197,7 @@ def _service_uid(user_name: str) -> int | None:
             )
         return None
     if not user_name:
-        return random.SystemRandom().choice(_FREE_USERS)
+        return random.SystemRandom().choice(_FREE_UIDS)
     return _user_id(user_name) or None
 
 
@@ -205,7 +209,7 @@ def _user_id(name: str) -> int:
         raise InvalidRequest(f"there is no user {name}", operation=f"--user {name}") from None
 
 
-def _become(uid: int | None) -> None:
+def _become_user(uid: int | None) -> None:
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -260,7 +264,7 @@ async def _remote_socket(listen_address: str) -> socket.socket:
         raise Unavailable(f"cannot listen on {listen_address}: {error.strerror or error}") from None
 
 
-def _munge(options: TwinServeOptions) -> Munge:
+def _find_munge(options: TwinServeOptions) -> Munge:
     """Return MUNGE. Raises Unavailable where it does not answer."""
     try:
         munge = Munge(options.munge_socket)

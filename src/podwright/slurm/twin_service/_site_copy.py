@@ -15,12 +15,12 @@ import msgspec
 from podwright.errors import Denied, InvalidRequest, Unavailable
 from podwright.slurm.reader import SHOW_CONFIG, SHOW_NODES, SHOW_PARTITIONS, SlurmConfig
 from podwright.slurm.site.blocking_commands import Ask
-from podwright.slurm.site.releases import Version, release_of
+from podwright.slurm.site.releases import SlurmVersion, release_of
 from podwright.slurm.twin import Present, SiteFiles, allowed_groups, present_copied, read_names
 
 #: The most bytes of one message. The state of a site with a hundred thousand jobs fits.
-_LARGEST: Final = 1 << 30
-_LENGTHS: Final = struct.Struct("!II")
+_LARGEST_COPY_BYTES: Final = 1 << 30
+_LENGTHS_FORMAT: Final = struct.Struct("!II")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SiteCopy:
     """
 
     files: SiteFiles
-    version: Version
+    version: SlurmVersion
     slurm_uid: int
     hides: frozenset[str] = frozenset()
     present: Present | None = None
@@ -69,9 +69,11 @@ def copy_files(ask: Ask) -> SiteCopy:
         config=config_text,
         nodes=ask(list(SHOW_NODES)),
         partitions=ask(list(SHOW_PARTITIONS)),
-        gres_conf=_text(conf_folder / "gres.conf"),
-        topology_conf=_text(conf_folder / "topology.conf") if config.topology != "flat" else "",
-        topology_yaml=_text(conf_folder / "topology.yaml") if has_topology_yaml else "",
+        gres_conf=_file_text(conf_folder / "gres.conf"),
+        topology_conf=_file_text(conf_folder / "topology.conf")
+        if config.topology != "flat"
+        else "",
+        topology_yaml=_file_text(conf_folder / "topology.yaml") if has_topology_yaml else "",
     )
     if not (site_files.nodes and site_files.partitions):
         raise Unavailable("scontrol shows no nodes or no partitions")
@@ -109,7 +111,7 @@ def stamp(state_folder: Path) -> StateStamp:
     return StateStamp(times_and_sizes)
 
 
-class _Head(msgspec.Struct):
+class _CopyHead(msgspec.Struct):
     """The head of a message.
 
     copy: the copy without its state. sizes: the size of each file of the state; None where the
@@ -134,24 +136,24 @@ def send(stream: IO[bytes], site_copy: SiteCopy, former_copy: SiteCopy | None) -
         if same_state
         else {file_name: len(content) for file_name, content in state_files.items()}
     )
-    head_json = msgspec.json.encode(_Head(without_state, file_sizes))
+    head_json = msgspec.json.encode(_CopyHead(without_state, file_sizes))
     state_bytes = b"".join(state_files.values())
-    stream.write(_LENGTHS.pack(len(head_json), len(state_bytes)) + head_json + state_bytes)
+    stream.write(_LENGTHS_FORMAT.pack(len(head_json), len(state_bytes)) + head_json + state_bytes)
     stream.flush()
 
 
 def receive(stream: IO[bytes], former_copy: SiteCopy | None) -> SiteCopy | None:
     """Return the next copy, or None at the end of the stream. former_copy: the copy before it."""
-    length_prefix = stream.read(_LENGTHS.size)
-    if len(length_prefix) < _LENGTHS.size:
+    length_prefix = stream.read(_LENGTHS_FORMAT.size)
+    if len(length_prefix) < _LENGTHS_FORMAT.size:
         return None
-    head_size, body_size = _LENGTHS.unpack(length_prefix)
-    if head_size + body_size > _LARGEST:
+    head_size, body_size = _LENGTHS_FORMAT.unpack(length_prefix)
+    if head_size + body_size > _LARGEST_COPY_BYTES:
         return None
     head_json = stream.read(head_size)
     if len(head_json) < head_size:
         return None
-    head = msgspec.json.decode(head_json, type=_Head)
+    head = msgspec.json.decode(head_json, type=_CopyHead)
     if head.copy.present is None:
         return head.copy
     if head.sizes is None:
@@ -162,7 +164,7 @@ def receive(stream: IO[bytes], former_copy: SiteCopy | None) -> SiteCopy | None:
     return replace(head.copy, present=replace(head.copy.present, state=state_files))
 
 
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
     except OSError:

@@ -33,7 +33,7 @@ from podwright.slurm.twin_service._site_copy import (
 )
 
 _log = logging.getLogger("podwright.twin")
-_FILES_INTERVAL_S = 15.0  # seconds between two looks at the settings
+_SETTINGS_CHECK_INTERVAL_S = 15.0  # seconds between two looks at the settings
 
 
 @dataclass
@@ -75,13 +75,13 @@ def start_keeper(
         os.close(end_write_fd)
         for service_socket in service_sockets:
             service_socket.close()
-        _keep(
+        _send_copies(
             os.fdopen(copies_write_fd, "wb"),
             end_read_fd,
             _CopySource(ask, time.monotonic),
             interval,
         )
-        _clean(socket_path, service=service_pid, folder_is_ours=folder_is_ours)
+        _remove_stale_socket(socket_path, service=service_pid, folder_is_ours=folder_is_ours)
         os._exit(0)
     os.close(copies_write_fd)
     os.close(end_read_fd)
@@ -104,11 +104,11 @@ class _CopySource:
         """Return the newest copy, or None if there is none yet."""
         now = self._clock()
         site_copy = self._copy
-        if site_copy is None or now >= self._files_read_at + _FILES_INTERVAL_S:
+        if site_copy is None or now >= self._files_read_at + _SETTINGS_CHECK_INTERVAL_S:
             try:
                 fresh_copy = copy_files(self._ask)
             except PodwrightError as error:
-                self._report(error.problem)
+                self._log_new_problem(error.problem)
                 if site_copy is None:
                     return None
             else:
@@ -125,7 +125,7 @@ class _CopySource:
         self._copy = site_copy
         return site_copy
 
-    def _report(self, problem: str) -> None:
+    def _log_new_problem(self, problem: str) -> None:
         if problem != self._reported:
             self._reported = problem
             _log.warning("the site cannot be read: %s", problem)
@@ -149,7 +149,7 @@ def _with_read_time(site_copy: SiteCopy, now: float) -> SiteCopy:
     return replace(site_copy, read_at=now)
 
 
-def _keep(
+def _send_copies(
     copies_stream: IO[bytes], end_read_fd: int, copy_source: _CopySource, interval: float
 ) -> None:
     """Send copies until the service closes its ends of the pipes, or ends."""
@@ -170,7 +170,7 @@ def _keep(
                 return
 
 
-def _clean(socket_path: Path, *, service: int, folder_is_ours: bool) -> None:
+def _remove_stale_socket(socket_path: Path, *, service: int, folder_is_ours: bool) -> None:
     """Remove the socket unless another service answers at it. service: the process number of the
     service that has ended.
 

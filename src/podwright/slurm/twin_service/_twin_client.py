@@ -29,11 +29,11 @@ TWIN_VARIABLE: Final = "PODWRIGHT_TWIN"
 SOCKET: Final = system_path("/run/podwright-twin/twin.sock")
 #: The file with a line `server = HOST:PORT` (or a path), for the login nodes of a site.
 CONFIG: Final = system_path("/etc/podwright/twin.conf")
-LIMIT: Final = 60.0  # seconds for an answer
-_ASK: Final = "/slurm-twin.v1/Ask"  # the same as in _twin_front, which loads more
-_STATUS: Final = "/slurm-twin.v1/Status"
-_LARGEST: Final = 64 << 20  # bytes of an answer
-_ERRORS: Final[dict[str, type[PodwrightError]]] = {
+ANSWER_LIMIT_S: Final = 60.0  # seconds for an answer
+_ASK_PATH: Final = "/slurm-twin.v1/Ask"  # the same as in _twin_front, which loads more
+_STATUS_PATH: Final = "/slurm-twin.v1/Status"
+_LARGEST_ANSWER_BYTES: Final = 64 << 20  # bytes of an answer
+_ERROR_BY_CODE: Final[dict[str, type[PodwrightError]]] = {
     "INVALID_ARGUMENT": InvalidRequest,
     "UNAUTHENTICATED": Unauthenticated,
     "PERMISSION_DENIED": Denied,
@@ -51,10 +51,14 @@ class TwinService:
     """
 
     def __init__(
-        self, place: str, munge: Callable[[], Vouches] | None = None, *, limit: float = LIMIT
+        self,
+        place: str,
+        munge: Callable[[], Vouches] | None = None,
+        *,
+        limit: float = ANSWER_LIMIT_S,
     ) -> None:
         self.place = place
-        self._munge = munge or _machines_munge
+        self._munge = munge or _local_munge
         self._limit = limit
 
     def ask(self, question: TwinQuestion) -> TwinAnswer:
@@ -64,7 +68,7 @@ class TwinService:
         InvalidRequest for a question that it does not pass on to Slurm.
         """
         question_json = msgspec.json.encode(question)
-        answer_json = self._call("POST", _ASK, question_json)
+        answer_json = self._send_http_request("POST", _ASK_PATH, question_json)
         try:
             return msgspec.json.decode(answer_json, type=TwinAnswer)
         except msgspec.MsgspecError as error:
@@ -72,17 +76,17 @@ class TwinService:
 
     def status(self) -> dict[str, Any]:
         """Return the service's figures. Raises Unavailable."""
-        return dict(msgspec.json.decode(self._call("GET", _STATUS, b"")))
+        return dict(msgspec.json.decode(self._send_http_request("GET", _STATUS_PATH, b"")))
 
-    def _call(self, method: str, call_path: str, request_body: bytes) -> bytes:
+    def _send_http_request(self, method: str, call_path: str, request_body: bytes) -> bytes:
         headers = {"content-type": "application/json"}
-        connection = self._connection()
+        connection = self._make_connection()
         if request_body and not self.place.startswith("/"):
-            headers["authorization"] = f"MUNGE {self._credential(request_body)}"
+            headers["authorization"] = f"MUNGE {self._munge_credential(request_body)}"
         try:
             connection.request(method, call_path, request_body, headers)
             response = connection.getresponse()
-            reply_body = response.read(_LARGEST)
+            reply_body = response.read(_LARGEST_ANSWER_BYTES)
         except TimeoutError:
             raise TimedOut(
                 f"the twin service at {self.place} gave no answer within {self._limit:g} s"
@@ -96,10 +100,10 @@ class TwinService:
         finally:
             connection.close()
         if response.status != 200:
-            raise _error(self.place, response.status, reply_body)
+            raise _service_error(self.place, response.status, reply_body)
         return reply_body
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _make_connection(self) -> http.client.HTTPConnection:
         if self.place.startswith("/"):
             return _UnixConnection(self.place, self._limit)
         host, _, port = self.place.rpartition(":")
@@ -110,7 +114,7 @@ class TwinService:
             )
         return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit)
 
-    def _credential(self, request_body: bytes) -> str:
+    def _munge_credential(self, request_body: bytes) -> str:
         from podwright.hosts import MungeError
 
         try:
@@ -144,13 +148,13 @@ def find_twin_service(
     If none is named, it is the one at this machine's socket, or None if there is no such socket.
     Whether the service answers is not checked here.
     """
-    service_place = named_place or environ.get(TWIN_VARIABLE, "") or _configured(Path(CONFIG))
+    service_place = named_place or environ.get(TWIN_VARIABLE, "") or _configured_place(Path(CONFIG))
     if service_place:
         return TwinService(service_place)
     return TwinService(SOCKET) if Path(SOCKET).is_socket() else None
 
 
-def _configured(config_path: Path) -> str:
+def _configured_place(config_path: Path) -> str:
     """Return the place in a file of `server = PLACE`, or "". Raises InvalidRequest for another
     setting.
     """
@@ -172,17 +176,17 @@ def _configured(config_path: Path) -> str:
     return server
 
 
-def _machines_munge() -> Vouches:
+def _local_munge() -> Vouches:
     from podwright.hosts import Munge
 
     return Munge()
 
 
-def _error(service_place: str, http_status: int, reply_body: bytes) -> PodwrightError:
+def _service_error(service_place: str, http_status: int, reply_body: bytes) -> PodwrightError:
     try:
         error_fields = msgspec.json.decode(reply_body, type=dict)
         problem, would_work = str(error_fields["problem"]), str(error_fields["would_work"])
     except (msgspec.MsgspecError, KeyError):
         return Unavailable(f"the twin service at {service_place} answered {http_status}")
-    error_type = _ERRORS.get(str(error_fields.get("code")), Unavailable)
+    error_type = _ERROR_BY_CODE.get(str(error_fields.get("code")), Unavailable)
     return error_type(problem, would_work=would_work)

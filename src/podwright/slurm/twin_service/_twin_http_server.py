@@ -23,13 +23,13 @@ from podwright.slurm.twin_service._warm_twins import WarmTwins
 
 _log = logging.getLogger("podwright.twin")
 ASK_PATH: Final = "/slurm-twin.v1/Ask"
-STATUS: Final = "/slurm-twin.v1/Status"
+STATUS_PATH: Final = "/slurm-twin.v1/Status"
 _BODY_LIMIT_BYTES: Final = 128 * 1024  # bytes: MOST_OPTIONS of LONGEST_OPTION
-LOCAL: Final = Limits(
+LOCAL_LIMITS: Final = Limits(
     connections=512, each=32, idle=120.0, body=_BODY_LIMIT_BYTES, all_bodies=16 * _BODY_LIMIT_BYTES
 )
 #: A caller without a credential must not use up the whole service.
-REMOTE: Final = Limits(
+REMOTE_LIMITS: Final = Limits(
     connections=256,
     each=32,
     idle=120.0,
@@ -37,7 +37,7 @@ REMOTE: Final = Limits(
     all_bodies=16 * _BODY_LIMIT_BYTES,
     patience=0.1,
 )
-_STATUS: Final = {
+_HTTP_STATUS_BY_CODE: Final = {
     "INVALID_ARGUMENT": 400,
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
@@ -67,17 +67,17 @@ class TwinFront:
 
     async def start_local(self, listener: socket.socket) -> None:
         """Answer on a Unix socket."""
-        await self._start(listener, LOCAL)
+        await self._start_server(listener, LOCAL_LIMITS)
 
     async def start_remote(self, listener: socket.socket) -> None:
         """Answer callers over TCP who have a MUNGE credential."""
-        await self._start(listener, REMOTE)
+        await self._start_server(listener, REMOTE_LIMITS)
 
     async def finish(self, seconds: float) -> None:
         """Accept no more connections, and let open questions finish within `seconds`."""
         await asyncio.gather(*(server.stop(seconds) for server in self._servers))
 
-    async def _start(self, listener: socket.socket, limits: Limits) -> None:
+    async def _start_server(self, listener: socket.socket, limits: Limits) -> None:
         server = HttpServer(self.answer, limits)
         await server.start(listener)
         self._servers.append(server)
@@ -85,17 +85,17 @@ class TwinFront:
     async def answer(self, request: HttpRequest) -> Reply:
         """Return the reply to a request."""
         try:
-            if (request.method, request.path) == ("GET", STATUS):
+            if (request.method, request.path) == ("GET", STATUS_PATH):
                 return Reply(200, msgspec.json.encode(self._twins.status()))
             if (request.method, request.path) != ("POST", ASK_PATH):
-                return _refusal(404, InvalidRequest("there is no such call"))
-            uid = request.uid if request.uid is not None else await self._authenticated(request)
-            twin_answer = await self._ask(uid, request.body)
+                return _refusal_reply(404, InvalidRequest("there is no such call"))
+            uid = request.uid if request.uid is not None else await self._authenticated_uid(request)
+            twin_answer = await self._answer_question(uid, request.body)
             return Reply(200, msgspec.json.encode(twin_answer))
         except PodwrightError as error:
-            return _refusal(_STATUS.get(error.code, 409), error)
+            return _refusal_reply(_HTTP_STATUS_BY_CODE.get(error.code, 409), error)
 
-    async def _ask(self, uid: int, question_json: bytes) -> TwinAnswer:
+    async def _answer_question(self, uid: int, question_json: bytes) -> TwinAnswer:
         try:
             question = msgspec.json.decode(question_json, type=TwinQuestion)
         except msgspec.MsgspecError as error:
@@ -107,7 +107,7 @@ class TwinFront:
             raise InvalidRequest("as_uid is not a user id")
         return await asyncio.wrap_future(self._twins.ask(uid, question))
 
-    async def _authenticated(self, request: HttpRequest) -> int:
+    async def _authenticated_uid(self, request: HttpRequest) -> int:
         """Return the uid of the user who asks. Raises Unauthenticated, and NoCapacity without
         MUNGE.
         """
@@ -125,5 +125,5 @@ class TwinFront:
         return credential_holder.uid
 
 
-def _refusal(http_status: int, error: PodwrightError) -> Reply:
+def _refusal_reply(http_status: int, error: PodwrightError) -> Reply:
     return Reply(http_status, msgspec.json.encode(error.to_json()))

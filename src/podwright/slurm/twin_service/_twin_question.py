@@ -41,7 +41,7 @@ _FLAG_OPTIONS: Final = frozenset(
     )
 )
 _DATE_OPTIONS: Final = frozenset(("begin", "deadline"))  # MM/DD/YY
-_OPTION: Final = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
+_OPTION_PATTERN: Final = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TwinQuestion:
         if len(self.options) > MOST_OPTIONS:
             raise InvalidRequest(f"a question may have {MOST_OPTIONS} options")
         for option in self.options:
-            _check(option)
+            _check_option(option)
         return Submission(self.command, self.options)
 
 
@@ -120,14 +120,14 @@ def without(
 def takes_option(option: str) -> bool:
     """Return whether a question may have this option, `--name=value` or `--name`."""
     try:
-        _check(option)
+        _check_option(option)
     except InvalidRequest:
         return False
     return True
 
 
-def _check(option: str) -> None:
-    option_match = _OPTION.fullmatch(option) if len(option) <= LONGEST_OPTION else None
+def _check_option(option: str) -> None:
+    option_match = _OPTION_PATTERN.fullmatch(option) if len(option) <= LONGEST_OPTION else None
     option_name = option_match[1] if option_match else option[:40]
     if not option_match or option_name not in _VALUE_OPTIONS | _FLAG_OPTIONS:
         raise InvalidRequest(

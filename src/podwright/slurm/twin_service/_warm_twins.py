@@ -30,16 +30,16 @@ from podwright.slurm.twin_service._site_copy import SiteCopy
 from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion, without
 
 _log = logging.getLogger("podwright.twin")
-_LETTERS: Final = 32 * 1024  # characters of Slurm's own text in an answer
+_MAX_TEXT_CHARS: Final = 32 * 1024  # characters of Slurm's own text in an answer
 _MOST_TASKS: Final = 256
 #: Seconds.
 _STALE_AFTER_S: Final = 5.0  # an idle twin with an older state starts with a newer one
 _MAX_STATE_AGE_S: Final = 15.0  # a twin with an older state does so before it answers
-_RENEW: Final = 45.0  # an idle twin starts again: Slurm would find its nodes silent
+_RENEW_AFTER_S: Final = 45.0  # an idle twin starts again: Slurm would find its nodes silent
 _SPARE_KEPT_S: Final = 300.0  # after that, spares end and one twin stays
-_TICK: Final = 1.0
+_TICK_S: Final = 1.0
 _RETRY_DELAY_S: Final = 10.0
-_PATIENCE: Final = 45.0
+_QUESTION_PATIENCE_S: Final = 45.0
 
 
 class StartedTwin(Protocol):
@@ -85,7 +85,7 @@ class TwinSource:
 
 
 @dataclass
-class _Waiting:
+class _WaitingQuestion:
     uid: int  # the user who asks
     question: TwinQuestion
     future: Future[TwinAnswer]
@@ -112,14 +112,14 @@ class WarmTwins:
         self._source, self._clock = twin_source, clock
         self._waiting_limit, self._each = most, each
         self._changed = threading.Condition()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingQuestion] = deque()
         self._active: Counter[int] = Counter()  # open questions by user
         self._copy: SiteCopy | None = None
         self._asked_at = clock()
         self._closed = False
         self._renewing = threading.Lock()  # one twin at a time starts without a question
         self.counts: Counter[str] = Counter()
-        self._workers = [_Worker(self, worker_index) for worker_index in range(workers)]
+        self._workers = [_TwinWorker(self, worker_index) for worker_index in range(workers)]
         for worker in self._workers:
             worker.start()
 
@@ -156,7 +156,7 @@ class WarmTwins:
             self._active[uid] += 1
             now = self._clock()
             self._asked_at = now
-            waiting_question = _Waiting(uid, question, Future(), now)
+            waiting_question = _WaitingQuestion(uid, question, Future(), now)
             self._waiting.append(waiting_question)
             self._changed.notify_all()
             return waiting_question.future
@@ -191,17 +191,17 @@ class WarmTwins:
 
     # What workers ask
 
-    def next(self, worker: _Worker) -> tuple[SiteCopy | None, _Waiting | None, bool]:
+    def next(self, worker: _TwinWorker) -> tuple[SiteCopy | None, _WaitingQuestion | None, bool]:
         """Return the site, the next question if there is one, and whether this is the end."""
         with self._changed:
             worker.idle = True
             if not self._closed and not self._is_turn_of(worker):
-                self._changed.wait(_TICK)
+                self._changed.wait(_TICK_S)
             worker.idle = False
             waiting_question = self._waiting.popleft() if self._is_turn_of(worker) else None
             return self._copy, waiting_question, self._closed
 
-    def _is_turn_of(self, worker: _Worker) -> bool:
+    def _is_turn_of(self, worker: _TwinWorker) -> bool:
         """Return whether a question waits that no other twin would answer sooner."""
         if not self._waiting or self._copy is None:
             return False
@@ -213,7 +213,7 @@ class WarmTwins:
         # The twin that has run for longest goes first, so that each has its time to settle.
         return worker is min(ready_workers, key=lambda candidate: candidate.since, default=worker)
 
-    def may_renew(self, worker: _Worker) -> bool:
+    def may_renew(self, worker: _TwinWorker) -> bool:
         """Return whether a twin can start again while another answers at once."""
         others_settled = [
             other_worker.settled for other_worker in self._workers if other_worker is not worker
@@ -225,7 +225,7 @@ class WarmTwins:
         with self._changed:
             return self._copy or site_copy
 
-    def done(self, waiting_question: _Waiting, outcome: str) -> None:
+    def done(self, waiting_question: _WaitingQuestion, outcome: str) -> None:
         """Record that a question has its answer."""
         with self._changed:
             self.counts[outcome] += 1
@@ -233,7 +233,7 @@ class WarmTwins:
             if not self._active[waiting_question.uid]:
                 del self._active[waiting_question.uid]
 
-    def spare_wanted(self, worker_index: int) -> bool:
+    def is_spare_wanted(self, worker_index: int) -> bool:
         """Return whether the worker of this number keeps a twin although nobody asks."""
         return worker_index == 0 or self._clock() < self._asked_at + _SPARE_KEPT_S
 
@@ -259,7 +259,7 @@ class WarmTwins:
         self._renewing.release()
 
 
-class _Worker(threading.Thread):
+class _TwinWorker(threading.Thread):
     """One twin, and the thread that asks it."""
 
     def __init__(self, twins: WarmTwins, worker_index: int) -> None:
@@ -287,21 +287,21 @@ class _Worker(threading.Thread):
             if site_copy is None:
                 continue
             if waiting_question is not None:
-                self._answer(site_copy, waiting_question)
+                self._answer_waiting(site_copy, waiting_question)
                 site_copy = self._twins.newest(site_copy)
             self._keep_warm(site_copy, was_asked=waiting_question is not None)
 
     def _keep_warm(self, site_copy: SiteCopy, *, was_asked: bool) -> None:
         clock = self._twins.clock
-        if not self._twins.spare_wanted(self._worker_index):
+        if not self._twins.is_spare_wanted(self._worker_index):
             self._end()
             return
-        if clock() < self._retry_at or not (was_asked or self._due(site_copy)):
+        if clock() < self._retry_at or not (was_asked or self._is_start_due(site_copy)):
             return
         if not was_asked and not self._twins.start_quietly():
             return
         try:
-            self._fit(site_copy, with_state=may_see_state(site_copy, None))
+            self._make_twin_fit(site_copy, with_state=may_see_state(site_copy, None))
         except PodwrightError as error:
             _log.warning("no twin can be started: %s", error.problem)
             self._retry_at = clock() + _RETRY_DELAY_S
@@ -312,16 +312,16 @@ class _Worker(threading.Thread):
             if not was_asked:
                 self._twins.started()
 
-    def _due(self, site_copy: SiteCopy) -> bool:
+    def _is_start_due(self, site_copy: SiteCopy) -> bool:
         """Return whether the twin should start, or start again, although nobody asks."""
         now = self._twins.clock()
-        if self._twin is None or self._copy is None or now > self.since + _RENEW:
+        if self._twin is None or self._copy is None or now > self.since + _RENEW_AFTER_S:
             return True
-        if not self._twins.spare_wanted(1) or not self._twins.may_renew(self):
+        if not self._twins.is_spare_wanted(1) or not self._twins.may_renew(self):
             return False
         return now > self.since + _STALE_AFTER_S and _state_differs(self._copy, site_copy)
 
-    def _answer(self, site_copy: SiteCopy, waiting_question: _Waiting) -> None:
+    def _answer_waiting(self, site_copy: SiteCopy, waiting_question: _WaitingQuestion) -> None:
         # A client that hung up has cancelled its question. From here on it can no longer do that,
         # so that each way out below may give the future its result.
         if not waiting_question.future.set_running_or_notify_cancel():
@@ -329,9 +329,9 @@ class _Worker(threading.Thread):
             return
         outcome = "failed"
         try:
-            if self._twins.clock() > waiting_question.since + _PATIENCE:
+            if self._twins.clock() > waiting_question.since + _QUESTION_PATIENCE_S:
                 raise TimedOut("the question waited too long for a twin of the controller")
-            twin_answer = self._ask(site_copy, waiting_question)
+            twin_answer = self._ask_twin(site_copy, waiting_question)
             outcome = "answered"
             waiting_question.future.set_result(twin_answer)
         except BaseException as error:
@@ -342,7 +342,7 @@ class _Worker(threading.Thread):
         finally:
             self._twins.done(waiting_question, outcome)
 
-    def _ask(self, site_copy: SiteCopy, waiting_question: _Waiting) -> TwinAnswer:
+    def _ask_twin(self, site_copy: SiteCopy, waiting_question: _WaitingQuestion) -> TwinAnswer:
         question = waiting_question.question
         submission = question.submission()
         uid = waiting_question.uid if question.as_uid is None else question.as_uid
@@ -350,8 +350,8 @@ class _Worker(threading.Thread):
         too_old = self._twins.clock() > self.since + _MAX_STATE_AGE_S and _state_differs(
             self._copy, site_copy
         )
-        if too_old or not self._fits(site_copy, with_state=with_state):
-            self._fit(site_copy, with_state=with_state)
+        if too_old or not self._twin_fits(site_copy, with_state=with_state):
+            self._make_twin_fit(site_copy, with_state=with_state)
         assert self._twin
         assert self._copy
         self.warm = False
@@ -364,18 +364,20 @@ class _Worker(threading.Thread):
         twin_answer = TwinAnswer(
             self._twins.source.release,
             age=max(0.0, self._twins.clock() - self._copy.read_at) if self._with_state else None,
-            idle_because="" if self._with_state else _why_idle(site_copy, with_state=with_state),
+            idle_because=""
+            if self._with_state
+            else _why_nodes_idle(site_copy, with_state=with_state),
             accounts=self._twin.knows_accounts,
             groups=self._twin.knows_groups,
             left_out=left_out,
         )
         hidden_data = (
-            frozenset() if privileged(site_copy, waiting_question.uid) else site_copy.hides
+            frozenset() if sees_everything(site_copy, waiting_question.uid) else site_copy.hides
         )
-        twin_answer = _with_answer(twin_answer, slurm_answer, hidden_data)
-        return self._with_tasks(twin_answer, submission) if question.tasks else twin_answer
+        twin_answer = _redacted_answer(twin_answer, slurm_answer, hidden_data)
+        return self._add_task_outcomes(twin_answer, submission) if question.tasks else twin_answer
 
-    def _with_tasks(self, twin_answer: TwinAnswer, submission: Submission) -> TwinAnswer:
+    def _add_task_outcomes(self, twin_answer: TwinAnswer, submission: Submission) -> TwinAnswer:
         if twin_answer.granted is None or self._twin is None:
             return twin_answer
         task_count_match = re.search(r"\bNumTasks=(\d+)", twin_answer.granted.record)
@@ -388,7 +390,7 @@ class _Worker(threading.Thread):
         except Unavailable as error:
             return replace(twin_answer, tasks_problem=error.problem)
 
-    def _fits(self, site_copy: SiteCopy, *, with_state: bool) -> bool:
+    def _twin_fits(self, site_copy: SiteCopy, *, with_state: bool) -> bool:
         return (
             self._twin is not None
             and self._copy is not None
@@ -396,12 +398,12 @@ class _Worker(threading.Thread):
             and self._twins.source.fits(self._copy, site_copy)
         )
 
-    def _fit(self, site_copy: SiteCopy, *, with_state: bool) -> None:
+    def _make_twin_fit(self, site_copy: SiteCopy, *, with_state: bool) -> None:
         """Let the twin run with this copy. Start it again where that is needed."""
         self.warm = False
         started_at = self._twins.clock()
         try:
-            if self._twin is not None and self._fits(site_copy, with_state=with_state):
+            if self._twin is not None and self._twin_fits(site_copy, with_state=with_state):
                 if self._with_state and site_copy.present is not None:
                     self._twin.renew(site_copy.present)
                 else:
@@ -423,7 +425,7 @@ class _Worker(threading.Thread):
         self._twin = self._copy = None
 
 
-def privileged(site_copy: SiteCopy, uid: int | None) -> bool:
+def sees_everything(site_copy: SiteCopy, uid: int | None) -> bool:
     """Return whether a user sees everything in Slurm, whatever PrivateData says: root and SlurmUser
     do.
     """
@@ -438,10 +440,10 @@ def may_see_state(site_copy: SiteCopy, uid: int | None) -> bool:
     of nodes. Where PrivateData hides that list, users get answers for a cluster with all nodes
     idle.
     """
-    return privileged(site_copy, uid) or "nodes" not in site_copy.hides
+    return sees_everything(site_copy, uid) or "nodes" not in site_copy.hides
 
 
-def _why_idle(site_copy: SiteCopy, *, with_state: bool) -> str:
+def _why_nodes_idle(site_copy: SiteCopy, *, with_state: bool) -> str:
     if not with_state:
         return "PrivateData hides the present state of nodes"
     return site_copy.no_state or "the present state is not known"
@@ -454,23 +456,25 @@ def _state_differs(old_copy: SiteCopy | None, new_copy: SiteCopy) -> bool:
 
 
 #: Fields of a waiting job that tell when jobs of others end.
-_TIMES = re.compile(r" (?:StartTime|EndTime|SchedNodeList|LastSchedEval|Scheduler)=\S*")
+_TIME_FIELDS_PATTERN = re.compile(
+    r" (?:StartTime|EndTime|SchedNodeList|LastSchedEval|Scheduler)=\S*"
+)
 
 
-def _with_answer(
+def _redacted_answer(
     twin_answer: TwinAnswer, slurm_answer: Granted | Waits | Refused, hidden_data: frozenset[str]
 ) -> TwinAnswer:
     """Return the answer with Slurm's text cut, and without what PrivateData hides."""
-    messages = slurm_answer.messages[-_LETTERS:]
+    messages = slurm_answer.messages[-_MAX_TEXT_CHARS:]
     if isinstance(slurm_answer, Refused):
         return replace(twin_answer, refused=replace(slurm_answer, messages=messages))
-    job_record = slurm_answer.record[:_LETTERS]
+    job_record = slurm_answer.record[:_MAX_TEXT_CHARS]
     if isinstance(slurm_answer, Granted):
         return replace(
             twin_answer, granted=replace(slurm_answer, record=job_record, messages=messages)
         )
     if "jobs" in hidden_data:
-        job_record = _TIMES.sub("", job_record)
+        job_record = _TIME_FIELDS_PATTERN.sub("", job_record)
     if "nodes" in hidden_data or "reservations" in hidden_data:
         job_record = re.sub(r"(ReqNodeNotAvail)\S*", r"\1", job_record)
     return replace(twin_answer, waits=replace(slurm_answer, record=job_record, messages=messages))

@@ -12,7 +12,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
-from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
+from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.guests.slurm.service._way_interface import state
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.guests.slurm.native.test_service import POD, OnePod, described
@@ -44,7 +44,9 @@ class Queue:
     def _row(self, job: int) -> str:
         words = [str(job), self.state, "0", self.leader, self.priority, "Resources", "", "1:00"]
         words += [self.licences if job == 20 else "", self.notes[job], "", ""]
-        padded = (word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
+        padded = (
+            word.ljust(w) for word, w in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
+        )
         return "".join(padded) + "\n"
 
 
@@ -212,7 +214,9 @@ class TwoJobs:
         words = [str(job), "PENDING", "0", str(leader), "9", "Resources", "", "1:00"]
         words += ["podwright_het_wait:1" if job == leader else ""]
         words += [f"ipus={self.size} gcds=1 pod=pod16", "", ""]
-        padded = (word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
+        padded = (
+            word.ljust(w) for word, w in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
+        )
         return "".join(padded) + "\n"
 
 

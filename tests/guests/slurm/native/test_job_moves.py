@@ -292,7 +292,7 @@ async def test_a_new_service_lets_go_on_what_the_old_one_asked(lab: Lab) -> None
     await until(lambda: lab.server.asked)
     again = Service(lab.service.site, lab.server, FakeSlurm(lab.slurm))
     await again.refresh()
-    assert sum(again.books["pod16"].blocks.wholes()[:1]) == 4
+    assert sum(again.books["pod16"].blocks.whole_counts_by_order()[:1]) == 4
     lab.server.move("slurm_2")
     await again.refresh()
     assert again.books["pod16"].holdings[2].movable

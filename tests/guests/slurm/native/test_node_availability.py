@@ -9,7 +9,7 @@ import pytest
 
 from podwright.guests.slurm.service import Service, Site
 from podwright.guests.slurm.service._node_availability import (
-    LOOK_S,
+    MIN_LOOK_INTERVAL_S,
     FreeNode,
     NodeAvailability,
     PartNeed,
@@ -139,7 +139,7 @@ async def test_what_is_offered_already_counts_and_looks_are_rare() -> None:
     command_count = len(slurm.commands)
     assert await room.unmet_need([20]) == ""
     assert len(slurm.commands) == command_count
-    clock.now += LOOK_S
+    clock.now += MIN_LOOK_INTERVAL_S
     assert await room.unmet_need([20]) == "free CPUs in main: 0, needed: 4"
 
 
@@ -180,7 +180,7 @@ async def test_devices_are_free_and_nodes_are_not_so_nothing_is_set_aside() -> N
             assert not service.het.busy()
         assert jobs.offers == []
         jobs.cluster.used = 0
-        clock.now += LOOK_S
+        clock.now += MIN_LOOK_INTERVAL_S
         while not jobs.offers:
             await service.counts.wait_until_synced()
     assert jobs.offers == ["jobid=20+0"], "4 CPUs are enough for one of them"

@@ -22,7 +22,7 @@ from podwright.guests.slurm.hooks._hook_request_proofs import (
     read_key,
     sign,
 )
-from podwright.guests.slurm.hooks._hook_server import REMOTE, HookFront
+from podwright.guests.slurm.hooks._hook_server import REMOTE_LIMITS, HookFront
 from podwright.hosts import FakeMunge, MungeError
 from podwright.http import Reply
 from tests.conftest import SOAK
@@ -129,9 +129,9 @@ async def test_strangers_do_not_see_what_jobs_hold(door: Door) -> None:
 
 async def test_silent_strangers_keep_nobody_out(door: Door) -> None:
     silent = []
-    for _ in range(REMOTE.connections):
+    for _ in range(REMOTE_LIMITS.connections):
         silent.append(await asyncio.open_connection("127.0.0.1", door.port))
-    await asyncio.sleep(2 * REMOTE.patience)
+    await asyncio.sleep(2 * REMOTE_LIMITS.patience)
     proof = f"MUNGE {door.munge.encode(BODY)}"
     assert (await door.send(BODY, proof)).startswith("200")
     for _, writer in silent:

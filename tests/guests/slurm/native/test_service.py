@@ -14,7 +14,7 @@ from podwright.guests.slurm.service import HookJob, Service, Site, SlurmPod, Swe
 from podwright.guests.slurm.service._end_deviceless_jobs import OLD_JOB_GRACE_S
 from podwright.guests.slurm.service._hook_job_request import hook_job
 from podwright.guests.slurm.service._licence_check import StartIsOver, expected_licences
-from podwright.guests.slurm.service._squeue_jobs import _WIDTHS, listed
+from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS, listed
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
     DeviceInfo,
@@ -133,7 +133,10 @@ class Queue:
             words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", self.licences]
             words += ["", self.uid, self.at]
             rows.append(
-                "".join(word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
+                "".join(
+                    word.ljust(w)
+                    for word, w in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
+                )
             )
         return "\n".join(rows) + "\n"
 

@@ -13,8 +13,8 @@ import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.hooks._active_standby_roles import (
+    PEER_SILENCE_S,
     ROLE_POLL_S,
-    SILENT_S,
     Peers,
     StandbyRole,
     next_role,
@@ -109,7 +109,7 @@ async def test_the_second_takes_over_when_the_first_is_silent(
     net.gone.add("a:1")
     killed = net.now
     await waiting
-    assert SILENT_S <= net.now - killed <= SILENT_S + 2 * ROLE_POLL_S
+    assert PEER_SILENCE_S <= net.now - killed <= PEER_SILENCE_S + 2 * ROLE_POLL_S
 
 
 async def test_one_that_is_told_to_ask_again_is_told_whom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.guests.slurm.service import HookJob, RetryLimit
-from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
+from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 
 
@@ -27,7 +27,12 @@ class OneJob:
         if argv[0] == "squeue":
             words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", "", "", "", ""]
             words[9:11] = self.comment, self.uid
-            return "".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True)) + "\n"
+            return (
+                "".join(
+                    w.ljust(n) for w, n in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
+                )
+                + "\n"
+            )
         if argv[1] == "hold":
             self.held.append(argv[2])
             self.is_held.set()

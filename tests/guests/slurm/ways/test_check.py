@@ -12,7 +12,10 @@ from msgspec import structs
 
 from podwright.cli import podwright
 from podwright.guests.slurm.service import Fixed, Site, SlurmPod, dump
-from podwright.guests.slurm.setup._check_by_small_jobs import _runs, _server
+from podwright.guests.slurm.setup._check_by_small_jobs import (
+    _check_job_has_partition,
+    _check_server_reached,
+)
 from podwright.guests.slurm.setup._check_environment import ServedCluster
 from podwright.guests.slurm.setup._check_partition_counts import shelf
 from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
@@ -82,11 +85,13 @@ def test_what_srun_says_of_a_busy_cluster_is_no_part_of_the_jobs_output(
 ) -> None:
     queued = "echo 'srun: job 7 queued and waiting for resources' >&2; "
     commands("srun", queued + "echo slurm_7")
-    assert _runs(ServedCluster(Site(pods=(POD,))), "--ipus=1", "slurm_") == ""
+    assert _check_job_has_partition(ServedCluster(Site(pods=(POD,))), "--ipus=1", "slurm_") == ""
     commands("srun", queued + "echo answers")
-    assert _server(ServedCluster(Site(pods=(POD,))), "--ipus=1") == ""
+    assert _check_server_reached(ServedCluster(Site(pods=(POD,))), "--ipus=1") == ""
     commands("srun", queued + "exit 1")
-    assert "queued and waiting" in _runs(ServedCluster(Site(pods=(POD,))), "--ipus=1", "slurm_")
+    assert "queued and waiting" in _check_job_has_partition(
+        ServedCluster(Site(pods=(POD,))), "--ipus=1", "slurm_"
+    )
 
 
 class Told(ServedCluster):

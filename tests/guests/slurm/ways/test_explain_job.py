@@ -10,7 +10,7 @@ import pytest
 from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest, NotFound
 from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod
-from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
+from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.guests.slurm.waiting import explain_job
 from podwright.slurm.reader import SHOW_CONFIG
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
@@ -61,7 +61,8 @@ def slurm(
             ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", "", "", ""],
         ]
         return "".join(
-            "".join(w.ljust(n) for w, n in zip(row, _WIDTHS.values(), strict=True)) + "\n"
+            "".join(w.ljust(n) for w, n in zip(row, _SQUEUE_COLUMN_WIDTHS.values(), strict=True))
+            + "\n"
             for row in rows
         )
 

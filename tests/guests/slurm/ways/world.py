@@ -13,7 +13,7 @@ from podwright.controller import Caller, Controller, Role
 from podwright.errors import Unavailable
 from podwright.fabric import preset
 from podwright.guests.slurm.service import HookJob
-from podwright.guests.slurm.service._squeue_jobs import _WIDTHS
+from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.store import MemoryStore
 from podwright.wire import (
@@ -98,7 +98,10 @@ class Slurm(FakeSlurm):
                 words = [str(job), state, "0", "0", "1", "Licenses", "NONE", "1:00", licences, said]
                 words += ["", ""]
                 rows.append(
-                    "".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True))
+                    "".join(
+                        w.ljust(n)
+                        for w, n in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
+                    )
                 )
             return "\n".join(rows) + "\n"
         fields = dict(word.partition("=")[::2] for word in argv[2:])

@@ -16,17 +16,17 @@ from typing import Final
 
 #: NOW: the job's IPUs are ready and nothing uses them yet. SOON: the job has IPUs. LATER: all else.
 NOW, SOON, LATER = range(3)
-_RANK: Final[ContextVar[int]] = ContextVar("rank", default=LATER)
+_REQUEST_RANK: Final[ContextVar[int]] = ContextVar("rank", default=LATER)
 
 
 @contextlib.contextmanager
 def ranked(rank: int) -> Iterator[None]:
     """Give all requests within the block that rank."""
-    rank_token = _RANK.set(rank)
+    rank_token = _REQUEST_RANK.set(rank)
     try:
         yield
     finally:
-        _RANK.reset(rank_token)
+        _REQUEST_RANK.reset(rank_token)
 
 
 class RequestQueue:
@@ -48,19 +48,19 @@ class RequestQueue:
             self._free -= 1
         else:
             turn_future = asyncio.get_running_loop().create_future()
-            heapq.heappush(self._waiting, (_RANK.get(), next(self._numbers), turn_future))
+            heapq.heappush(self._waiting, (_REQUEST_RANK.get(), next(self._numbers), turn_future))
             try:
                 await turn_future
             except asyncio.CancelledError:
                 if not turn_future.cancelled():  # it had just got its turn
-                    self._pass_on()
+                    self._pass_turn_on()
                 raise
         try:
             yield
         finally:
-            self._pass_on()
+            self._pass_turn_on()
 
-    def _pass_on(self) -> None:
+    def _pass_turn_on(self) -> None:
         while self._waiting:
             _, _, waiting_future = heapq.heappop(self._waiting)
             if not waiting_future.done():

@@ -26,17 +26,17 @@ from podwright.errors import (
 from podwright.guests.kubernetes.cluster._api_request_queue import NOW, RequestQueue, ranked
 from podwright.guests.kubernetes.cluster._kube_interface import Object, Told, priority_values
 from podwright.guests.kubernetes.cluster._kube_watch import KindWatch
-from podwright.guests.kubernetes.job._crd import GROUP, KIND, PLURAL, VERSION
+from podwright.guests.kubernetes.job._crd import JOB_API_GROUP, JOB_KIND, JOB_PLURAL, VERSION
 from podwright.guests.kubernetes.job._observed_pods import UID_LABEL
 
 _MERGE: Final = "application/merge-patch+json"
-_JOBS_PATH: Final = f"/apis/{GROUP}/{VERSION}"
-_PAGE: Final = 500
-_SECONDS: Final = 30.0
+_JOBS_PATH: Final = f"/apis/{JOB_API_GROUP}/{VERSION}"
+_PAGE_SIZE: Final = 500
+_CALL_TIMEOUT_S: Final = 30.0
 #: Requests at a time. More would wait in the API server, where urgent ones cannot go first.
-_AT_ONCE: Final = 16
+_MAX_RUNNING_CALLS: Final = 16
 #: Seconds to connect for a watch, and between two pieces of it: the server ends it sooner.
-_WATCH_LIMITS: Final = aiohttp.ClientTimeout(connect=10.0, sock_connect=10.0, sock_read=90.0)
+_WATCH_TIMEOUTS: Final = aiohttp.ClientTimeout(connect=10.0, sock_connect=10.0, sock_read=90.0)
 
 
 class KubeApi:
@@ -50,38 +50,38 @@ class KubeApi:
         self.namespace = namespace
         self.watches: list[KindWatch] = []
         self.writes = 0  #: the number of requested changes
-        self._queue = RequestQueue(_AT_ONCE)
+        self._queue = RequestQueue(_MAX_RUNNING_CALLS)
 
     async def jobs(self) -> list[Object]:
         """Return all IPUJobs."""
-        return await self._list(_JOBS_PATH, PLURAL)
+        return await self._list_objects(_JOBS_PATH, JOB_PLURAL)
 
     async def job(self, namespace: str, name: str) -> Object | None:
         """Return an IPUJob, or None if there is none."""
         try:
-            return await self._call("GET", _job(namespace, name))
+            return await self._call("GET", _job_path(namespace, name))
         except NotFound:
             return None
 
     async def pods(self, namespace: str, uid: str) -> list[Object]:
         """Return the pods of the job with that uid."""
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
-        return await self._pages(path, labelSelector=f"{UID_LABEL}={uid}")
+        return await self._list_all_pages(path, labelSelector=f"{UID_LABEL}={uid}")
 
     async def nodes(self) -> list[Object]:
         """Return all nodes."""
-        return await self._pages("/api/v1/nodes")
+        return await self._list_all_pages("/api/v1/nodes")
 
     async def priorities(self) -> dict[str, int]:
         """Return the value of each PriorityClass, and under "" that of the default. Raises Denied
         where the operator lacks the right.
         """
-        priority_classes = await self._pages("/apis/scheduling.k8s.io/v1/priorityclasses")
+        priority_classes = await self._list_all_pages("/apis/scheduling.k8s.io/v1/priorityclasses")
         return priority_values(priority_classes)
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """Create a pod. Return False if there is one of that name."""
-        return await self._create(f"/api/v1/namespaces/{quote(namespace)}/pods", pod)
+        return await self._create_object(f"/api/v1/namespaces/{quote(namespace)}/pods", pod)
 
     async def create_item(self, namespace: str, item: Object) -> bool:
         """Create a secret, an event, an account, a role or its binding. Return False if there is
@@ -91,9 +91,11 @@ class KubeApi:
         """
         api_version, plural_kind = str(item["apiVersion"]), f"{item['kind'].lower()}s"
         api_path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        return await self._create(f"{api_path}/namespaces/{quote(namespace)}/{plural_kind}", item)
+        return await self._create_object(
+            f"{api_path}/namespaces/{quote(namespace)}/{plural_kind}", item
+        )
 
-    async def _create(self, path: str, item: Object) -> bool:
+    async def _create_object(self, path: str, item: Object) -> bool:
         try:
             await self._call("POST", path, item)
         except WrongState:
@@ -111,12 +113,12 @@ class KubeApi:
     ) -> None:
         """Set the finalizers of an IPUJob."""
         patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
-        await self._call("PATCH", _job(namespace, name), patch)
+        await self._call("PATCH", _job_path(namespace, name), patch)
 
     async def set_status(self, namespace: str, name: str, version: str, status: Object) -> None:
         """Replace the whole status of an IPUJob."""
         patch = {"metadata": {"resourceVersion": version}, "status": status}
-        await self._call("PATCH", f"{_job(namespace, name)}/status", patch)
+        await self._call("PATCH", f"{_job_path(namespace, name)}/status", patch)
 
     async def cluster_uid(self) -> str:
         """Return what identifies this cluster for good: the uid of its namespace kube-system."""
@@ -126,11 +128,11 @@ class KubeApi:
     async def lease(self, namespace: str, name: str) -> dict[str, Any]:
         """Return a Lease. Raises NotFound."""
         with ranked(NOW):
-            return await self._call("GET", f"{_leases(namespace)}/{quote(name)}")
+            return await self._call("GET", f"{_leases_path(namespace)}/{quote(name)}")
 
     async def put_lease(self, namespace: str, name: str, body: Object, *, new: bool) -> None:
         """Write a Lease. Raises WrongState where somebody else wrote it first."""
-        leases_path = _leases(namespace)
+        leases_path = _leases_path(namespace)
         with ranked(NOW):
             await self._call(
                 "POST" if new else "PUT",
@@ -144,7 +146,7 @@ class KubeApi:
         """
         namespace_path = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
         watched_kinds: tuple[tuple[str, str, dict[str, str]], ...] = (
-            (KIND, f"{_JOBS_PATH}{namespace_path}/{PLURAL}", {}),
+            (JOB_KIND, f"{_JOBS_PATH}{namespace_path}/{JOB_PLURAL}", {}),
             ("Pod", f"/api/v1{namespace_path}/pods", {"labelSelector": UID_LABEL}),
             ("Node", "/api/v1/nodes", {}),
         )
@@ -159,7 +161,7 @@ class KubeApi:
     async def listed(self, path: str, query: Mapping[str, Any]) -> tuple[list[Object], str]:
         """Return all objects, and the version of the list."""
         items: list[Object] = []
-        page_query = {**query, "limit": _PAGE}
+        page_query = {**query, "limit": _PAGE_SIZE}
         while True:
             page = await self._call("GET", path, query=page_query)
             items += page.get("items") or ()
@@ -172,10 +174,10 @@ class KubeApi:
         """Return the body of a watch in pieces, as they arrive. The first piece is empty."""
         operation = f"watch {path}"
         try:
-            response = await self._send("GET", path, None, query, _WATCH_LIMITS)
+            response = await self._send_request("GET", path, None, query, _WATCH_TIMEOUTS)
             with contextlib.closing(response):
                 if response.status != 200:
-                    raise _refusal(response.status, await response.text(), operation)
+                    raise _api_error(response.status, await response.text(), operation)
                 yield b""
                 async for piece in response.content.iter_any():
                     yield piece
@@ -184,11 +186,11 @@ class KubeApi:
                 f"the API server does not answer: {error!r}", operation=operation
             ) from None
 
-    async def _list(self, api_path: str, plural: str) -> list[Object]:
+    async def _list_objects(self, api_path: str, plural: str) -> list[Object]:
         namespace_path = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
-        return await self._pages(f"{api_path}{namespace_path}/{plural}")
+        return await self._list_all_pages(f"{api_path}{namespace_path}/{plural}")
 
-    async def _pages(self, path: str, **query: Any) -> list[Object]:
+    async def _list_all_pages(self, path: str, **query: Any) -> list[Object]:
         return (await self.listed(path, query))[0]
 
     async def _call(
@@ -203,7 +205,7 @@ class KubeApi:
         operation = f"{method} {path}"
         try:
             async with self._queue.turn():
-                response = await self._send(method, path, body, query, _SECONDS)
+                response = await self._send_request(method, path, body, query, _CALL_TIMEOUT_S)
                 response_text = await response.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(
@@ -212,9 +214,9 @@ class KubeApi:
         if 200 <= response.status < 300:
             reply: dict[str, Any] = json.loads(response_text)
             return reply
-        raise _refusal(response.status, response_text, operation)
+        raise _api_error(response.status, response_text, operation)
 
-    async def _send(
+    async def _send_request(
         self,
         method: str,
         path: str,
@@ -267,15 +269,15 @@ async def connect(kubeconfig: str = "", namespace: str = "") -> AsyncIterator[Ku
         yield KubeApi(api_client, namespace)
 
 
-def _job(namespace: str, name: str) -> str:
-    return f"{_JOBS_PATH}/namespaces/{quote(namespace)}/{PLURAL}/{quote(name)}"
+def _job_path(namespace: str, name: str) -> str:
+    return f"{_JOBS_PATH}/namespaces/{quote(namespace)}/{JOB_PLURAL}/{quote(name)}"
 
 
-def _leases(namespace: str) -> str:
+def _leases_path(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases"
 
 
-def _refusal(http_status: int, response_text: str, operation: str) -> PodwrightError:
+def _api_error(http_status: int, response_text: str, operation: str) -> PodwrightError:
     try:
         message = str(json.loads(response_text).get("message") or response_text)[:300]
     except ValueError:

@@ -20,10 +20,10 @@ from podwright.guests.kubernetes.cluster._kube_interface import Object, Told
 _log = logging.getLogger("podwright.guests.kubernetes")
 #: Seconds after which the API server ends a stream. A connection that broke without a word is
 #: noticed by then.
-_STREAM_S: Final = 60
+_STREAM_LIFETIME_S: Final = 60
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
-_LARGEST_EVENT: Final = 64 << 20  # bytes
+_MAX_EVENT_BYTES: Final = 64 << 20  # bytes
 
 
 class WatchedApi(Protocol):
@@ -68,9 +68,9 @@ class KindWatch:
         pause_seconds, reported_problem = _FIRST_PAUSE_S, ""
         while True:
             try:
-                resource_version = await self._list()
+                resource_version = await self._list_objects()
                 while True:
-                    resource_version = await self._follow(resource_version)
+                    resource_version = await self._follow_changes(resource_version)
                     pause_seconds, reported_problem = _FIRST_PAUSE_S, ""
             except PodwrightError as error:
                 self.problem = str(error)
@@ -82,16 +82,16 @@ class KindWatch:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_S)
 
-    async def _list(self) -> str:
+    async def _list_objects(self) -> str:
         items, resource_version = await self._api.listed(self._path, self._query)
         known_before, self._known = self._known, {}
         for item in items:
-            self._report("", item)
+            self._report_change("", item)
         for uid in known_before.keys() - self._known.keys():
             self._on_event(self.kind, "DELETED", known_before[uid])
         return resource_version
 
-    async def _follow(self, resource_version: str) -> str:
+    async def _follow_changes(self, resource_version: str) -> str:
         """Stream changes from a version on. Return the version to continue from when the API server
         ends the stream. Raises PodwrightError where a new list is needed.
         """
@@ -100,19 +100,19 @@ class KindWatch:
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
-            "timeoutSeconds": _STREAM_S,
+            "timeoutSeconds": _STREAM_LIFETIME_S,
         }
         unfinished_line = b""
         async for piece in self._api.stream(self._path, query):
             self.deaf_since = None  # the first piece is empty: the server has accepted the watch
             *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
-            if len(unfinished_line) > _LARGEST_EVENT:
+            if len(unfinished_line) > _MAX_EVENT_BYTES:
                 raise Unavailable(f"the API server sends a {self.kind} of more than 64 MiB")
             for line in filter(None, lines):
-                resource_version = self._event(line) or resource_version
+                resource_version = self._read_event(line) or resource_version
         return resource_version
 
-    def _event(self, event_line: bytes) -> str:
+    def _read_event(self, event_line: bytes) -> str:
         try:
             event = json.loads(event_line)
             event_type, item = str(event["type"]), event["object"]
@@ -122,10 +122,10 @@ class KindWatch:
         if event_type == "ERROR":
             raise Unavailable(f"the watch ended: {str(item.get('message') or item)[:300]}")
         if event_type != "BOOKMARK":
-            self._report(event_type, item)
+            self._report_change(event_type, item)
         return resource_version
 
-    def _report(self, event_type: str, item: Object) -> None:
+    def _report_change(self, event_type: str, item: Object) -> None:
         metadata = item.get("metadata") or {}
         uid = str(metadata.get("uid") or "")
         if event_type == "DELETED":

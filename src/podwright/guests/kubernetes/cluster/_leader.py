@@ -96,7 +96,7 @@ class Leader:
             await asyncio.gather(renewal, return_exceptions=True)
             with contextlib.suppress(PodwrightError, TimeoutError):
                 async with asyncio.timeout(_RENEW_S):
-                    await self._give_up()
+                    await self._release_lease()
 
     async def attempt(self) -> bool:
         """Take or renew the lease. Return False if it is somebody else's.
@@ -109,7 +109,7 @@ class Leader:
             lease = await self._leases.lease(self._namespace, self._name)
         except NotFound:
             new_lease = {"metadata": {"name": self._name}}
-            await self._put(new_lease, self._spec({}, now, 0), new=True)
+            await self._write_lease(new_lease, self._lease_spec({}, now, 0), new=True)
             return True
         lease_spec = lease.get("spec") or {}
         holder, renew_time = (
@@ -123,23 +123,23 @@ class Leader:
                 return False
         try:
             transitions = int(lease_spec.get("leaseTransitions") or 0)
-            await self._put(
-                lease, self._spec(lease_spec, now, transitions + (holder != self._identity))
+            await self._write_lease(
+                lease, self._lease_spec(lease_spec, now, transitions + (holder != self._identity))
             )
         except WrongState:
             return False
         return True
 
-    async def _give_up(self) -> None:
+    async def _release_lease(self) -> None:
         lease = await self._leases.lease(self._namespace, self._name)
         lease_spec = lease.get("spec") or {}
         if lease_spec.get("holderIdentity") == self._identity:
             released_spec = {
                 field: value for field, value in lease_spec.items() if field != "holderIdentity"
             }
-            await self._put(lease, released_spec)
+            await self._write_lease(lease, released_spec)
 
-    def _spec(self, old_spec: dict[str, Any], now: float, transitions: int) -> dict[str, Any]:
+    def _lease_spec(self, old_spec: dict[str, Any], now: float, transitions: int) -> dict[str, Any]:
         timestamp = (
             time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
         )
@@ -152,7 +152,9 @@ class Leader:
             "leaseTransitions": transitions,
         }
 
-    async def _put(self, lease: dict[str, Any], spec: dict[str, Any], *, new: bool = False) -> None:
+    async def _write_lease(
+        self, lease: dict[str, Any], spec: dict[str, Any], *, new: bool = False
+    ) -> None:
         lease_body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

@@ -9,7 +9,7 @@ from typing import Any
 
 from podwright.errors import NotFound, WrongState
 from podwright.guests.kubernetes.cluster._kube_interface import Object, Told, priority_values
-from podwright.guests.kubernetes.job._crd import API_VERSION, KIND
+from podwright.guests.kubernetes.job._crd import API_VERSION, JOB_KIND
 from podwright.guests.kubernetes.job._observed_pods import UID_LABEL
 
 _Key = tuple[str, str, str]
@@ -38,12 +38,12 @@ class FakeKube:
         return [
             copy.deepcopy(item)
             for object_key, item in self.objects.items()
-            if object_key[0] == KIND
+            if object_key[0] == JOB_KIND
         ]
 
     async def job(self, namespace: str, name: str) -> Object | None:
         """Return an IPUJob, or None if there is none."""
-        return copy.deepcopy(self.objects.get((KIND, namespace, name)))
+        return copy.deepcopy(self.objects.get((JOB_KIND, namespace, name)))
 
     async def pods(self, namespace: str, uid: str) -> list[Object]:
         """Return the pods of the job with that uid."""
@@ -78,7 +78,7 @@ class FakeKube:
         created_pod = copy.deepcopy(dict(pod))
         created_pod["status"] = {"phase": "Pending"}
         self.writes.append(f"create {object_key[2]}")
-        self._put(object_key, created_pod, "ADDED")
+        self._put_object(object_key, created_pod, "ADDED")
         return True
 
     async def create_item(self, namespace: str, item: Object) -> bool:
@@ -102,10 +102,10 @@ class FakeKube:
             return
         self.writes.append(f"delete {name}")
         if self.quick or found_pod["status"]["phase"] != "Running":
-            self._drop(object_key)
+            self._drop_object(object_key)
         else:
             found_pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            self._put(object_key, found_pod, "MODIFIED")
+            self._put_object(object_key, found_pod, "MODIFIED")
 
     async def set_finalizers(
         self, namespace: str, name: str, version: str, finalizers: list[str]
@@ -115,16 +115,16 @@ class FakeKube:
         job["metadata"]["finalizers"] = list(finalizers)
         self.writes.append(f"finalizers {name}")
         if job["metadata"].get("deletionTimestamp") and not finalizers:
-            self._drop(object_key)
+            self._drop_object(object_key)
         else:
-            self._put(object_key, job, "MODIFIED")
+            self._put_object(object_key, job, "MODIFIED")
 
     async def set_status(self, namespace: str, name: str, version: str, status: Object) -> None:
         """Replace the whole status of an IPUJob."""
         object_key, job = self._job_at(namespace, name, version)
         job["status"] = copy.deepcopy(dict(status))
         self.writes.append(f"status {name}: {status['launcherStatus']}, {status['lastMessage']}")
-        self._put(object_key, job, "MODIFIED")
+        self._put_object(object_key, job, "MODIFIED")
 
     async def watch(self, on_event: Told) -> None:
         """Call `on_event` for all that exists at the start, and then for every change, until
@@ -144,7 +144,7 @@ class FakeKube:
         """Create an IPUJob as a user does, and return its uid."""
         job: dict[str, Any] = {
             "apiVersion": API_VERSION,
-            "kind": KIND,
+            "kind": JOB_KIND,
             "metadata": {
                 "name": name,
                 "namespace": namespace,
@@ -152,31 +152,31 @@ class FakeKube:
             },
             "spec": copy.deepcopy(dict(spec)),
         }
-        self._put((KIND, namespace, name), job, "ADDED")
+        self._put_object((JOB_KIND, namespace, name), job, "ADDED")
         return str(job["metadata"]["uid"])
 
     def change(self, spec: Object, name: str = "job", namespace: str = "team") -> None:
         """Change some fields of an IPUJob's spec."""
-        object_key = (KIND, namespace, name)
+        object_key = (JOB_KIND, namespace, name)
         self.objects[object_key]["spec"].update(copy.deepcopy(dict(spec)))
-        self._put(object_key, self.objects[object_key], "MODIFIED")
+        self._put_object(object_key, self.objects[object_key], "MODIFIED")
 
     def delete(self, name: str = "job", namespace: str = "team", *, forced: bool = False) -> None:
         """Delete an IPUJob. forced: somebody removes its finalizers."""
-        object_key = (KIND, namespace, name)
+        object_key = (JOB_KIND, namespace, name)
         job = self.objects[object_key]
         if forced or not job["metadata"].get("finalizers"):
-            self._drop(object_key)
+            self._drop_object(object_key)
             return
         job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        self._put(object_key, job, "MODIFIED")
+        self._put_object(object_key, job, "MODIFIED")
 
     def run(self, name: str, namespace: str = "team", node: str = "node0") -> None:
         """Run a pod, as a kubelet does."""
         object_key = ("Pod", namespace, name)
         self.objects[object_key]["spec"]["nodeName"] = node
         self.objects[object_key]["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
-        self._put(object_key, self.objects[object_key], "MODIFIED")
+        self._put_object(object_key, self.objects[object_key], "MODIFIED")
 
     def end(self, name: str, code: int = 0, namespace: str = "team") -> None:
         """End a pod's program with an exit code."""
@@ -185,17 +185,17 @@ class FakeKube:
             "phase": "Failed" if code else "Succeeded",
             "containerStatuses": [{"state": {"terminated": {"exitCode": code}}}],
         }
-        self._put(object_key, self.objects[object_key], "MODIFIED")
+        self._put_object(object_key, self.objects[object_key], "MODIFIED")
 
     def remove_pod(self, name: str, namespace: str = "team") -> None:
         """Remove a pod from the cluster."""
-        self._drop(("Pod", namespace, name))
+        self._drop_object(("Pod", namespace, name))
 
     def node(self, name: str, ready: str = "True") -> None:
         """Set a node's Ready condition: True, False or Unknown."""
         item = self.objects.get(("Node", "", name)) or {"metadata": {"name": name}}
         item["status"] = {"conditions": [{"type": "Ready", "status": ready}]}
-        self._put(("Node", "", name), item, "MODIFIED")
+        self._put_object(("Node", "", name), item, "MODIFIED")
 
     def priority(self, name: str, value: int, *, default: bool = False) -> None:
         """Create or change a PriorityClass."""
@@ -209,23 +209,23 @@ class FakeKube:
     # -- inside ------------------------------------------------------------------------------
 
     def _job_at(self, namespace: str, name: str, version: str) -> tuple[_Key, dict[str, Any]]:
-        object_key = (KIND, namespace, name)
+        object_key = (JOB_KIND, namespace, name)
         if object_key not in self.objects:
             raise NotFound(f"there is no IPUJob {namespace}/{name}")
         if self.objects[object_key]["metadata"]["resourceVersion"] != version:
             raise WrongState(f"IPUJob {namespace}/{name} was changed meanwhile")
         return object_key, self.objects[object_key]
 
-    def _put(self, object_key: _Key, item: dict[str, Any], event: str) -> None:
+    def _put_object(self, object_key: _Key, item: dict[str, Any], event: str) -> None:
         sequence_number = next(self._numbers)
         item["metadata"].setdefault("uid", f"uid-{sequence_number}")
         item["metadata"]["resourceVersion"] = str(sequence_number)
         self.objects[object_key] = item
-        self._notify(object_key, item, event)
+        self._notify_listeners(object_key, item, event)
 
-    def _drop(self, object_key: _Key) -> None:
-        self._notify(object_key, self.objects.pop(object_key), "DELETED")
+    def _drop_object(self, object_key: _Key) -> None:
+        self._notify_listeners(object_key, self.objects.pop(object_key), "DELETED")
 
-    def _notify(self, object_key: _Key, item: dict[str, Any], event: str) -> None:
+    def _notify_listeners(self, object_key: _Key, item: dict[str, Any], event: str) -> None:
         for listener in list(self._listeners):
             listener(object_key[0], event, copy.deepcopy(item))

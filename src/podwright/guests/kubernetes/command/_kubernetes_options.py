@@ -5,15 +5,15 @@ from __future__ import annotations
 from podwright import option_rows as opt
 
 #: Rows that several verbs have.
-_FOLDER = opt.argument("it must be empty or missing", "FOLDER")
-_KUBECONFIG = opt.text("how to reach the cluster from outside", "FILE")
-_VIPU_CLUSTER = opt.text("only this one's IPUs", "NAME")
-_ALLOCATION = opt.text("only this one's IPUs", "NAME")
-_CONFIG = opt.text("key or certificates, as vipu-cli.hcl has them", "FILE")
-_CLUSTER_NAME = opt.text(
+_FOLDER_ARGUMENT = opt.argument("it must be empty or missing", "FOLDER")
+_KUBECONFIG_OPTION = opt.text("how to reach the cluster from outside", "FILE")
+_VIPU_CLUSTER_OPTION = opt.text("only this one's IPUs", "NAME")
+_ALLOCATION_OPTION = opt.text("only this one's IPUs", "NAME")
+_CREDENTIALS_OPTION = opt.text("key or certificates, as vipu-cli.hcl has them", "FILE")
+_CLUSTER_NAME_OPTION = opt.text(
     "what this cluster is called in partitions; the uid of its kube-system by default", "NAME"
 )
-_LEASE = opt.text("who holds it acts", "NAMESPACE/NAME", "podwright/podwright-operator")
+_LEASE_OPTION = opt.text("who holds it acts", "NAMESPACE/NAME", "podwright/podwright-operator")
 
 
 class SettingOptions(opt.OptionTable):
@@ -51,7 +51,7 @@ class ManifestOptions(SettingOptions, _VersionOptions):
 
 
 class _BaseOptions(opt.OptionTable):
-    folder = _FOLDER
+    folder = _FOLDER_ARGUMENT
     version = opt.text("as for manifests", "VERSION", "1.25", name="--for")
 
 
@@ -62,24 +62,24 @@ class KustomizeOptions(SettingOptions, _BaseOptions):
 class FolderOptions(opt.OptionTable):
     """The folder that a verb writes."""
 
-    folder = _FOLDER
+    folder = _FOLDER_ARGUMENT
 
 
 class OperatorOptions(opt.OptionTable):
     """What an operator serves."""
 
-    kubeconfig = _KUBECONFIG
+    kubeconfig = _KUBECONFIG_OPTION
     controllers = opt.text(
         "V-IPU controllers: HOST:PORT[:LABEL=VALUE], with commas between; the label is that "
         "of the nodes that reach its IPUs. Or unix:PATH",
         "LIST",
         required=True,
     )
-    vipu_cluster, allocation, config = _VIPU_CLUSTER, _ALLOCATION, _CONFIG
+    vipu_cluster, allocation, config = _VIPU_CLUSTER_OPTION, _ALLOCATION_OPTION, _CREDENTIALS_OPTION
     seen_as = opt.text("where programs in pods reach the controller, if not there", "HOST:PORT")
-    cluster_name = _CLUSTER_NAME
+    cluster_name = _CLUSTER_NAME_OPTION
     watch_namespace = opt.text("only jobs of this", "NAME")
-    lease = _LEASE
+    lease = _LEASE_OPTION
     identity = opt.text("who holds it; this host's name by default", "NAME")
     host_network = opt.choice(
         "whether workers are on their node's own network, as real IPUs need it; true",
@@ -107,7 +107,7 @@ class OperatorOptions(opt.OptionTable):
 class PlanOptions(opt.OptionTable):
     """The job whose plan is printed."""
 
-    kubeconfig = _KUBECONFIG
+    kubeconfig = _KUBECONFIG_OPTION
     job = opt.argument("", "JOB")
     namespace = opt.text("default", default="default", name="-n --namespace")
 
@@ -115,13 +115,13 @@ class PlanOptions(opt.OptionTable):
 class RemoveOptions(opt.OptionTable):
     """What is removed before the operator goes."""
 
-    kubeconfig = _KUBECONFIG
+    kubeconfig = _KUBECONFIG_OPTION
     controllers = opt.text("V-IPU controllers, as for operator", "LIST")
-    vipu_cluster, allocation, config = _VIPU_CLUSTER, _ALLOCATION, _CONFIG
+    vipu_cluster, allocation, config = _VIPU_CLUSTER_OPTION, _ALLOCATION_OPTION, _CREDENTIALS_OPTION
     leave_partitions = opt.flag("give none back, since the controllers are gone for good")
     cluster_gone = opt.flag(
         "the cluster of --cluster-name is no more, with all its pods: ask controllers alone"
     )
-    cluster_name = _CLUSTER_NAME
-    lease = _LEASE
+    cluster_name = _CLUSTER_NAME_OPTION
+    lease = _LEASE_OPTION
     namespace = opt.text("only jobs of this; all by default", name="-n --namespace")

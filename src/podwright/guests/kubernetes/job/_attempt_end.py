@@ -47,7 +47,7 @@ def end_of(
     done_instances = {
         instance
         for instance in range(job.instances)
-        if _done(
+        if _all_succeeded(
             [pod for pod in pods if pod.instance == instance and pod.role == deciding_role],
             job,
             deciding_role,
@@ -58,6 +58,6 @@ def end_of(
     return None
 
 
-def _done(pods: Sequence[PodView], job: IpuJob, deciding_role: str) -> bool:
+def _all_succeeded(pods: Sequence[PodView], job: IpuJob, deciding_role: str) -> bool:
     pod_count = 1 if deciding_role == LAUNCHER else job.workers
     return len(pods) == pod_count and all(pod.phase == "Succeeded" for pod in pods)

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from podwright.guests.kubernetes.job._pod_schemas import Schema, plain, pod_template
 
-GROUP: Final = "graphcore.ai"
+JOB_API_GROUP: Final = "graphcore.ai"
 VERSION: Final = "v1alpha1"
-KIND: Final = "IPUJob"
-PLURAL: Final = "ipujobs"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
+JOB_KIND: Final = "IPUJob"
+JOB_PLURAL: Final = "ipujobs"
+API_VERSION: Final = f"{JOB_API_GROUP}/{VERSION}"
 
 #: From this minor version on the API server checks CEL in CRDs (beta, on by default).
 CEL_FROM: Final = 25
 
 _UNUSED_DESCRIPTION: Final = "Taken as Graphcore's operator takes it, and without effect."
 
-EXIT_CODES: Final = r"^([0-9]+(-[0-9]+)?)(,([0-9]+(-[0-9]+)?))*$"
+EXIT_CODES_PATTERN: Final = r"^([0-9]+(-[0-9]+)?)(,([0-9]+(-[0-9]+)?))*$"
 
 #: What servers with CEL refuse beyond the schema: the rule, and what its breaker is told.
 RULES: Final[tuple[tuple[str, str], ...]] = (
@@ -65,14 +65,14 @@ def crd(minor_version: int) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": f"{JOB_PLURAL}.{JOB_API_GROUP}"},
         "spec": {
-            "group": GROUP,
+            "group": JOB_API_GROUP,
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
+                "kind": JOB_KIND,
+                "listKind": f"{JOB_KIND}List",
+                "plural": JOB_PLURAL,
+                "singular": JOB_KIND.lower(),
             },
             "scope": "Namespaced",
             "versions": [
@@ -102,8 +102,8 @@ def schema(minor_version: int) -> Schema:
             "apiVersion": plain("text"),
             "kind": plain("text"),
             "metadata": plain("object"),
-            "spec": _spec(minor_version),
-            "status": _status(),
+            "spec": _spec_schema(minor_version),
+            "status": _status_schema(),
         }
     )
 
@@ -131,7 +131,7 @@ def _object_schema(
     return object_schema | ({"required": list(required)} if required else {})
 
 
-def _spec(minor_version: int) -> Schema:
+def _spec_schema(minor_version: int) -> Schema:
     spec_schema = _object_schema(
         {
             "cleanPodPolicy": plain(
@@ -173,7 +173,7 @@ def _spec(minor_version: int) -> Schema:
                     ),
                     "exitCodes": plain(
                         "text",
-                        pattern=EXIT_CODES,
+                        pattern=EXIT_CODES_PATTERN,
                         description="For ExitCode: the codes after which it is restarted,"
                         " as in 2,10-19.",
                     ),
@@ -237,7 +237,7 @@ def _env_schema() -> Schema:
     return env_schema
 
 
-def _status() -> Schema:
+def _status_schema() -> Schema:
     condition = _object_schema(
         {
             "lastTransitionTime": plain("time", description="When status changed last."),

@@ -46,7 +46,7 @@ class RestartPolicy(NamedTuple):
         return self.kind != "Never"
 
 
-_NEVER: Final = RestartPolicy()
+_NEVER_RESTART: Final = RestartPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class IpuJob:
     launcher: Mapping[str, Any] | None = None
     template: Mapping[str, Any] = field(default_factory=dict)
     priority_class: str = ""
-    restart: RestartPolicy = _NEVER
+    restart: RestartPolicy = _NEVER_RESTART
     clean: str = "None"
     ttl: int = 0
     suspended: bool = False
@@ -110,15 +110,15 @@ def read_job(job_object: Mapping[str, Any]) -> IpuJob:
     instances = int(job_spec.get("jobInstances") or 0)
     if instances < 0:
         problems.append("jobInstances cannot be negative")
-    ipus = _number(job_spec, "ipusPerJobInstance", problems) or 0
+    ipus = _read_number(job_spec, "ipusPerJobInstance", problems) or 0
     if ipus & (ipus - 1):
         problems.append(f"ipusPerJobInstance is {ipus}, and no power of two")
-    requested_workers = _number(job_spec, "workersPerJobInstance", problems)
+    requested_workers = _read_number(job_spec, "workersPerJobInstance", problems)
     workers_spec = job_spec.get("workers") or {}
     template = workers_spec.get("template") or {}
     if not (template.get("spec") or {}).get("containers"):
         problems.append("workers.template.spec.containers names no container")
-    worker_count = _workers(
+    worker_count = _workers_per_instance(
         requested_workers, int(workers_spec.get("replicas") or 1), instances, problems
     )
     launcher = job_spec.get("launcher")
@@ -135,13 +135,13 @@ def read_job(job_object: Mapping[str, Any]) -> IpuJob:
         ipus=ipus,
         workers=worker_count,
         gcds_said=requested_workers is not None,
-        replicas=_number(job_spec, "modelReplicasPerWorker", problems) or 0,
+        replicas=_read_number(job_spec, "modelReplicasPerWorker", problems) or 0,
         launcher=launcher,
         template=template,
         priority_class=str((template.get("spec") or {}).get("priorityClassName") or ""),
         restart=_restart_policy(job_spec.get("restartPolicy") or {}, problems),
         clean=job_spec.get("cleanPodPolicy") or "None",
-        ttl=_interactive_ttl(job_spec.get("interactive"), problems),
+        ttl=_interactive_ttl_s(job_spec.get("interactive"), problems),
         suspended=bool(job_spec.get("suspend")),
         status=job_object.get("status") or {},
         problem="; ".join(problems),
@@ -161,7 +161,7 @@ def seconds(time_text: str) -> float:
         return 0.0
 
 
-def _number(spec: Mapping[str, Any], field_name: str, problems: list[str]) -> int | None:
+def _read_number(spec: Mapping[str, Any], field_name: str, problems: list[str]) -> int | None:
     field_text = spec.get(field_name)
     if field_text is None:
         return None
@@ -179,7 +179,7 @@ def _number(spec: Mapping[str, Any], field_name: str, problems: list[str]) -> in
     return int(field_text)
 
 
-def _workers(
+def _workers_per_instance(
     requested_workers: int | None, replicas: int, instances: int, problems: list[str]
 ) -> int:
     """Workers of each instance. workers.replicas is 1 where nothing is said; else it counts those
@@ -216,7 +216,7 @@ def _restart_policy(policy: Mapping[str, Any], problems: list[str]) -> RestartPo
     )
 
 
-def _interactive_ttl(interactive_spec: Mapping[str, Any] | None, problems: list[str]) -> int:
+def _interactive_ttl_s(interactive_spec: Mapping[str, Any] | None, problems: list[str]) -> int:
     if interactive_spec is None:
         return 0
     ttl_seconds = int(interactive_spec.get("ttl") or 0)

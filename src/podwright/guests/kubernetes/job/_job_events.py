@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from podwright.guests.kubernetes.job._crd import API_VERSION, KIND
+from podwright.guests.kubernetes.job._crd import API_VERSION, JOB_KIND
 from podwright.guests.kubernetes.job._ipu_job import IpuJob, stamp
 
-_COMPONENT: Final = "podwright-operator"
-_WARNINGS: Final = frozenset({"Failed", "Invalid", "Restarting"})
+_EVENT_COMPONENT: Final = "podwright-operator"
+_WARNING_CONDITIONS: Final = frozenset({"Failed", "Invalid", "Restarting"})
 #: What another condition, Completed, says too.
 _REDUNDANT_CONDITIONS: Final = frozenset({"Succeeded"})
 
@@ -23,7 +23,7 @@ def events_of(job: IpuJob, new_status: Mapping[str, Any], now: float) -> list[di
     """Return the Events of a job's new status. now: seconds since 1970."""
     old_messages, new_messages = _true_conditions(job.status), _true_conditions(new_status)
     return [
-        _event(job, condition_type, message, now)
+        _build_event(job, condition_type, message, now)
         for condition_type, message in new_messages.items()
         if condition_type not in old_messages and condition_type not in _REDUNDANT_CONDITIONS
     ]
@@ -41,7 +41,7 @@ def _true_conditions(status: Mapping[str, Any]) -> dict[str, str]:
     return messages_by_type
 
 
-def _event(job: IpuJob, condition_type: str, message: str, now: float) -> dict[str, Any]:
+def _build_event(job: IpuJob, condition_type: str, message: str, now: float) -> dict[str, Any]:
     namespace, job_name, uid = job.key
     timestamp = stamp(now)
     return {
@@ -53,16 +53,16 @@ def _event(job: IpuJob, condition_type: str, message: str, now: float) -> dict[s
         },
         "involvedObject": {
             "apiVersion": API_VERSION,
-            "kind": KIND,
+            "kind": JOB_KIND,
             "namespace": namespace,
             "name": job_name,
             "uid": uid,
         },
-        "type": "Warning" if condition_type in _WARNINGS else "Normal",
+        "type": "Warning" if condition_type in _WARNING_CONDITIONS else "Normal",
         "reason": condition_type,
         "message": message,
-        "source": {"component": _COMPONENT},
-        "reportingComponent": _COMPONENT,
+        "source": {"component": _EVENT_COMPONENT},
+        "reportingComponent": _EVENT_COMPONENT,
         "firstTimestamp": timestamp,
         "lastTimestamp": timestamp,
         "count": 1,

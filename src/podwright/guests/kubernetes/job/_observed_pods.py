@@ -73,16 +73,16 @@ def read_pod(pod_object: Mapping[str, Any], lost_nodes: frozenset[str] = frozens
         name=metadata["name"],
         uid=metadata["uid"],
         role=labels.get(ROLE_LABEL, WORKER),
-        instance=_count(labels.get(INSTANCE_LABEL)),
-        attempt=_count(labels.get(ATTEMPT_LABEL)),
+        instance=_label_number(labels.get(INSTANCE_LABEL)),
+        attempt=_label_number(labels.get(ATTEMPT_LABEL)),
         phase=phase,
-        code=_code(pod_status),
+        code=_exit_code(pod_status),
         node=node_name,
         deleting=bool(metadata.get("deletionTimestamp")),
         lost=is_live and node_name in lost_nodes,
-        note=_note(pod_status),
+        note=_pod_problem(pod_status),
         partition=(metadata.get("annotations") or {}).get(PARTITION_ANNOTATION, ""),
-        number=_count(metadata["name"].rpartition("-")[2]),
+        number=_label_number(metadata["name"].rpartition("-")[2]),
         address=pod_status.get("podIP") or "",
         pull_secrets=tuple(
             secret_reference["name"] for secret_reference in pod_spec.get("imagePullSecrets") or ()
@@ -90,11 +90,11 @@ def read_pod(pod_object: Mapping[str, Any], lost_nodes: frozenset[str] = frozens
     )
 
 
-def _count(label_text: Any) -> int:
+def _label_number(label_text: Any) -> int:
     return int(label_text) if isinstance(label_text, str) and label_text.isdecimal() else 0
 
 
-def _code(pod_status: Mapping[str, Any]) -> int | None:
+def _exit_code(pod_status: Mapping[str, Any]) -> int | None:
     for statuses_key in ("initContainerStatuses", "containerStatuses"):
         for container_status in pod_status.get(statuses_key) or ():
             terminated_state = (container_status.get("state") or {}).get("terminated")
@@ -107,7 +107,7 @@ def _code(pod_status: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _note(pod_status: Mapping[str, Any]) -> str:
+def _pod_problem(pod_status: Mapping[str, Any]) -> str:
     for container_status in pod_status.get("initContainerStatuses") or ():
         terminated_state = (container_status.get("state") or {}).get("terminated") or {}
         if container_status.get("name") == PREPARATION_CONTAINER and terminated_state.get(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 Schema = dict[str, Any]
 
-_SHAPE_START: Final = re.compile(r"(?m)^(\w+): ")
+_SHAPE_START_PATTERN: Final = re.compile(r"(?m)^(\w+): ")
 _TYPE_PATTERN: Final = re.compile(
     r"(?P<open>[\[{])?(?P<name>[\w-]+)(?: by (?P<keys>[\w,]+))?[\]}]?(?:=(?P<default>\w+))?"
 )
@@ -25,7 +25,7 @@ _NUMBER_OR_TEXT: Final[Schema] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "x-kubernetes-int-or-string": True,
 }
-_PLAIN: Final[dict[str, Schema]] = {
+_PLAIN_SCHEMAS: Final[dict[str, Schema]] = {
     "bool": {"type": "boolean"},
     "int32": {"type": "integer", "format": "int32"},
     "int64": {"type": "integer", "format": "int64"},
@@ -39,19 +39,21 @@ _PLAIN: Final[dict[str, Schema]] = {
 
 def plain(type_name: str, **extra_keys: Any) -> Schema:
     """The schema of a plain value, with what else is said of it."""
-    return _PLAIN[type_name] | extra_keys
+    return _PLAIN_SCHEMAS[type_name] | extra_keys
 
 
 def pod_template() -> Schema:
     """The pod template of an IPUJob."""
-    return _shape("PodTemplate")
+    return _shape_schema("PodTemplate")
 
 
-def _shape(name: str) -> Schema:
-    field_pairs = [field_text.split(" ", 1) for field_text in _table()[name].split("; ")]
+def _shape_schema(name: str) -> Schema:
+    field_pairs = [field_text.split(" ", 1) for field_text in _shape_table()[name].split("; ")]
     object_schema: Schema = {
         "type": "object",
-        "properties": {name.rstrip("!"): _value(field_type) for name, field_type in field_pairs},
+        "properties": {
+            name.rstrip("!"): _field_schema(field_type) for name, field_type in field_pairs
+        },
     }
     required_fields = [name[:-1] for name, _ in field_pairs if name.endswith("!")]
     if required_fields:
@@ -59,11 +61,13 @@ def _shape(name: str) -> Schema:
     return object_schema
 
 
-def _value(type_text: str) -> Schema:
+def _field_schema(type_text: str) -> Schema:
     type_match = _TYPE_PATTERN.fullmatch(type_text)
     assert type_match, type_text
     element_schema = (
-        plain(type_match["name"]) if type_match["name"] in _PLAIN else _shape(type_match["name"])
+        plain(type_match["name"])
+        if type_match["name"] in _PLAIN_SCHEMAS
+        else _shape_schema(type_match["name"])
     )
     if type_match["default"]:
         element_schema["default"] = type_match["default"]
@@ -81,10 +85,10 @@ def _value(type_text: str) -> Schema:
 
 
 @cache
-def _table() -> dict[str, str]:
+def _shape_table() -> dict[str, str]:
     table_text = files(__package__).joinpath("pod_fields.txt").read_text(encoding="utf-8")
     shape_lines = [line for line in table_text.splitlines() if line and not line.startswith("#")]
-    shape_parts = _SHAPE_START.split("\n".join(shape_lines))
+    shape_parts = _SHAPE_START_PATTERN.split("\n".join(shape_lines))
     return {
         shape_name: " ".join(fields_text.split())
         for shape_name, fields_text in zip(shape_parts[1::2], shape_parts[2::2], strict=True)

@@ -22,7 +22,7 @@ from podwright.guests.kubernetes.job._observed_pods import LAUNCHER, WORKER, Hol
 from podwright.guests.kubernetes.job._status import StatusWords, status_of
 
 #: Seconds until a pod is tried again whose name another pod has: nobody tells when that one goes.
-_TAKEN_RETRY_S: Final = 10.0
+_TAKEN_NAME_RETRY_S: Final = 10.0
 
 
 class Adopt(NamedTuple):
@@ -149,16 +149,16 @@ def plan(
     `_JobView`."""
     job_view = _JobView(job, pods, holdings, now, waiting_reason, fresh, taken_name)
     if job.deleting:
-        return _leave(job_view)
+        return _plan_leaving(job_view)
     if not job.finished and FINALIZER not in job.finalizers:
         return JobPlan((Adopt(),))
     if job.finished:
         return _finished(job_view)
     if job.suspended:
-        return _suspended(job_view)
+        return _plan_suspended(job_view)
     if job.problem:
         return job_view.plan(job_view.status("Invalid", job.problem, reason="InvalidSpec"))
-    return _run(job_view)
+    return _plan_run(job_view)
 
 
 def plan_removal(
@@ -167,7 +167,7 @@ def plan_removal(
     """What is to be done for a job whose operator goes: it ends, and nothing keeps it any more."""
     job_view = _JobView(job, pods, holdings, now, "", ())
     if job.deleting:
-        return _leave(job_view)
+        return _plan_leaving(job_view)
     job_view.end([pod for pod in pods if pod.live])
     if any(pod.live for pod in pods):
         return job_view.plan(None)
@@ -180,7 +180,7 @@ def plan_removal(
     return job_view.plan(new_status)
 
 
-def _leave(job_view: _JobView) -> JobPlan:
+def _plan_leaving(job_view: _JobView) -> JobPlan:
     """The job is to go: pods, then partitions, then the mark that keeps it."""
     job_view.end(job_view.pods)
     if not any(pod.live for pod in job_view.pods):
@@ -212,14 +212,14 @@ def _finished(job_view: _JobView) -> JobPlan:
     )
 
 
-def _suspended(job_view: _JobView) -> JobPlan:
+def _plan_suspended(job_view: _JobView) -> JobPlan:
     job_view.end(job_view.pods)
     if not any(pod.live for pod in job_view.pods):
         job_view.give_back(list(job_view.holdings))
     return job_view.plan(job_view.status("Suspended", "it is suspended: spec.suspend is true"))
 
 
-def _run(job_view: _JobView) -> JobPlan:
+def _plan_run(job_view: _JobView) -> JobPlan:
     job = job_view.job
     wanted_instances = range(job.instances)
     spare_pods = [pod for pod in job_view.pods if pod.instance >= job.instances]
@@ -249,7 +249,7 @@ def _run(job_view: _JobView) -> JobPlan:
         )
     attempt_end = end_of(job, current_pods, job_view.holdings)
     if attempt_end is not None:
-        return _attempt_over(job_view, attempt_end)
+        return _plan_attempt_over(job_view, attempt_end)
     missing_instances = [
         instance for instance in wanted_instances if instance not in job_view.holdings
     ]
@@ -263,7 +263,7 @@ def _run(job_view: _JobView) -> JobPlan:
     ]
     if broken_partitions:
         job_view.give_back([holding.instance for holding in broken_partitions])
-        message = _joined(holding.problem for holding in broken_partitions)
+        message = _join_messages(holding.problem for holding in broken_partitions)
         return job_view.plan(job_view.status("Pending", message, reason="PartitionError"))
     unready_partitions = [
         job_view.holdings[instance]
@@ -272,14 +272,14 @@ def _run(job_view: _JobView) -> JobPlan:
     ]
     if unready_partitions:
         message = (
-            _joined(holding.problem for holding in unready_partitions)
+            _join_messages(holding.problem for holding in unready_partitions)
             or "its IPUs are being set up"
         )
         return job_view.plan(job_view.status("Pending", message, reason="SettingUp"))
     return _make_missing_pods(job_view, current_pods)
 
 
-def _attempt_over(job_view: _JobView, attempt_end: AttemptEnd) -> JobPlan:
+def _plan_attempt_over(job_view: _JobView, attempt_end: AttemptEnd) -> JobPlan:
     """All is done, or something failed: over for good, or once more."""
     job = job_view.job
     if not job.restart.restarts(failed=attempt_end.failed, exit_code=attempt_end.code):
@@ -338,7 +338,7 @@ def _make_missing_pods(job_view: _JobView, current_pods: Sequence[PodView]) -> J
         ]
         if worn_instances:
             job_view.give_back(worn_instances)
-            status_message = _joined(
+            status_message = _join_messages(
                 job_view.holdings[instance].worn for instance in worn_instances
             )
             return job_view.plan(job_view.status("Pending", status_message, reason="Drained"))
@@ -356,16 +356,16 @@ def _make_missing_pods(job_view: _JobView, current_pods: Sequence[PodView]) -> J
         )
         pending_status = job_view.status("Pending", taken_message, reason="NameTaken", started=True)
         return job_view.plan(
-            pending_status, min(look_at or math.inf, job_view.now + _TAKEN_RETRY_S)
+            pending_status, min(look_at or math.inf, job_view.now + _TAKEN_NAME_RETRY_S)
         )
-    return job_view.plan(_running(job_view, current_pods), look_at)
+    return job_view.plan(_running_status(job_view, current_pods), look_at)
 
 
-def _running(job_view: _JobView, current_pods: Sequence[PodView]) -> dict[str, Any] | None:
+def _running_status(job_view: _JobView, current_pods: Sequence[PodView]) -> dict[str, Any] | None:
     job = job_view.job
     # What has ended needs no machine.
     live_instances = {pod.instance for pod in current_pods if pod.live}
-    worn_message = _joined(
+    worn_message = _join_messages(
         job_view.holdings[instance].worn
         for instance in sorted(live_instances & job_view.holdings.keys())
     )
@@ -384,7 +384,7 @@ def _running(job_view: _JobView, current_pods: Sequence[PodView]) -> dict[str, A
     )
 
 
-def _joined(messages: Iterable[str]) -> str:
+def _join_messages(messages: Iterable[str]) -> str:
     """Return all messages that say something, each once."""
     return "; ".join(dict.fromkeys(filter(None, messages)))
 

@@ -14,11 +14,11 @@ from podwright.guests.kubernetes.job._observed_pods import LAUNCHER, WORKER, Hol
 
 #: Conditions, one of each at most, in the order in which they are listed. Those of Graphcore's
 #: operator have the name of their state; Queued, PartitionReady and Succeeded are ours.
-_CONDITIONS: Final = (
+_CONDITION_TYPES: Final = (
     *("Queued", "PartitionReady", "Running", "Restarting", "Suspended"),
     *("Completed", "Succeeded", "Failed"),
 )
-_MOST: Final = 1000  #: characters of a message
+_MAX_MESSAGE_CHARS: Final = 1000  #: characters of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ def status_of(
     worker_pods = [pod for pod in pods if pod.attempt == job.attempt and pod.role == WORKER]
     new_status: dict[str, Any] = {
         "launcherStatus": status_words.state,
-        "lastMessage": status_words.message[:_MOST],
+        "lastMessage": status_words.message[:_MAX_MESSAGE_CHARS],
         "desiredReplicas": job.instances,
-        "currentReplicas": 0 if status_words.over else _current(job, pods),
+        "currentReplicas": 0 if status_words.over else _running_instance_count(job, pods),
         "iPUPartitionCreated": bool(holdings)
         and not status_words.over
         and all(
@@ -61,7 +61,7 @@ def status_of(
             "succeeded": sum(pod.phase == "Succeeded" for pod in worker_pods),
         },
     }
-    new_status["conditions"] = _conditions(
+    new_status["conditions"] = _build_conditions(
         job, status_words, now, ready=new_status["iPUPartitionCreated"]
     )
     if job.generation and (not old_status or "observedGeneration" in old_status):
@@ -84,7 +84,7 @@ def status_of(
     return new_status | {"lastReconcileTime": stamp(now)}
 
 
-def _current(job: IpuJob, pods: Sequence[PodView]) -> int:
+def _running_instance_count(job: IpuJob, pods: Sequence[PodView]) -> int:
     """Instances whose programs run."""
     deciding_role = LAUNCHER if job.launcher is not None else WORKER
     pods_per_instance = 1 if deciding_role == LAUNCHER else job.workers
@@ -98,7 +98,7 @@ def _current(job: IpuJob, pods: Sequence[PodView]) -> int:
     )
 
 
-def _conditions(
+def _build_conditions(
     job: IpuJob, status_words: StatusWords, now: float, *, ready: bool
 ) -> list[dict[str, Any]]:
     """The conditions that have been true once. ready: whether all partitions are there."""
@@ -113,7 +113,7 @@ def _conditions(
         for condition in job.status.get("conditions") or ()
     }
     conditions = []
-    for condition_type in _CONDITIONS:
+    for condition_type in _CONDITION_TYPES:
         current_condition = known_conditions.get(condition_type)
         status_text = "True" if condition_type in true_types else "False"
         if current_condition is None and status_text == "False":
@@ -126,7 +126,7 @@ def _conditions(
                 "reason": (status_words.reason or status_words.state)
                 if status_text == "True"
                 else status_words.state,
-                "message": status_words.message[:_MOST],
+                "message": status_words.message[:_MAX_MESSAGE_CHARS],
                 "lastTransitionTime": timestamp,
                 "lastUpdateTime": timestamp,
             }

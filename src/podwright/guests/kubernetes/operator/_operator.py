@@ -17,7 +17,7 @@ from typing import Any, Final
 from podwright.errors import Denied, PodwrightError
 from podwright.guests.kubernetes.cluster._api_request_queue import LATER, NOW, SOON, ranked
 from podwright.guests.kubernetes.cluster._kube_interface import Kube, Object
-from podwright.guests.kubernetes.job._crd import KIND
+from podwright.guests.kubernetes.job._crd import JOB_KIND
 from podwright.guests.kubernetes.job._ipu_job import FINALIZER, IpuJob, JobKey, read_job
 from podwright.guests.kubernetes.job._job_events import events_of
 from podwright.guests.kubernetes.job._job_secret import build_secret
@@ -34,7 +34,7 @@ from podwright.guests.kubernetes.job._reconcile import (
     plan,
 )
 from podwright.guests.kubernetes.operator._operator_metrics import OperatorCounts
-from podwright.guests.kubernetes.operator._work_queue import RETRY_S, WorkQueue
+from podwright.guests.kubernetes.operator._work_queue import FIRST_RETRY_S, WorkQueue
 from podwright.guests.kubernetes.partitions._job_partitions import Partitions
 from podwright.guests.kubernetes.partitions._job_queue import Granted
 from podwright.guests.kubernetes.partitions._vipu_controller_list import program_environment
@@ -44,7 +44,7 @@ from podwright.guests.shared import Locks, Room, until_done
 
 _log = logging.getLogger("podwright.guests.kubernetes")
 
-_STEPS: Final = 8  # steps for one job without a pause
+_MAX_STEPS: Final = 8  # steps for one job without a pause
 
 
 class Operator:
@@ -88,13 +88,15 @@ class Operator:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await until_done(self._known, RETRY_S, lambda problem: _log.warning("%s", problem))
+        await until_done(
+            self._read_cluster, FIRST_RETRY_S, lambda problem: _log.warning("%s", problem)
+        )
         loop_tasks = [
             asyncio.ensure_future(loop_coroutine)
             for loop_coroutine in (
                 self._watch_cluster(),
-                self._refreshing(),
-                self._sweeping(),
+                self._refresh_loop(),
+                self._sweep_loop(),
                 self._grant_loop(),
             )
         ]
@@ -108,7 +110,7 @@ class Operator:
 
     # -- what goes on beside -----------------------------------------------------------------
 
-    async def _known(self) -> None:
+    async def _read_cluster(self) -> None:
         """Read what exists, before anything is decided."""
         await self.partitions.refresh()
         await self._read_lost_nodes()
@@ -119,7 +121,7 @@ class Operator:
 
     def _on_event(self, object_kind: str, event_type: str, kube_object: Object) -> None:
         object_metadata = kube_object.get("metadata") or {}
-        if object_kind == KIND:
+        if object_kind == JOB_KIND:
             self.jobs.poke(
                 JobKey(
                     object_metadata["namespace"], object_metadata["name"], object_metadata["uid"]
@@ -130,11 +132,11 @@ class Operator:
             if job_key := self.jobs.key_of(job_uid):
                 self.jobs.poke(job_key)
         elif object_kind == "Node":
-            self._on_node(
+            self._on_node_health(
                 object_metadata["name"], event_type != "DELETED" and not _node_is_lost(kube_object)
             )
 
-    def _on_node(self, node_name: str, is_healthy: bool) -> None:
+    def _on_node_health(self, node_name: str, is_healthy: bool) -> None:
         lost_before = self._lost
         self._lost = lost_before - {node_name} if is_healthy else lost_before | {node_name}
         if self._lost != lost_before:
@@ -162,7 +164,7 @@ class Operator:
             self.partitions.line.priorities = priorities
             self._grants_wanted.set()
 
-    async def _refreshing(self) -> None:
+    async def _refresh_loop(self) -> None:
         last_problem = ""
         while True:
             await asyncio.sleep(self._refresh_s)
@@ -179,7 +181,7 @@ class Operator:
                     self.jobs.poke(job_key)
             self._grants_wanted.set()
 
-    async def _sweeping(self) -> None:
+    async def _sweep_loop(self) -> None:
         while True:
             try:
                 await self._sweep()
@@ -209,14 +211,14 @@ class Operator:
                 self.jobs.poke(job_key)
         for job_uid in self.jobs.idle_uids() - existing_uids:
             if job_uid not in self.partitions.holders():
-                self._forget(job_uid)
+                self._forget_job(job_uid)
 
     async def _grant_loop(self) -> None:
         while True:
             await self._grants_wanted.wait()
             self._grants_wanted.clear()
             for granted in self.partitions.grant():
-                self.jobs.begin(self._make(granted))
+                self.jobs.begin(self._make_partitions(granted))
             for job_key in self.partitions.unexplained():
                 self.jobs.poke(job_key)
             with contextlib.suppress(PodwrightError):
@@ -231,32 +233,32 @@ class Operator:
         not needed. Raises PodwrightError.
         """
         async with self._locks(key.uid):
-            for _ in range(_STEPS):
-                with ranked(self._rank(key.uid)):
-                    next_look_at = await self._step(key)
+            for _ in range(_MAX_STEPS):
+                with ranked(self._request_rank(key.uid)):
+                    next_look_at = await self._reconcile_step(key)
                 if next_look_at is not None:
                     return next_look_at
-        return self._wall() + RETRY_S
+        return self._wall() + FIRST_RETRY_S
 
-    def _rank(self, job_uid: str) -> int:
+    def _request_rank(self, job_uid: str) -> int:
         if self.partitions.fresh(job_uid):
             return NOW
         return SOON if self.partitions.holdings_of(job_uid) else LATER
 
-    async def _step(self, job_key: JobKey) -> float | None:
+    async def _reconcile_step(self, job_key: JobKey) -> float | None:
         """Do one step for a job. Return when to look again, or None if another step is due at
         once.
         """
         job_object = await self.kube.job(job_key.namespace, job_key.name)
         if job_object is None or job_object["metadata"]["uid"] != job_key.uid:
-            await self._orphaned(job_key)
+            await self._clean_up_orphan(job_key)
             return 0.0
         job = read_job(job_object)
         # The status says that the job has started before its first pod is made, so a job that has
         # not started has no pods. To find pods, the API server searches the whole namespace.
         pod_objects = await self.kube.pods(job_key.namespace, job_key.uid) if job.started else []
         pod_views = [read_pod(pod_object, self._lost) for pod_object in pod_objects]
-        self._remember(job, pod_views)
+        self._remember_pods(job, pod_views)
         waiting_reason = await self.partitions.waiting_reason(job)
         job_plan = self._decide(
             job,
@@ -267,9 +269,9 @@ class Operator:
             fresh=self.partitions.fresh(job_key.uid),
             taken_name=self._taken_pod_names.get(job_key.uid, ""),
         )
-        return None if await self._do(job, job_plan) else job_plan.look_at
+        return None if await self._carry_out_plan(job, job_plan) else job_plan.look_at
 
-    async def _orphaned(self, job_key: JobKey) -> None:
+    async def _clean_up_orphan(self, job_key: JobKey) -> None:
         """End the pods of a job that is gone, and then give back what it holds. Somebody may have
         removed its finalizer.
         """
@@ -279,14 +281,14 @@ class Operator:
             if not pod.deleting:
                 await self.kube.delete_pod(job_key.namespace, pod.name, pod.uid)
         if any(pod.live for pod in pods):
-            self.jobs.later(job_key, RETRY_S)
+            self.jobs.later(job_key, FIRST_RETRY_S)
             return
         for held_partition in self.partitions.holdings_of(job_key.uid).values():
             _log.warning("job %s/%s is gone: %s is given back", *job_key[:2], held_partition.name)
-            await self._give_back(held_partition.name)
-        self._forget(job_key.uid)
+            await self._give_back_partition(held_partition.name)
+        self._forget_job(job_key.uid)
 
-    def _remember(self, job: IpuJob, pods: list[PodView]) -> None:
+    def _remember_pods(self, job: IpuJob, pods: list[PodView]) -> None:
         for uids_on_node in self._nodes.values():
             uids_on_node.discard(job.key.uid)
         for pod in pods:
@@ -295,7 +297,7 @@ class Operator:
             if self._taken_pod_names.get(job.key.uid) == pod.name:
                 del self._taken_pod_names[job.key.uid]  # the pod of that name is the job's own
 
-    def _forget(self, job_uid: str) -> None:
+    def _forget_job(self, job_uid: str) -> None:
         self.jobs.forget(job_uid)
         self._created = {
             created_object for created_object in self._created if created_object[0] != job_uid
@@ -308,7 +310,7 @@ class Operator:
 
     # -- what a plan says --------------------------------------------------------------------
 
-    async def _do(self, job: IpuJob, job_plan: JobPlan) -> bool:
+    async def _carry_out_plan(self, job: IpuJob, job_plan: JobPlan) -> bool:
         """Carry out a plan. Return True if something came of it at once, so that another step is
         due.
         """
@@ -341,7 +343,7 @@ class Operator:
             elif isinstance(plan_action, EndPod):
                 await self.kube.delete_pod(namespace, plan_action.name, plan_action.uid)
             elif isinstance(plan_action, GiveBack):
-                await self._give_back(plan_action.name)
+                await self._give_back_partition(plan_action.name)
                 step_due = True
             elif isinstance(plan_action, Reset):
                 await self.partitions.reset(job, plan_action.instances)
@@ -365,7 +367,7 @@ class Operator:
         except PodwrightError as error:
             _log.warning("events of jobs: %s", error)
 
-    async def _give_back(self, partition_name: str) -> None:
+    async def _give_back_partition(self, partition_name: str) -> None:
         await self.partitions.give_back(partition_name)
         self._grants_wanted.set()
 
@@ -410,7 +412,7 @@ class Operator:
                 await self.kube.create_item(job.key.namespace, rights_object)
             self._created.add(created_object)
 
-    async def _make(self, granted: Granted) -> None:
+    async def _make_partitions(self, granted: Granted) -> None:
         """Make the partitions of a job that has its blocks: all, or none."""
         job_key = granted.job.key
         async with self._locks(job_key.uid):

@@ -33,7 +33,7 @@ from podwright.http import Figure, MetricsFront
 _log = logging.getLogger("podwright.guests.kubernetes")
 _RETRY_S = 1.0
 _T = TypeVar("_T")
-_OPTIONS = PodOptions()
+_POD_OPTIONS = PodOptions()
 
 
 class Serving(NamedTuple):
@@ -51,7 +51,7 @@ class Serving(NamedTuple):
     namespace: str = ""
     lease: str = ""
     identity: str = ""
-    options: PodOptions = _OPTIONS
+    options: PodOptions = _POD_OPTIONS
     sweep_s: float = 60.0
     listen: tuple[str, int] | None = None
 
@@ -75,7 +75,7 @@ async def serve(operator_options: Serving) -> int:
             _ProbesAndMetrics(kube, operator_options.listen) as probes_and_metrics,
         ):
             serve_task = asyncio.create_task(
-                _serve(operator_options, kube, controller_by_site, probes_and_metrics)
+                _serve_cluster(operator_options, kube, controller_by_site, probes_and_metrics)
             )
             stop_task = asyncio.create_task(stop_event.wait())
             await asyncio.wait({serve_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +119,7 @@ class _ProbesAndMetrics:
             await self._front.stop()
 
 
-async def _serve(
+async def _serve_cluster(
     operator_options: Serving,
     kube: KubeApi,
     controller_by_site: dict[VipuSite, VipuController],
@@ -140,7 +140,7 @@ async def _serve(
         device_places = [
             device_place
             for vipu_site, controller in controller_by_site.items()
-            for device_place in await _places(operator_options, vipu_site, controller)
+            for device_place in await _places_of_site(operator_options, vipu_site, controller)
         ]
         operator = Operator(
             kube,
@@ -237,7 +237,7 @@ async def _device_places(
     ]
 
 
-async def _places(
+async def _places_of_site(
     operator_options: Serving, vipu_site: VipuSite, controller: VipuController
 ) -> list[DevicePlace]:
     vipu_clusters = [operator_options.vipu_cluster]

@@ -23,8 +23,8 @@ from podwright.guests.kubernetes.job._reconcile import JobPlan, plan_removal
 from podwright.guests.kubernetes.operator._operator import Operator
 from podwright.guests.kubernetes.partitions._job_partitions import Partitions
 
-_PAUSE_S = 1.0
-_PATIENCE_S = 2.0 * LEASE_SECONDS
+_POLL_PAUSE_S = 1.0
+_OPERATOR_WAIT_S = 2.0 * LEASE_SECONDS
 
 
 class LeaseCandidate(Protocol):
@@ -42,7 +42,7 @@ async def alone(lease_candidate: LeaseCandidate) -> bool:
     is gone or is being removed. Raises Held where an operator acts, and Denied without the right to
     find out.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _OPERATOR_WAIT_S
     while True:
         try:
             if await lease_candidate.attempt():
@@ -59,7 +59,7 @@ async def alone(lease_candidate: LeaseCandidate) -> bool:
                 operation="podwright kubernetes remove",
                 would_work="kubectl -n podwright delete deployment podwright-operator",
             )
-        await asyncio.sleep(_PAUSE_S)
+        await asyncio.sleep(_POLL_PAUSE_S)
 
 
 async def give_all_back(
@@ -100,10 +100,10 @@ class Removal:
         self._kube, self._partitions, self._progress = kube, partitions, progress
         self._namespace = namespace
         self._operator = Operator(
-            kube, partitions, wall=time.time, clock=time.monotonic, decide=_decide
+            kube, partitions, wall=time.time, clock=time.monotonic, decide=_decide_removal
         )
 
-    async def run(self, pause_s: float = _PAUSE_S) -> int:
+    async def run(self, pause_s: float = _POLL_PAUSE_S) -> int:
         """Work until nothing is left, and return the number of jobs.
 
         Raises PodwrightError where a controller or the API server does not answer.
@@ -112,7 +112,7 @@ class Removal:
         reported_waits: dict[JobKey, str] = {}
         while True:
             await self._partitions.refresh()
-            remaining_jobs = await self._left()
+            remaining_jobs = await self._remaining_jobs()
             for job_key in reported_waits.keys() - remaining_jobs:
                 self._progress(f"job {job_key.namespace}/{job_key.name}: nothing is left")
                 del reported_waits[job_key]
@@ -125,13 +125,13 @@ class Removal:
                     await self._operator.reconcile(job_key)
                 except WrongState:
                     continue  # it was changed meanwhile
-                wait_reason = await self._waits(job_key)
+                wait_reason = await self._waiting_reason(job_key)
                 if wait_reason and wait_reason != reported_waits[job_key]:
                     self._progress(f"job {job_key.namespace}/{job_key.name}: {wait_reason}")
                     reported_waits[job_key] = wait_reason
             await asyncio.sleep(pause_s)
 
-    async def _left(self) -> set[JobKey]:
+    async def _remaining_jobs(self) -> set[JobKey]:
         """Return the jobs that hold something or have a finalizer of the operator."""
         remaining_jobs = {
             job_key
@@ -148,7 +148,7 @@ class Removal:
                 )
         return remaining_jobs
 
-    async def _waits(self, job_key: JobKey) -> str:
+    async def _waiting_reason(self, job_key: JobKey) -> str:
         """Return which pods the job waits for, in words, or "". Pods that may still run keep their
         devices.
         """
@@ -157,7 +157,7 @@ class Removal:
         return f"waits for the end of {', '.join(live_pods)}" if live_pods else ""
 
 
-def _decide(
+def _decide_removal(
     job: IpuJob,
     pod_views: Sequence[PodView],
     held_partitions: Mapping[int, Holds],

@@ -14,8 +14,8 @@ from podwright.guests.kubernetes.operator._operator_metrics import OperatorCount
 _log = logging.getLogger("podwright.guests.kubernetes")
 
 #: Seconds after which a failed reconciliation is repeated. Each further failure doubles the pause.
-RETRY_S: Final = 1.0
-_SLOWEST_S: Final = 60.0
+FIRST_RETRY_S: Final = 1.0
+_MAX_RETRY_S: Final = 60.0
 _MIN_DELAY_S: Final = 0.05
 
 
@@ -134,11 +134,11 @@ class WorkQueue:
             failure_count = self._failures[job_uid] = self._failures.get(job_uid, 0) + 1
             self._counts.errors += 1
             _log.warning("job %s/%s: %s", job_key.namespace, job_key.name, error)
-            self.later(job_key, min(RETRY_S * 2 ** (failure_count - 1), _SLOWEST_S))
+            self.later(job_key, min(FIRST_RETRY_S * 2 ** (failure_count - 1), _MAX_RETRY_S))
         except Exception:
             self._counts.errors += 1
             _log.exception("job %s/%s", job_key.namespace, job_key.name)
-            self.later(job_key, _SLOWEST_S)
+            self.later(job_key, _MAX_RETRY_S)
         finally:
             self._counts.reconciles += 1
             self._counts.reconcile_s += self._clock() - began_at

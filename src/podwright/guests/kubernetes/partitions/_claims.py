@@ -15,11 +15,11 @@ from podwright.guests.kubernetes.job._ipu_job import JobKey
 from podwright.guests.shared import Book, Holding
 from podwright.wire import PartitionInfo
 
-_NAME: Final = re.compile(r"p-.*-\d+-[0-9a-f]{8}")
-_WORDS: Final = re.compile(
+_PARTITION_NAME_PATTERN: Final = re.compile(r"p-.*-\d+-[0-9a-f]{8}")
+_OWNER_PATTERN: Final = re.compile(
     r"([^/\s,]+)/([^/\s,]+), kubernetes ([^,\s]+), uid ([^,\s]+), instance (\d+)"
 )
-_LONGEST: Final = 64  # characters; the server's limit for names
+_MAX_NAME_CHARS: Final = 64  # characters; the server's limit for names
 
 
 class Owner(NamedTuple):
@@ -48,13 +48,14 @@ class Owner(NamedTuple):
         identity_bytes = f"{self.cluster}/{self.job.uid}".encode()
         name_suffix = f"-{self.instance}-{hashlib.sha256(identity_bytes).hexdigest()[:8]}"
         return (
-            f"p-{self.job.name}-{self.job.namespace}"[: _LONGEST - len(name_suffix)] + name_suffix
+            f"p-{self.job.name}-{self.job.namespace}"[: _MAX_NAME_CHARS - len(name_suffix)]
+            + name_suffix
         )
 
 
 def owner_of(owner_text: str) -> Owner | None:
     """Return the owner in the text that a partition carries, or None if it is not a job's."""
-    owner_match = _WORDS.fullmatch(owner_text)
+    owner_match = _OWNER_PATTERN.fullmatch(owner_text)
     if owner_match is None:
         return None
     return Owner(
@@ -106,7 +107,7 @@ class ClaimBook(Book[str, Claim]):
 
     def job_of(self, partition: str) -> str | None:
         """Return the key in a partition's name, or None for other names."""
-        return partition if _NAME.fullmatch(partition) else None
+        return partition if _PARTITION_NAME_PATTERN.fullmatch(partition) else None
 
     def adopted(self, info: PartitionInfo, start: int, order: int) -> Claim | None:
         """Return the claim that an existing partition stands for, or None if it is not of a job

@@ -33,10 +33,10 @@ from podwright.wire import (
 #: Seconds until the reason why a job waits is asked for again. Each time they get longer.
 _FIRST_ASK_S: Final = 5.0
 _PAUSE_FACTOR: Final = 3
-_SLOWEST_S: Final = 120.0
+_MAX_PAUSE_S: Final = 120.0
 _REPORT_AGAIN_S: Final = 60.0
 #: The uid that owns partitions where a job's pods name none: that of nobody.
-_NOBODY: Final = 65534
+_NOBODY_UID: Final = 65534
 
 
 class DevicePlace(NamedTuple):
@@ -159,16 +159,16 @@ class Partitions:
     def holdings_of(self, job_uid: str) -> dict[int, Holds]:
         """Return what a job holds, by instance."""
         return {
-            instance: self._holding(book, claim)
+            instance: self._instance_holding(book, claim)
             for book in self.books.values()
             for instance, claim in book.of_job(job_uid).items()
         }
 
-    def _holding(self, book: ClaimBook, claim: Claim) -> Holds:
+    def _instance_holding(self, book: ClaimBook, claim: Claim) -> Holds:
         holding_state, problem_text = "MAKING", ""
         partition_info = self._infos.get(claim.name)
         if claim.created and partition_info is not None:
-            holding_state, problem_text = _state(partition_info)
+            holding_state, problem_text = _holding_state(partition_info)
         elif failed_starts := self._failed.get(claim.owner.job.uid):
             problem_text = failed_starts.text
         worn_reason = ""
@@ -230,7 +230,7 @@ class Partitions:
             instances=instances,
             order=job.order,
             pods=tuple(book_names),
-            not_before=previous_entry.not_before if previous_entry else self._pause(job_uid),
+            not_before=previous_entry.not_before if previous_entry else self._retry_at(job_uid),
             priority_class=job.priority_class,
         )
         self._jobs[job_uid] = job
@@ -251,11 +251,11 @@ class Partitions:
         self._fresh.pop(uid, None)
         self._jobs.pop(uid, None)
 
-    def _pause(self, job_uid: str) -> float:
+    def _retry_at(self, job_uid: str) -> float:
         failed_starts = self._failed.get(job_uid)
         if failed_starts is None:
             return 0.0
-        return self._clock() + min(self._retry_s * 2.0 ** (failed_starts.count - 1), _SLOWEST_S)
+        return self._clock() + min(self._retry_s * 2.0 ** (failed_starts.count - 1), _MAX_PAUSE_S)
 
     def grant(self) -> list[Granted]:
         """Grant blocks to the queued jobs that fit now."""
@@ -287,11 +287,11 @@ class Partitions:
         if old_explanation is not None and now < old_explanation.due:
             return old_explanation.text
         pause_seconds = old_explanation.pause * _PAUSE_FACTOR if old_explanation else _FIRST_ASK_S
-        reason_text = await self._explained(job, queued_job)
+        reason_text = await self._explain_wait(job, queued_job)
         self._explanations[job_uid] = _Explanation(reason_text, now + pause_seconds, pause_seconds)
         return reason_text
 
-    async def _explained(self, job: IpuJob, queued_job: QueuedJob) -> str:
+    async def _explain_wait(self, job: IpuJob, queued_job: QueuedJob) -> str:
         failed_starts = self._failed.get(queued_job.key.uid)
         if failed_starts is not None and failed_starts.text:
             return f"try {failed_starts.count} failed: {failed_starts.text}"
@@ -310,7 +310,9 @@ class Partitions:
             return reasons[0]
         device_place = self.places[queued_job.pods[reasons.index("")]]
         try:
-            explanation = await device_place.server.explain(self._spec(job, device_place, ""))
+            explanation = await device_place.server.explain(
+                self._partition_spec(job, device_place, "")
+            )
         except InvalidRequest as error:
             return error.message
         except PodwrightError as error:
@@ -370,7 +372,7 @@ class Partitions:
                 book.release(claim.job)
             return
         creation_results = await asyncio.gather(
-            *(self._create(job, device_place, book, claim) for claim in claims),
+            *(self._create_partition(job, device_place, book, claim) for claim in claims),
             return_exceptions=True,
         )
         first_error = next(
@@ -400,30 +402,32 @@ class Partitions:
                 await self.give_back(claim.name)
         raise first_error
 
-    async def _create(
+    async def _create_partition(
         self, job: IpuJob, device_place: DevicePlace, book: ClaimBook, claim: Claim
     ) -> None:
-        partition_spec = self._spec(job, device_place, claim.name)
+        partition_spec = self._partition_spec(job, device_place, claim.name)
         devices = book.line.devices(claim.start, claim.order)
         partition_spec = msgspec.structs.replace(partition_spec, size=0, devices=devices)
         security_context = job.template["spec"].get("securityContext") or {}
         run_as_uid = security_context.get("runAsUser")
         partition_info = await device_place.server.create(
             partition_spec,
-            _NOBODY if run_as_uid is None else run_as_uid,
+            _NOBODY_UID if run_as_uid is None else run_as_uid,
             job.key.namespace,
             claim.words,
         )
         claim.created, claim.changed = True, book.tick()
         self._infos[claim.name] = partition_info
-        partition_state, state_reason = _state(partition_info)
+        partition_state, state_reason = _holding_state(partition_info)
         if partition_state != "READY":
             raise Unavailable(
                 state_reason
                 or f"partition {partition_info.name} is {partition_info.ready_state.value}"
             )
 
-    def _spec(self, job: IpuJob, device_place: DevicePlace, partition_name: str) -> PartitionSpec:
+    def _partition_spec(
+        self, job: IpuJob, device_place: DevicePlace, partition_name: str
+    ) -> PartitionSpec:
         gcd_count = job.workers if job.gcds_said else 0
         return PartitionSpec(
             name=partition_name,
@@ -444,7 +448,7 @@ class Partitions:
                     continue
                 partition_info = await self.places[book_name].server.reset(claim.name)
                 self._infos[claim.name] = partition_info
-                if _state(partition_info)[0] == "READY":
+                if _holding_state(partition_info)[0] == "READY":
                     self._fresh.setdefault(job.key.uid, set()).add(instance)
 
     async def give_back(self, partition: str) -> None:
@@ -463,7 +467,7 @@ class Partitions:
                 self.used(claim.owner.job.uid, claim.owner.instance)
 
 
-def _state(partition_info: PartitionInfo) -> tuple[str, str]:
+def _holding_state(partition_info: PartitionInfo) -> tuple[str, str]:
     """Return READY, MAKING, ERROR or GONE, and why."""
     if (
         partition_info.ready_state is ReadyState.ERROR

@@ -74,14 +74,14 @@ class JobQueue:
             if queued_job.not_before > now:
                 continue
             for book_name in queued_job.pods:
-                claims = self._take(queued_job, books[book_name])
+                claims = self._take_claims(queued_job, books[book_name])
                 if claims:
                     granted_jobs.append(Granted(queued_job, book_name, claims))
                     del self.waiting[queued_job.key.uid]
                     break
         return granted_jobs
 
-    def _take(self, queued_job: QueuedJob, book: ClaimBook) -> tuple[Claim, ...]:
+    def _take_claims(self, queued_job: QueuedJob, book: ClaimBook) -> tuple[Claim, ...]:
         is_reserved = queued_job.key.uid == book.closed_for
         if not is_reserved and not fit(book.blocks, [queued_job.order] * len(queued_job.instances)):
             return ()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
 
-_WOULD_WORK = "HOST:PORT or HOST:PORT:LABEL=VALUE, several with commas between; or unix:PATH"
+_SITES_SYNTAX_HINT = "HOST:PORT or HOST:PORT:LABEL=VALUE, several with commas between; or unix:PATH"
 
 
 class VipuSite(NamedTuple):
@@ -59,13 +59,13 @@ def read_sites(sites_text: str, seen_as: str = "") -> tuple[VipuSite, ...]:
             node_label
         ) != bool(label_value):
             raise InvalidRequest(
-                f"{site_text[:80]!r} names no V-IPU controller", would_work=_WOULD_WORK
+                f"{site_text[:80]!r} names no V-IPU controller", would_work=_SITES_SYNTAX_HINT
             )
         sites.append(
             VipuSite(address_parts[0], int(port_text), node_label, label_value, seen_as=seen_as)
         )
     if not sites:
-        raise InvalidRequest("no V-IPU controller is named", would_work=_WOULD_WORK)
+        raise InvalidRequest("no V-IPU controller is named", would_work=_SITES_SYNTAX_HINT)
     return tuple(sites)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from podwright._version import __version__
 from podwright.guests.kubernetes.job._crd import CEL_FROM, crd
 from podwright.guests.kubernetes.pods._manifests import (
-    NAME,
+    OPERATOR_NAME,
     Setting,
     as_yaml,
     deployment,
@@ -60,12 +60,12 @@ VALUES: Final[dict[str, Any]] = {
         "simulated": "",
     },
 }
-_HOLE: Final = re.compile(r"'?@@([^@]+)@@'?")
-_BRANCH: Final = re.compile(r"\{\{- (?:if|else if|else|end) ?(\.[\w.]+)? ?\}\}")
-_END: Final = "{{- end }}"
+_HOLE_PATTERN: Final = re.compile(r"'?@@([^@]+)@@'?")
+_BRANCH_PATTERN: Final = re.compile(r"\{\{- (?:if|else if|else|end) ?(\.[\w.]+)? ?\}\}")
+_END_TAG: Final = "{{- end }}"
 
 
-def _value(path: str) -> str:
+def _value_placeholder(path: str) -> str:
     return f"@@.Values.{path}@@"
 
 
@@ -73,23 +73,23 @@ def chart() -> dict[str, str]:
     """Return the chart's files, by their paths in the chart's folder."""
     setting = Setting(
         namespace="@@.Release.Namespace@@",
-        image=f"{_value('podwright.image.repository')}:{_value('podwright.image.tag')}",
-        pull_policy=_value("podwright.image.pullPolicy"),
-        controllers=_value("global.vipuControllers"),
-        cluster_name=_value("podwright.clusterName"),
-        launcher_image=_value("podwright.launcherImage"),
-        host_network=_value("worker.hostNetwork"),
-        pull_secrets=_value("global.imagePullSecrets | toJson"),
-        node_selector=_value("controller.nodeSelector | toJson"),
-        tolerations=_value("controller.tolerations | toJson"),
-        affinity=_value("controller.affinity | toJson"),
-        resources=_value("controller.resources | toJson"),
-        operator_network=_value("controller.hostNetwork"),
-        exec_fallback=_value("podwright.execFallback"),
+        image=f"{_value_placeholder('podwright.image.repository')}:{_value_placeholder('podwright.image.tag')}",
+        pull_policy=_value_placeholder("podwright.image.pullPolicy"),
+        controllers=_value_placeholder("global.vipuControllers"),
+        cluster_name=_value_placeholder("podwright.clusterName"),
+        launcher_image=_value_placeholder("podwright.launcherImage"),
+        host_network=_value_placeholder("worker.hostNetwork"),
+        pull_secrets=_value_placeholder("global.imagePullSecrets | toJson"),
+        node_selector=_value_placeholder("controller.nodeSelector | toJson"),
+        tolerations=_value_placeholder("controller.tolerations | toJson"),
+        affinity=_value_placeholder("controller.affinity | toJson"),
+        resources=_value_placeholder("controller.resources | toJson"),
+        operator_network=_value_placeholder("controller.hostNetwork"),
+        exec_fallback=_value_placeholder("podwright.execFallback"),
     )
     chart_metadata = {
         "apiVersion": "v2",
-        "name": NAME,
+        "name": OPERATOR_NAME,
         "description": "IPUJobs on partitions of V-IPU controllers.",
         "version": __version__,
         "appVersion": __version__,
@@ -99,16 +99,16 @@ def chart() -> dict[str, str]:
         "Chart.yaml": as_yaml([chart_metadata]),
         "values.yaml": as_yaml([VALUES]),
         "crds/ipujobs.yaml": as_yaml([crd(CEL_FROM)]),
-        "templates/rights.yaml": _template(rights(setting)),
+        "templates/rights.yaml": _helm_template(rights(setting)),
         "templates/exec.yaml": (
             "{{- if .Values.podwright.execFallback }}\n"
-            f"{_template(exec_rights(setting))}"
+            f"{_helm_template(exec_rights(setting))}"
             "{{- end }}\n"
         ),
-        "templates/operator.yaml": _kinds(setting),
+        "templates/operator.yaml": _operator_template(setting),
         "templates/monitor.yaml": (
             "{{- if .Values.podwright.serviceMonitor }}\n"
-            f"{_template(monitor(setting))}"
+            f"{_helm_template(monitor(setting))}"
             "{{- end }}\n"
         ),
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
@@ -136,10 +136,10 @@ def _schema_of(default_value: Any) -> dict[str, Any]:
     return {"type": "array" if isinstance(default_value, list) else "string"}
 
 
-def _kinds(setting: Setting) -> str:
+def _operator_template(setting: Setting) -> str:
     """Return the template with all kinds of operator, of which the values choose one."""
     placeholders = {
-        value_name: _value(f"podwright.{value_name}")
+        value_name: _value_placeholder(f"podwright.{value_name}")
         for value_name in ("simulated", "credentialsSecret")
     }
     simulated_setting = setting._replace(simulated=placeholders["simulated"])
@@ -147,18 +147,18 @@ def _kinds(setting: Setting) -> str:
     return "".join(
         (
             "{{- if .Values.podwright.simulated }}\n",
-            _template([deployment(simulated_setting)]),
+            _helm_template([deployment(simulated_setting)]),
             "{{- else if .Values.podwright.credentialsSecret }}\n",
-            _template([deployment(credentials_setting)]),
+            _helm_template([deployment(credentials_setting)]),
             "{{- else }}\n",
-            _template([deployment(setting)]),
+            _helm_template([deployment(setting)]),
             "{{- end }}\n",
         )
     )
 
 
-def _template(objects: list[dict[str, Any]]) -> str:
-    return _HOLE.sub(lambda match: "{{ " + match[1] + " }}", as_yaml(objects))
+def _helm_template(objects: list[dict[str, Any]]) -> str:
+    return _HOLE_PATTERN.sub(lambda match: "{{ " + match[1] + " }}", as_yaml(objects))
 
 
 def filled(template: str, values: Mapping[str, Any], namespace: str) -> str:
@@ -183,10 +183,10 @@ def filled(template: str, values: Mapping[str, Any], namespace: str) -> str:
 
     output_lines, is_chosen, branch_taken = [], True, False
     for line in template.splitlines():
-        if branch_match := _BRANCH.fullmatch(line):
+        if branch_match := _BRANCH_PATTERN.fullmatch(line):
             is_chosen = not branch_taken and (not branch_match[1] or bool(value(branch_match[1])))
-            branch_taken = is_chosen or (branch_taken and branch_match[0] != _END)
-            is_chosen = is_chosen or branch_match[0] == _END
+            branch_taken = is_chosen or (branch_taken and branch_match[0] != _END_TAG)
+            is_chosen = is_chosen or branch_match[0] == _END_TAG
         elif is_chosen:
             output_lines.append(line)
     return re.sub(r"\{\{ ([^}]+) \}\}", put, "\n".join(output_lines) + "\n")

@@ -13,8 +13,8 @@ from podwright.guests.kubernetes.job._ipu_job import IpuJob
 from podwright.guests.kubernetes.job._observed_pods import UID_LABEL, WORKER
 from podwright.guests.kubernetes.job._reconcile import pod_name
 
-_GROUP: Final = "rbac.authorization.k8s.io"
-_API: Final = f"{_GROUP}/v1"
+_RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+_RBAC_API_VERSION: Final = f"{_RBAC_GROUP}/v1"
 #: The verbs that a call of pods/exec by WebSocket needs. Older servers check `get` alone, and
 #: servers from 1.35 on check `create` too.
 EXEC_VERBS: Final = ("get", "create")
@@ -22,14 +22,14 @@ EXEC_VERBS: Final = ("get", "create")
 
 def launcher_account(job: IpuJob, instance: int) -> str:
     """Return the account of an instance's launcher."""
-    return _named(job) or _right_name(job, instance)
+    return _template_account(job) or _right_name(job, instance)
 
 
 def has_own_account(job: IpuJob) -> bool:
     """Return whether the operator makes the launchers' accounts, because the template names
     none.
     """
-    return not _named(job)
+    return not _template_account(job)
 
 
 def exec_rights(
@@ -48,7 +48,7 @@ def exec_rights(
         "ownerReferences": [owner_reference],
     }
     worker_names = [
-        pod_name(job, WORKER, instance, pod_index) for pod_index in _numbers(job, instance)
+        pod_name(job, WORKER, instance, pod_index) for pod_index in _worker_numbers(job, instance)
     ]
     role_rule = {
         "apiGroups": [""],
@@ -58,18 +58,28 @@ def exec_rights(
     }
     subject = {"kind": "ServiceAccount", "name": account_name, "namespace": job.key.namespace}
     binding_fields = {
-        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": right_name},
+        "roleRef": {"apiGroup": _RBAC_GROUP, "kind": "Role", "name": right_name},
         "subjects": [subject],
     }
     account_object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     return [
         *([account_object] if has_own_account(job) else []),
-        {"apiVersion": _API, "kind": "Role", "metadata": metadata, "rules": [role_rule]},
-        {"apiVersion": _API, "kind": "RoleBinding", "metadata": metadata, **binding_fields},
+        {
+            "apiVersion": _RBAC_API_VERSION,
+            "kind": "Role",
+            "metadata": metadata,
+            "rules": [role_rule],
+        },
+        {
+            "apiVersion": _RBAC_API_VERSION,
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            **binding_fields,
+        },
     ]
 
 
-def _named(job: IpuJob) -> str:
+def _template_account(job: IpuJob) -> str:
     """Return the account that the template names, or "". `default` counts as none: every pod that
     names no account has it, so it gets no right of ours.
     """
@@ -78,10 +88,10 @@ def _named(job: IpuJob) -> str:
     return "" if account_name == "default" else account_name
 
 
-def _numbers(job: IpuJob, instance: int) -> range:
+def _worker_numbers(job: IpuJob, instance: int) -> range:
     return range(instance * job.workers, (instance + 1) * job.workers)
 
 
 def _right_name(job: IpuJob, instance: int) -> str:
-    worker_indices = _numbers(job, instance)
+    worker_indices = _worker_numbers(job, instance)
     return f"podwright-{job.key.uid}-{worker_indices[0]}-{worker_indices[-1]}"

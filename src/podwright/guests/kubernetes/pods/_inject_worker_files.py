@@ -23,13 +23,13 @@ from podwright.hosts import (
     WORKERS_VARIABLE,
 )
 
-_KEYS: Final = "/podwright-keys"
-_TARGET: Final = "/podwright-files"
+_KEYS_FOLDER: Final = "/podwright-keys"
+_FILES_FOLDER: Final = "/podwright-files"
 _FILES_VOLUME: Final = "podwright"
 _KEYS_VOLUME: Final = "podwright-keys"
 
 
-def equip(
+def equip_pod(
     job: IpuJob, new_pod: MakePod, pod_spec: dict[str, Any], image: str, *, prove_partition: bool
 ) -> None:
     """Add the equipment to the spec of a pod.
@@ -42,13 +42,13 @@ def equip(
     first_container = pod_spec["containers"][0]
     init_container = _init_container(image, first_container)
     if has_launcher:
-        init_container["command"].append(_TARGET)
+        init_container["command"].append(_FILES_FOLDER)
         if new_pod.role == LAUNCHER:
             init_container["env"] = [
                 {"name": MPI_HOSTS_VARIABLE, "value": _mpi_hosts(job, new_pod)}
             ]
-        init_container["volumeMounts"] = [{"name": _FILES_VOLUME, "mountPath": _TARGET}]
-        _connect(job, new_pod, pod_spec, first_container)
+        init_container["volumeMounts"] = [{"name": _FILES_VOLUME, "mountPath": _FILES_FOLDER}]
+        _equip_container(job, new_pod, pod_spec, first_container)
     pod_spec["initContainers"] = [init_container, *(pod_spec.get("initContainers") or ())]
 
 
@@ -106,7 +106,7 @@ def _init_container(image: str, first_container: dict[str, Any]) -> dict[str, An
     }
 
 
-def _connect(
+def _equip_container(
     job: IpuJob, new_pod: MakePod, pod_spec: dict[str, Any], first_container: dict[str, Any]
 ) -> None:
     """Give the first container files and keys, and run its command by ours."""
@@ -128,16 +128,16 @@ def _connect(
     first_container["volumeMounts"] = [
         *(first_container.get("volumeMounts") or ()),
         {"name": _FILES_VOLUME, "mountPath": PLACE, "readOnly": True},
-        {"name": _KEYS_VOLUME, "mountPath": _KEYS, "readOnly": True},
+        {"name": _KEYS_VOLUME, "mountPath": _KEYS_FOLDER, "readOnly": True},
     ]
-    variables = {KEYS_VARIABLE: _KEYS}
+    variables = {KEYS_VARIABLE: _KEYS_FOLDER}
     if new_pod.role == LAUNCHER:
         variables[WORKERS_VARIABLE] = " ".join(
             f"{name}={address}" for name, address in new_pod.workers
         )
         first_container["command"] = [f"{PLACE}/bin/launcher", *first_container["command"]]
     else:
-        _open_door(first_container)
+        _add_worker_door(first_container)
     own_variables = [{"name": name, "value": value} for name, value in variables.items()]
     first_container["env"] = [
         *own_variables,
@@ -149,7 +149,7 @@ def _connect(
     ]
 
 
-def _open_door(first_container: dict[str, Any]) -> None:
+def _add_worker_door(first_container: dict[str, Any]) -> None:
     """Run a worker's own command beside its door.
 
     A container with arguments but no command stays as it is, because only the image knows its

@@ -10,24 +10,24 @@ from typing import Any, Final, NamedTuple
 
 from podwright._version import __version__
 from podwright.errors import InvalidRequest
-from podwright.guests.kubernetes.job._crd import CEL_FROM, GROUP, PLURAL, crd
+from podwright.guests.kubernetes.job._crd import CEL_FROM, JOB_API_GROUP, JOB_PLURAL, crd
 from podwright.guests.kubernetes.pods._exec_rights import EXEC_VERBS
 
-NAME: Final = "podwright-operator"
-LEASE: Final = "podwright-operator"
+OPERATOR_NAME: Final = "podwright-operator"
+LEASE_NAME: Final = "podwright-operator"
 METRICS_PORT: Final = 9345  #: of /metrics and the probes, in the operator's pod
-_OLDEST: Final = 16  # CRDs of apiextensions.k8s.io/v1
-_SOCKET: Final = "/run/podwright/vipu.sock"
-_RBAC: Final = "rbac.authorization.k8s.io"
-_LABELS: Final = {"app.kubernetes.io/name": NAME}
+_OLDEST_MINOR: Final = 16  # CRDs of apiextensions.k8s.io/v1
+_SERVER_SOCKET: Final = "/run/podwright/vipu.sock"
+_RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+_OPERATOR_LABELS: Final = {"app.kubernetes.io/name": OPERATOR_NAME}
 
 #: Groups, each with kinds and verbs.
 Rights = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 #: What the operator may do in all namespaces. It makes the secrets of jobs, and may read none.
 RIGHTS: Final[Rights] = (
-    (GROUP, (PLURAL,), ("get", "list", "watch", "patch")),
-    (GROUP, (f"{PLURAL}/status",), ("patch",)),
-    (GROUP, (f"{PLURAL}/finalizers",), ("update",)),
+    (JOB_API_GROUP, (JOB_PLURAL,), ("get", "list", "watch", "patch")),
+    (JOB_API_GROUP, (f"{JOB_PLURAL}/status",), ("patch",)),
+    (JOB_API_GROUP, (f"{JOB_PLURAL}/finalizers",), ("update",)),
     ("", ("pods",), ("get", "list", "watch", "create", "delete")),
     ("", ("secrets",), ("create",)),
     ("", ("events",), ("create",)),
@@ -42,7 +42,7 @@ RIGHTS: Final[Rights] = (
 EXEC_RIGHTS: Final[Rights] = (
     ("", ("pods/exec",), EXEC_VERBS),
     ("", ("serviceaccounts",), ("create",)),
-    (_RBAC, ("roles", "rolebindings"), ("create",)),
+    (_RBAC_GROUP, ("roles", "rolebindings"), ("create",)),
 )
 
 
@@ -70,7 +70,7 @@ class Setting(NamedTuple):
     affinity: Any = None
     resources: Any = None
     operator_network: Any = False
-    name: str = NAME
+    name: str = OPERATOR_NAME
     exec_fallback: Any = False
     service_monitor: bool = False
 
@@ -81,10 +81,10 @@ def minor_of(version: str) -> int:
     Raises InvalidRequest.
     """
     match = re.fullmatch(r"v?1\.(\d{1,3})(?:[.+-].*)?", version)
-    if match is None or int(match[1]) < _OLDEST:
+    if match is None or int(match[1]) < _OLDEST_MINOR:
         raise InvalidRequest(
             f"{version[:40]!r} is not a version of Kubernetes that has CRDs as we write them",
-            would_work=f"--for 1.34, or any from 1.{_OLDEST} on",
+            would_work=f"--for 1.34, or any from 1.{_OLDEST_MINOR} on",
         )
     return int(match[1])
 
@@ -115,13 +115,13 @@ def rights(setting: Setting) -> list[dict[str, Any]]:
     lease_resource = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     lease_rights = [
         lease_resource | {"verbs": ["create"]},
-        lease_resource | {"resourceNames": [LEASE], "verbs": ["get", "update"]},
+        lease_resource | {"resourceNames": [LEASE_NAME], "verbs": ["get", "update"]},
     ]
-    metadata = {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS}
+    metadata = {"name": setting.name, "namespace": setting.namespace, "labels": _OPERATOR_LABELS}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         *_role_and_binding(
-            setting, "ClusterRole", setting.name, [*_rules(RIGHTS), cluster_uid_rule]
+            setting, "ClusterRole", setting.name, [*_rbac_rules(RIGHTS), cluster_uid_rule]
         ),
         *_role_and_binding(
             setting, "Role", setting.name, lease_rights, namespace=setting.namespace
@@ -131,14 +131,14 @@ def rights(setting: Setting) -> list[dict[str, Any]]:
 
 def monitor(setting: Setting) -> list[dict[str, Any]]:
     """Return the operator's Service, and the ServiceMonitor by which Prometheus finds it."""
-    metadata = {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS}
+    metadata = {"name": setting.name, "namespace": setting.namespace, "labels": _OPERATOR_LABELS}
     return [
         {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": metadata,
             "spec": {
-                "selector": _LABELS,
+                "selector": _OPERATOR_LABELS,
                 "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
             },
         },
@@ -147,7 +147,7 @@ def monitor(setting: Setting) -> list[dict[str, Any]]:
             "kind": "ServiceMonitor",
             "metadata": metadata,
             "spec": {
-                "selector": {"matchLabels": _LABELS},
+                "selector": {"matchLabels": _OPERATOR_LABELS},
                 "endpoints": [{"port": "metrics", "interval": "30s"}],
             },
         },
@@ -178,10 +178,12 @@ def kustomize(setting: Setting, kubernetes_minor: int = CEL_FROM) -> dict[str, s
 
 def exec_rights(setting: Setting) -> list[dict[str, Any]]:
     """Return the further rights of the operator where launchers may use pods/exec."""
-    return _role_and_binding(setting, "ClusterRole", f"{setting.name}-exec", _rules(EXEC_RIGHTS))
+    return _role_and_binding(
+        setting, "ClusterRole", f"{setting.name}-exec", _rbac_rules(EXEC_RIGHTS)
+    )
 
 
-def _rules(rights_table: Rights) -> list[dict[str, Any]]:
+def _rbac_rules(rights_table: Rights) -> list[dict[str, Any]]:
     return [
         {"apiGroups": [api_group], "resources": list(kinds), "verbs": list(verbs)}
         for api_group, kinds, verbs in rights_table
@@ -196,19 +198,24 @@ def _role_and_binding(
     **namespace_field: str,
 ) -> list[dict[str, Any]]:
     """Return a role, and its binding to the operator's account."""
-    metadata = {"name": role_name, **namespace_field, "labels": _LABELS}
+    metadata = {"name": role_name, **namespace_field, "labels": _OPERATOR_LABELS}
     subject = {
         "kind": "ServiceAccount",
         "name": setting.name,
         "namespace": setting.namespace,
     }
     return [
-        {"apiVersion": f"{_RBAC}/v1", "kind": role_kind, "metadata": metadata, "rules": rules},
         {
-            "apiVersion": f"{_RBAC}/v1",
+            "apiVersion": f"{_RBAC_GROUP}/v1",
+            "kind": role_kind,
+            "metadata": metadata,
+            "rules": rules,
+        },
+        {
+            "apiVersion": f"{_RBAC_GROUP}/v1",
             "kind": f"{role_kind}Binding",
             "metadata": metadata,
-            "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role_name},
+            "roleRef": {"apiGroup": _RBAC_GROUP, "kind": role_kind, "name": role_name},
             "subjects": [subject],
         },
     ]
@@ -216,7 +223,7 @@ def _role_and_binding(
 
 def deployment(setting: Setting) -> dict[str, Any]:
     """Return the Deployment of the operator. One operator acts at a time, and holds a lease."""
-    containers = [_operator(setting)]
+    containers = [_operator_container(setting)]
     pod_spec: dict[str, Any] = {
         "serviceAccountName": setting.name,
         "hostNetwork": setting.operator_network,
@@ -235,7 +242,7 @@ def deployment(setting: Setting) -> dict[str, Any]:
     }
     volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {"medium": "Memory"}}]
     if setting.simulated:
-        containers.append(_server(setting))
+        containers.append(_server_container(setting))
         volumes.append({"name": "run", "emptyDir": {"medium": "Memory"}})
     if setting.credentials:
         secret_source = {"secretName": setting.credentials, "defaultMode": 0o440}
@@ -244,29 +251,33 @@ def deployment(setting: Setting) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS},
+        "metadata": {
+            "name": setting.name,
+            "namespace": setting.namespace,
+            "labels": _OPERATOR_LABELS,
+        },
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": _LABELS},
-            "template": {"metadata": {"labels": _LABELS}, "spec": pod_spec},
+            "selector": {"matchLabels": _OPERATOR_LABELS},
+            "template": {"metadata": {"labels": _OPERATOR_LABELS}, "spec": pod_spec},
         },
     }
 
 
-def _operator(setting: Setting) -> dict[str, Any]:
+def _operator_container(setting: Setting) -> dict[str, Any]:
     # openssl makes the keys of jobs in /tmp
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
     controllers = setting.controllers
     if setting.simulated:
-        controllers = f"unix:{_SOCKET}"
+        controllers = f"unix:{_SERVER_SOCKET}"
         mounts.append({"name": "run", "mountPath": "/run/podwright"})
     command = [
         "podwright",
         "kubernetes",
         "operator",
         f"--controllers={controllers}",
-        f"--lease={setting.namespace}/{LEASE}",
+        f"--lease={setting.namespace}/{LEASE_NAME}",
         f"--image={setting.image}",
         f"--listen=0.0.0.0:{METRICS_PORT}",
     ]
@@ -289,22 +300,22 @@ def _operator(setting: Setting) -> dict[str, Any]:
         for probe_name, probe_path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz"))
     }
     ports = [{"name": "metrics", "containerPort": METRICS_PORT}]
-    container = _container("operator", setting, command)
+    container = _build_container("operator", setting, command)
     return container | {"ports": ports, **probes, "volumeMounts": mounts}
 
 
-def _server(setting: Setting) -> dict[str, Any]:
+def _server_container(setting: Setting) -> dict[str, Any]:
     command = [
         "vipu-server",
         f"--preset={setting.simulated}",
-        f"--socket={_SOCKET}",
+        f"--socket={_SERVER_SOCKET}",
         "--storage=/run/podwright/store.db",
     ]
     mounts = [{"name": "run", "mountPath": "/run/podwright"}]
-    return _container("vipu-server", setting, command) | {"volumeMounts": mounts}
+    return _build_container("vipu-server", setting, command) | {"volumeMounts": mounts}
 
 
-def _container(container_name: str, setting: Setting, command: list[str]) -> dict[str, Any]:
+def _build_container(container_name: str, setting: Setting, command: list[str]) -> dict[str, Any]:
     return {
         "name": container_name,
         "image": setting.image,

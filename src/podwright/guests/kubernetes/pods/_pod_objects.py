@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from podwright.guests.kubernetes.job._crd import API_VERSION, KIND
+from podwright.guests.kubernetes.job._crd import API_VERSION, JOB_KIND
 from podwright.guests.kubernetes.job._ipu_job import IpuJob
 from podwright.guests.kubernetes.job._observed_pods import (
     ATTEMPT_LABEL,
@@ -18,7 +18,7 @@ from podwright.guests.kubernetes.job._observed_pods import (
     WORKER,
 )
 from podwright.guests.kubernetes.job._reconcile import MakePod, pod_name
-from podwright.guests.kubernetes.pods._inject_worker_files import equip, let_exec
+from podwright.guests.kubernetes.pods._inject_worker_files import equip_pod, let_exec
 from podwright.hosts import WORKER_VARIABLE
 
 #: The longest sleep of a worker that only waits, in seconds. The job ends it before that.
@@ -63,12 +63,12 @@ def build_pod(
         pod_spec["hostNetwork"] = True
         pod_spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     if new_pod.role == LAUNCHER:
-        _launch(job, pod_spec, options)
+        _make_launcher_spec(job, pod_spec, options)
     elif job.ttl or (job.launcher is not None and not options.image):
-        _sleep(pod_spec)
+        _sleep_by_default(pod_spec)
     if options.image:
         prove_partition = "IPUOF_VIPU_API_HOST" in environment
-        equip(job, new_pod, pod_spec, options.image, prove_partition=prove_partition)
+        equip_pod(job, new_pod, pod_spec, options.image, prove_partition=prove_partition)
         if options.exec_fallback and new_pod.role == LAUNCHER:
             let_exec(job, new_pod, pod_spec)
     variables, name_of_pod = (
@@ -80,7 +80,7 @@ def build_pod(
     if job.workers > 1 and new_pod.role == WORKER:
         variables["IPUOF_VIPU_API_GCD_ID"] = str(new_pod.number % job.workers)
     for container in [*pod_spec.get("initContainers", ()), *pod_spec["containers"]]:
-        container["env"] = _with(container.get("env") or (), variables)
+        container["env"] = _merge_env(container.get("env") or (), variables)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -106,7 +106,7 @@ def owned_by(job: IpuJob) -> dict[str, Any]:
     """Return the owner reference that has Kubernetes remove an object once its job is gone."""
     return {
         "apiVersion": API_VERSION,
-        "kind": KIND,
+        "kind": JOB_KIND,
         "name": job.key.name,
         "uid": job.key.uid,
         "controller": True,
@@ -114,7 +114,7 @@ def owned_by(job: IpuJob) -> dict[str, Any]:
     }
 
 
-def _with(container_env: Any, variables: Mapping[str, str]) -> list[dict[str, Any]]:
+def _merge_env(container_env: Any, variables: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the variables with ours first, so that others may refer to them. Others of the same
     names are dropped.
     """
@@ -126,7 +126,7 @@ def _with(container_env: Any, variables: Mapping[str, str]) -> list[dict[str, An
     ]
 
 
-def _sleep(pod_spec: dict[str, Any]) -> None:
+def _sleep_by_default(pod_spec: dict[str, Any]) -> None:
     """Let a worker without a command or arguments sleep, because a launcher starts programs in
     it.
     """
@@ -135,7 +135,7 @@ def _sleep(pod_spec: dict[str, Any]) -> None:
         first_container["command"] = ["sleep", str(_SLEEP_SECONDS)]
 
 
-def _launch(job: IpuJob, pod_spec: dict[str, Any], options: PodOptions) -> None:
+def _make_launcher_spec(job: IpuJob, pod_spec: dict[str, Any], options: PodOptions) -> None:
     """Turn the spec into a launcher's: one container of the workers' image, with their files."""
     assert job.launcher is not None
     first_container = dict(pod_spec["containers"][0])

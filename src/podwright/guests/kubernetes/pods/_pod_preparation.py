@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _TERMINATION_LOG: Final = "/dev/termination-log"
 #: Seconds to wait for a controller that does not answer. It may be restarting.
-_PATIENCE: Final = 60.0
-_PAUSE: Final = 1.0
-_CALL: Final = 10.0
+_SERVER_TIMEOUT_S: Final = 60.0
+_RETRY_PAUSE_S: Final = 1.0
+_CALL_TIMEOUT_S: Final = 10.0
 
 
 def prove(client: Client, partition: str) -> None:
@@ -38,7 +38,7 @@ def prove(client: Client, partition: str) -> None:
         raise WrongState(f"partition {partition} is not ready: {problem}")
 
 
-def prove_own(environ: Mapping[str, str], *, patience: float = _PATIENCE) -> None:
+def prove_own_partition(environ: Mapping[str, str], *, patience: float = _SERVER_TIMEOUT_S) -> None:
     """Prove the partition of this pod, if its controller has an address.
 
     patience: seconds in which the controller must answer. Raises PodwrightError.
@@ -52,7 +52,7 @@ def prove_own(environ: Mapping[str, str], *, patience: float = _PATIENCE) -> Non
     deadline = time.monotonic() + patience
     while True:
         try:
-            server = find_server(server_options, {}, timeout=_CALL)
+            server = find_server(server_options, {}, timeout=_CALL_TIMEOUT_S)
             try:
                 return prove(server.client, environ["IPUOF_VIPU_API_PARTITION_ID"])
             finally:
@@ -65,13 +65,13 @@ def prove_own(environ: Mapping[str, str], *, patience: float = _PATIENCE) -> Non
         except PodwrightError as error:
             if time.monotonic() > deadline:
                 raise Unavailable(f"the V-IPU controller at {host}: {error}") from None
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_PAUSE_S)
 
 
 def main(folders: Sequence[str]) -> int:
     """Prove and copy, and return the exit code. If it is not 0, the pod's status says why."""
     try:
-        prove_own(os.environ)
+        prove_own_partition(os.environ)
         for folder in folders:
             for source in Path(PLACE).iterdir():  # the folder itself belongs to another account
                 shutil.copytree(source, Path(folder, source.name), dirs_exist_ok=True)

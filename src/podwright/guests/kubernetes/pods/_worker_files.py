@@ -31,7 +31,14 @@ PLACE: Final = "/podwright"
 MPI_HOSTS_VARIABLE: Final = "PODWRIGHT_MPI_HOSTS"
 MPI_HOSTS: Final = "hosts"
 #: Parts of the standard library that nothing uses in a pod.
-_LEFT_OUT: Final = ("__pycache__", "site-packages", "dist-packages", "config-*", "*.pyc", "test")
+_EXCLUDED_FILES: Final = (
+    "__pycache__",
+    "site-packages",
+    "dist-packages",
+    "config-*",
+    "*.pyc",
+    "test",
+)
 _EXCLUDED_MODULES: Final = ("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils")
 #: Extension modules that need many libraries and that nothing uses here.
 _EXCLUDED_EXTENSIONS: Final = (
@@ -44,17 +51,17 @@ _EXCLUDED_EXTENSIONS: Final = (
     "nis*",
 )
 #: The packages beside our own that launcher and relay use, also to reach the API server.
-_PACKAGES: Final = (
+_COPIED_PACKAGES: Final = (
     *("ClusterShell", "google.protobuf", "grpc", "msgspec", "typing_extensions"),
     *("aiohappyeyeballs", "aiohttp", "aiosignal", "attr", "frozenlist", "idna", "multidict"),
     *("propcache", "yarl"),
 )
-_COMMANDS: Final = {
+_MODULE_BY_COMMAND: Final = {
     "poprun": "podwright.cli.poprun",
     "prepare": "podwright.guests.kubernetes.pods._pod_preparation",
     "worker": "podwright.guests.kubernetes.workers._worker_door",
 }
-_PYTHON: Final = """\
+_PYTHON_SCRIPT: Final = """\
 #!/bin/sh
 at={place}
 exec $at/lib/{loader} --inhibit-cache --library-path $at/lib --argv0 $at/libexec/python \\
@@ -74,7 +81,7 @@ _MPI_SETTINGS: Final = {
     "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
 }
 #: Runs a launcher's own command with these settings, and with our poprun first on PATH.
-_LAUNCHER: Final = (
+_LAUNCHER_SCRIPT: Final = (
     "#!/bin/sh\n"
     + "".join(
         f'export {name}="${{{{{name}:-{value}}}}}"\n' for name, value in _MPI_SETTINGS.items()
@@ -82,11 +89,11 @@ _LAUNCHER: Final = (
     + 'PATH={place}/bin:$PATH exec "$@"\n'
 )
 #: What Open MPI calls in place of ssh, with a host and a command for a shell there.
-_MPI_AGENT: Final = (
+_MPI_AGENT_SCRIPT: Final = (
     "#!/bin/sh\nexec {place}/libexec/python -P -m "
     'podwright.guests.kubernetes.workers._worker_call --mpi "$@"\n'
 )
-_LDD_LINE: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
+_LDD_LINE_PATTERN: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
 
 
 def write_worker_files(folder: Path, install_path: str = PLACE) -> None:
@@ -119,23 +126,29 @@ def _write_all(folder: Path, install_path: str) -> None:
     loader_name = next(
         library_path.name for library_path in libraries if library_path.name.startswith("ld-")
     )
-    _script(folder / "libexec" / "python", _PYTHON.format(place=install_path, loader=loader_name))
-    for name, module_name in _COMMANDS.items():
-        _script(folder / "bin" / name, _COMMAND.format(place=install_path, module=module_name))
-    _script(folder / "bin" / "launcher", _LAUNCHER.format(place=install_path))
-    _script(folder / "bin" / "mpi-agent", _MPI_AGENT.format(place=install_path))
+    _write_script(
+        folder / "libexec" / "python", _PYTHON_SCRIPT.format(place=install_path, loader=loader_name)
+    )
+    for name, module_name in _MODULE_BY_COMMAND.items():
+        _write_script(
+            folder / "bin" / name, _COMMAND.format(place=install_path, module=module_name)
+        )
+    _write_script(folder / "bin" / "launcher", _LAUNCHER_SCRIPT.format(place=install_path))
+    _write_script(folder / "bin" / "mpi-agent", _MPI_AGENT_SCRIPT.format(place=install_path))
 
 
 def _copy_library(stdlib_folder: Path) -> None:
     """Copy the standard library, and packages into it, because the interpreter looks nowhere else
     (-S).
     """
-    ignore_filter = shutil.ignore_patterns(*_LEFT_OUT, *_EXCLUDED_MODULES, *_EXCLUDED_EXTENSIONS)
+    ignore_filter = shutil.ignore_patterns(
+        *_EXCLUDED_FILES, *_EXCLUDED_MODULES, *_EXCLUDED_EXTENSIONS
+    )
     shutil.copytree(sysconfig.get_path("stdlib"), stdlib_folder, ignore=ignore_filter)
     dynload_folder = Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
     if not (stdlib_folder / "lib-dynload").exists():
         shutil.copytree(dynload_folder, stdlib_folder / "lib-dynload", ignore=ignore_filter)
-    package_names = ("podwright", *_PACKAGES)
+    package_names = ("podwright", *_COPIED_PACKAGES)
     for package_name in package_names:
         module = import_module(package_name)
         target_path = stdlib_folder / package_name.replace(".", "/")
@@ -156,12 +169,12 @@ def _linked_libraries(files: Iterable[Path]) -> list[Path]:
         ).stdout
     except FileNotFoundError:
         raise Unavailable("there is no ldd here", would_work="apt-get install libc-bin") from None
-    for library_name, path, loader_path in _LDD_LINE.findall(ldd_output):
+    for library_name, path, loader_path in _LDD_LINE_PATTERN.findall(ldd_output):
         library_path = Path(path or loader_path)
         libraries.setdefault(Path(library_name).name or library_path.name, library_path)
     return [path for path in libraries.values() if path.exists()]
 
 
-def _script(path: Path, script_text: str) -> None:
+def _write_script(path: Path, script_text: str) -> None:
     path.write_text(script_text, encoding="utf-8")
     path.chmod(0o755)

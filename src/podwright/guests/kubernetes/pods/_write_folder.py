@@ -24,7 +24,7 @@ def filled(folder: Path) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            _empty(folder, remove=is_new_folder)
+            _empty_folder(folder, remove=is_new_folder)
             raise
     except OSError as error:
         raise Unavailable(
@@ -33,7 +33,7 @@ def filled(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _empty(folder: Path, *, remove: bool) -> None:
+def _empty_folder(folder: Path, *, remove: bool) -> None:
     if not folder.is_dir():
         return
     for path in folder.iterdir():

@@ -17,19 +17,19 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from podwright.hosts._kubernetes_workers import CHUNK, EXEC_VARIABLE
+from podwright.hosts._kubernetes_workers import EXEC_VARIABLE, STREAM_CHUNK_BYTES
 
 if TYPE_CHECKING:
     import aiohttp
 
 #: Where Kubernetes puts a pod's token, and the certificate by which it trusts the API server.
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_PROTOCOL: Final = "v4.channel.k8s.io"
+_EXEC_PROTOCOL: Final = "v4.channel.k8s.io"
 _TUNNEL_MODULE: Final = "podwright.guests.kubernetes.workers._worker_tunnel"
 #: Seconds for the API server to close the WebSocket. After that the connection is cut.
-_CLOSE: Final = 0.5
+_CLOSE_TIMEOUT_S: Final = 0.5
 #: The first byte of a message says what it is.
-_INPUT_CHANNEL, _OUTPUT, _ERRORS, _STATUS = range(4)
+_INPUT_CHANNEL, _OUTPUT_CHANNEL, _ERROR_CHANNEL, _STATUS_CHANNEL = range(4)
 _STREAM_NAMES: Final = ("stdin", "stdout", "stderr")
 
 
@@ -93,8 +93,8 @@ async def open_tunnel(
                 exec_target.server + exec_path,
                 params=query_parameters,
                 headers={"Authorization": f"Bearer {account_token}"},
-                protocols=[_PROTOCOL],
-                timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE),
+                protocols=[_EXEC_PROTOCOL],
+                timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
                 ssl=tls_context,
             )
         except aiohttp.WSServerHandshakeError as error:
@@ -108,7 +108,7 @@ async def open_tunnel(
             far_socket.setblocking(False)
             carry_tasks = asyncio.gather(
                 _carry_to_pod(far_socket, websocket),
-                _carry_out(websocket, far_socket, close_messages),
+                _carry_from_pod(websocket, far_socket, close_messages),
             )
             try:
                 yield Tunnel(near_socket, close_messages)
@@ -124,11 +124,11 @@ async def _carry_to_pod(
 ) -> None:
     event_loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError):  # aiohttp's error for a lost connection is an OSError
-        while chunk := await event_loop.sock_recv(far_socket, CHUNK):
+        while chunk := await event_loop.sock_recv(far_socket, STREAM_CHUNK_BYTES):
             await websocket.send_bytes(bytes([_INPUT_CHANNEL]) + chunk)
 
 
-async def _carry_out(
+async def _carry_from_pod(
     websocket: aiohttp.ClientWebSocketResponse, far_socket: socket.socket, close_messages: list[str]
 ) -> None:
     """Pass bytes on until the tunnel closes. The near end then reads its end."""
@@ -138,16 +138,16 @@ async def _carry_out(
             if not isinstance(websocket_message.data, bytes) or not websocket_message.data:
                 continue
             channel, payload = websocket_message.data[0], websocket_message.data[1:]
-            if channel == _OUTPUT:
+            if channel == _OUTPUT_CHANNEL:
                 await event_loop.sock_sendall(far_socket, payload)
-            elif channel == _ERRORS:
+            elif channel == _ERROR_CHANNEL:
                 close_messages.append(payload.decode(errors="replace").strip())
-            elif channel == _STATUS:
-                close_messages += _failure(payload)
+            elif channel == _STATUS_CHANNEL:
+                close_messages += _failure_messages(payload)
         far_socket.shutdown(socket.SHUT_RDWR)
 
 
-def _failure(status_json: bytes) -> list[str]:
+def _failure_messages(status_json: bytes) -> list[str]:
     """Return why nothing could be run in the worker, in the API server's words."""
     try:
         exec_status = json.loads(status_json)

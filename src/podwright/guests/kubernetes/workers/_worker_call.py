@@ -27,19 +27,19 @@ from podwright.guests.kubernetes.workers._pods_exec_client import (
 )
 from podwright.guests.kubernetes.workers._worker_door import read_frame
 from podwright.hosts._kubernetes_workers import (
-    BEGIN,
-    CHUNK,
-    END,
-    ERRORS,
-    INPUT,
+    BEGIN_FRAME,
+    END_FRAME,
+    ERRORS_FRAME,
+    INPUT_FRAME,
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
-    OUTPUT,
+    OUTPUT_FRAME,
+    STREAM_CHUNK_BYTES,
     WAY,
     frame,
     job_workers,
     shared_host,
-    tls_of,
+    tls_context_of_role,
     worker_ports,
 )
 
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     import ssl
 
 _PORT_RANGE_TEXT = "20000 to 29999"
-MPI = "--mpi"
+MPI_OPTION = "--mpi"
 #: What a user can do where `shared_host` finds two workers on one host.
 KEEP_APART_ADVICE = "Open MPI would compute wrong: keep them apart, by podAntiAffinity"
 #: The exit code of ssh itself, as opposed to the program's own.
 _UNREACHABLE_EXIT_CODE = 255
 #: Seconds in which a worker must answer. Its pod has been running for long by then.
-_PATIENCE = 10.0
+_WORKER_TIMEOUT_S = 10.0
 _HANDSHAKE_SECONDS = 5.0
 #: Seconds for a connection to one of the eight ports: a firewall may drop packets silently.
-_CONNECT = 1.5
-_PAUSE = 0.2
+_CONNECT_TIMEOUT_S = 1.5
+_RETRY_PAUSE_S = 0.2
 #: Seconds for a door behind the API server, where a program is first started beside it.
 _TUNNEL_SECONDS = 15.0
 
@@ -75,23 +75,25 @@ async def call(
     command_words: Sequence[str],
     environ: Mapping[str, str],
     *,
-    timeout_s: float = _PATIENCE,
+    timeout_s: float = _WORKER_TIMEOUT_S,
 ) -> int:
     """Run a command in a worker, and return its exit code. timeout_s: seconds in which the worker
     must answer.
 
     Raises WorkerUnusable.
     """
-    async with _reach(worker_name, environ, timeout_s) as (worker_reader, worker_writer):
-        worker_writer.write(frame(BEGIN, json.dumps(list(command_words)).encode()))
-        input_task = asyncio.create_task(_feed(await _standard_input(), worker_writer))
+    async with _open_worker_door(worker_name, environ, timeout_s) as (worker_reader, worker_writer):
+        worker_writer.write(frame(BEGIN_FRAME, json.dumps(list(command_words)).encode()))
+        input_task = asyncio.create_task(_feed_stdin(await _standard_input(), worker_writer))
         try:
             while True:
                 frame_kind, frame_data = await read_frame(worker_reader)
-                if frame_kind == END:
+                if frame_kind == END_FRAME:
                     return int(frame_data)
-                if frame_kind in (OUTPUT, ERRORS):
-                    await asyncio.to_thread(_put, 1 if frame_kind == OUTPUT else 2, frame_data)
+                if frame_kind in (OUTPUT_FRAME, ERRORS_FRAME):
+                    await asyncio.to_thread(
+                        _write_all_bytes, 1 if frame_kind == OUTPUT_FRAME else 2, frame_data
+                    )
         except (OSError, EOFError, ValueError) as error:
             raise WorkerUnusable(f"the connection to it closed{_error_suffix(error)}") from None
         finally:
@@ -115,27 +117,27 @@ async def _standard_input() -> StreamReader:
             lambda: asyncio.StreamReaderProtocol(stdin_reader), os.fdopen(os.dup(0), "rb", 0)
         )
         return stdin_reader
-    while stdin_chunk := os.read(0, CHUNK):
+    while stdin_chunk := os.read(0, STREAM_CHUNK_BYTES):
         stdin_reader.feed_data(stdin_chunk)
     stdin_reader.feed_eof()
     return stdin_reader
 
 
-async def _feed(stdin_reader: StreamReader, worker_writer: StreamWriter) -> None:
+async def _feed_stdin(stdin_reader: StreamReader, worker_writer: StreamWriter) -> None:
     with contextlib.suppress(OSError):
-        while stdin_chunk := await stdin_reader.read(CHUNK):
-            worker_writer.write(frame(INPUT, stdin_chunk))
+        while stdin_chunk := await stdin_reader.read(STREAM_CHUNK_BYTES):
+            worker_writer.write(frame(INPUT_FRAME, stdin_chunk))
             await worker_writer.drain()
-        worker_writer.write(frame(INPUT))
+        worker_writer.write(frame(INPUT_FRAME))
 
 
-def _put(file_descriptor: int, remaining_bytes: bytes) -> None:
+def _write_all_bytes(file_descriptor: int, remaining_bytes: bytes) -> None:
     while remaining_bytes:
         remaining_bytes = remaining_bytes[os.write(file_descriptor, remaining_bytes) :]
 
 
 @contextlib.asynccontextmanager
-async def _reach(
+async def _open_worker_door(
     worker_name: str, environ: Mapping[str, str], timeout_s: float
 ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
     """Open the worker's door: directly, or through the API server where no direct connection is
@@ -145,12 +147,14 @@ async def _reach(
     if not worker_address:
         raise WorkerUnusable("it is not a worker of this job")
     try:
-        tls_context = tls_of(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
+        tls_context = tls_context_of_role(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
     except OSError as error:
         raise WorkerUnusable(f"the job's keys cannot be used{_error_suffix(error)}") from None
     async with contextlib.AsyncExitStack() as exit_stack:
         try:
-            reader, writer = await _knock(worker_name, worker_address, tls_context, timeout_s)
+            reader, writer = await _try_worker_ports(
+                worker_name, worker_address, tls_context, timeout_s
+            )
         except WorkerNotReached as error:
             exec_target = read_exec_target(environ)
             if exec_target is None:
@@ -171,7 +175,7 @@ async def _reach(
         yield reader, writer
 
 
-async def _knock(
+async def _try_worker_ports(
     worker_name: str, worker_address: str, tls_context: ssl.SSLContext, timeout_s: float
 ) -> tuple[StreamReader, StreamWriter]:
     """Try all ports of the worker until one answers.
@@ -184,7 +188,7 @@ async def _knock(
         problem = "no door of it answers"
         for worker_port in worker_ports(worker_name):
             try:
-                connection = await _connect(worker_address, worker_port)
+                connection = await _connect_socket(worker_address, worker_port)
             except OSError as error:  # TimeoutError is one
                 problem = (
                     problem if any_port_connected else f"it does not answer{_error_suffix(error)}"
@@ -192,7 +196,7 @@ async def _knock(
                 continue
             any_port_connected = True
             try:
-                return await _meet(worker_name, connection, tls_context)
+                return await _verify_worker(worker_name, connection, tls_context)
             except (OSError, EOFError, ValueError) as error:
                 problem = f"it does not answer{_error_suffix(error)}"
         if time.monotonic() > deadline:
@@ -200,16 +204,16 @@ async def _knock(
             raise (WorkerUnusable if any_port_connected else WorkerNotReached)(
                 f"{problem} ({address_and_ports})"
             )
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_RETRY_PAUSE_S)
 
 
-async def _connect(address: str, port: int) -> socket.socket:
+async def _connect_socket(address: str, port: int) -> socket.socket:
     """Return a connection. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
-        async with asyncio.timeout(_CONNECT):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             await asyncio.get_running_loop().sock_connect(connection, (address, port))
     except BaseException:
         connection.close()
@@ -217,7 +221,7 @@ async def _connect(address: str, port: int) -> socket.socket:
     return connection
 
 
-async def _meet(
+async def _verify_worker(
     worker_name: str,
     connection: socket.socket,
     tls_context: ssl.SSLContext,
@@ -239,7 +243,7 @@ async def _meet(
     try:
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             frame_kind, frame_data = await read_frame(reader)
-        if frame_kind == BEGIN and json.loads(frame_data).get("worker") == worker_name:
+        if frame_kind == BEGIN_FRAME and json.loads(frame_data).get("worker") == worker_name:
             return reader, writer
         raise ValueError("another worker")
     except BaseException:
@@ -265,7 +269,9 @@ async def _reach_through_api_server(
                     open_tunnel(exec_target, worker_name, worker_port)
                 )
                 messages = tunnel.messages  # of the API server; later ones are added
-                worker_streams = await _meet(worker_name, tunnel.end, tls_context, _TUNNEL_SECONDS)
+                worker_streams = await _verify_worker(
+                    worker_name, tunnel.end, tls_context, _TUNNEL_SECONDS
+                )
             except TunnelRefused as error:
                 raise WorkerUnusable(str(error)) from None
             except (OSError, EOFError, ValueError) as error:
@@ -287,7 +293,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command, and return the exit code."""
     worker_name, *command_words = arguments
     try:
-        if worker_name == MPI:
+        if worker_name == MPI_OPTION:
             worker_name, command_words = command_words[0], ["sh", "-c", " ".join(command_words[1:])]
             if shared_host_problem := shared_host(os.environ):
                 raise WorkerUnusable(f"{shared_host_problem}; {KEEP_APART_ADVICE}")

@@ -21,18 +21,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.hosts._kubernetes_workers import (
-    BEGIN,
-    CHUNK,
-    END,
-    ERRORS,
-    FRAME,
-    INPUT,
+    BEGIN_FRAME,
+    END_FRAME,
+    ERRORS_FRAME,
+    FRAME_HEADER,
+    INPUT_FRAME,
     KEYS_VARIABLE,
-    OUTPUT,
+    OUTPUT_FRAME,
+    STREAM_CHUNK_BYTES,
     WORKER_ROLE,
     WORKER_VARIABLE,
     frame,
-    tls_of,
+    tls_context_of_role,
     worker_ports,
 )
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 #: The exit code of a worker that SIGTERM ended.
 _TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
-_LARGEST = 1 << 20
+_MAX_FRAME_BYTES = 1 << 20
 _HANDSHAKE_S = 10.0
 #: How many callers may be connected without having shown who they are. With one more, the oldest is
 #: closed. So callers that send nothing cannot keep the launcher out or use up all descriptors.
 MAX_UNKNOWN_CALLERS = 64
-_PAUSE = 0.1
+_ACCEPT_PAUSE_S = 0.1
 
 
 class WorkerDoor:
@@ -66,34 +66,38 @@ class WorkerDoor:
 
         keys_folder: holds certificates and keys. Raises OSError.
         """
-        tls_context = tls_of(WORKER_ROLE, keys_folder)
+        tls_context = tls_context_of_role(WORKER_ROLE, keys_folder)
         for port in ports:
             with contextlib.suppress(OSError):
-                return asyncio.create_task(self._answer(_listen(port), tls_context))
+                return asyncio.create_task(self._accept_callers(_open_listener(port), tls_context))
         raise OSError(f"none of the ports {', '.join(map(str, ports))} is free")
 
-    async def _answer(self, listening_socket: socket.socket, tls_context: ssl.SSLContext) -> None:
+    async def _accept_callers(
+        self, listening_socket: socket.socket, tls_context: ssl.SSLContext
+    ) -> None:
         loop = asyncio.get_running_loop()
         with listening_socket:
             while True:
                 try:
                     connection, _ = await loop.sock_accept(listening_socket)
                 except OSError:  # the caller is gone, or no descriptor is free
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(_ACCEPT_PAUSE_S)
                     continue
                 if len(self.unknown) >= MAX_UNKNOWN_CALLERS:
                     next(iter(self.unknown)).cancel()
-                self.unknown[asyncio.create_task(self._meet(connection, tls_context))] = None
+                self.unknown[asyncio.create_task(self._verify_caller(connection, tls_context))] = (
+                    None
+                )
                 # The task starts: once it runs, cancelling it closes the connection.
                 await asyncio.sleep(0)
 
-    async def _meet(self, connection: socket.socket, tls_context: ssl.SSLContext) -> None:
+    async def _verify_caller(self, connection: socket.socket, tls_context: ssl.SSLContext) -> None:
         """Wait until a caller has shown its certificate. The connection then is in `sessions`, or
         closed.
         """
         caller_task = asyncio.current_task()
         assert caller_task
-        protocol = asyncio.StreamReaderProtocol(StreamReader(), self._called)
+        protocol = asyncio.StreamReaderProtocol(StreamReader(), self._serve_caller)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
@@ -106,16 +110,16 @@ class WorkerDoor:
         finally:
             self.unknown.pop(caller_task, None)
 
-    async def _called(self, caller_reader: StreamReader, caller_writer: StreamWriter) -> None:
+    async def _serve_caller(self, caller_reader: StreamReader, caller_writer: StreamWriter) -> None:
         caller_task = asyncio.current_task()
         assert caller_task
         self.sessions.add(caller_task)
         try:
-            caller_writer.write(frame(BEGIN, json.dumps({"worker": self.name}).encode()))
+            caller_writer.write(frame(BEGIN_FRAME, json.dumps({"worker": self.name}).encode()))
             async with asyncio.timeout(_HANDSHAKE_S):
                 frame_kind, frame_data = await read_frame(caller_reader)
-            if frame_kind == BEGIN:
-                await _run(json.loads(frame_data), caller_reader, caller_writer)
+            if frame_kind == BEGIN_FRAME:
+                await _run_command(json.loads(frame_data), caller_reader, caller_writer)
         except (OSError, EOFError, ValueError):
             pass
         finally:
@@ -123,7 +127,7 @@ class WorkerDoor:
             caller_writer.close()
 
 
-def _listen(port: int) -> socket.socket:
+def _open_listener(port: int) -> socket.socket:
     """Return a socket that listens at all addresses. Raises OSError."""
     dual_stack = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual_stack else socket.AF_INET
@@ -138,13 +142,13 @@ async def read_frame(reader: StreamReader) -> tuple[int, bytes]:
     """Return the kind and the bytes of a frame. Raises EOFError where the other end is gone, and
     ValueError where a frame is too large.
     """
-    frame_kind, frame_bytes = FRAME.unpack(await reader.readexactly(FRAME.size))
-    if frame_bytes > _LARGEST:
+    frame_kind, frame_bytes = FRAME_HEADER.unpack(await reader.readexactly(FRAME_HEADER.size))
+    if frame_bytes > _MAX_FRAME_BYTES:
         raise ValueError("too large")
     return frame_kind, await reader.readexactly(frame_bytes)
 
 
-async def _run(
+async def _run_command(
     command_words: list[str], caller_reader: StreamReader, caller_writer: StreamWriter
 ) -> None:
     """Run a command for a caller. If the caller goes, the command's standard input ends."""
@@ -153,40 +157,42 @@ async def _run(
             *command_words, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
     except OSError as error:
-        caller_writer.write(frame(ERRORS, f"{command_words[0]}: {error.strerror}\n".encode()))
-        caller_writer.write(frame(END, b"127"))
+        caller_writer.write(frame(ERRORS_FRAME, f"{command_words[0]}: {error.strerror}\n".encode()))
+        caller_writer.write(frame(END_FRAME, b"127"))
         await caller_writer.drain()
         return
     assert command_process.stdout
     assert command_process.stderr
-    input_task = asyncio.create_task(_feed(command_process, caller_reader))
+    input_task = asyncio.create_task(_feed_command(command_process, caller_reader))
     await asyncio.gather(
-        _pass_on(command_process.stdout, OUTPUT, caller_writer),
-        _pass_on(command_process.stderr, ERRORS, caller_writer),
+        _pass_output_on(command_process.stdout, OUTPUT_FRAME, caller_writer),
+        _pass_output_on(command_process.stderr, ERRORS_FRAME, caller_writer),
     )
     exit_code = await command_process.wait()
     input_task.cancel()
-    caller_writer.write(frame(END, str(exit_code if exit_code >= 0 else 128 - exit_code).encode()))
+    caller_writer.write(
+        frame(END_FRAME, str(exit_code if exit_code >= 0 else 128 - exit_code).encode())
+    )
     await caller_writer.drain()
 
 
-async def _feed(command_process: Process, caller_reader: StreamReader) -> None:
+async def _feed_command(command_process: Process, caller_reader: StreamReader) -> None:
     assert command_process.stdin
     with contextlib.suppress(OSError, EOFError, ValueError):
         while True:
             frame_kind, input_data = await read_frame(caller_reader)
-            if frame_kind != INPUT or not input_data:
+            if frame_kind != INPUT_FRAME or not input_data:
                 break
             command_process.stdin.write(input_data)
             await command_process.stdin.drain()
     command_process.stdin.close()
 
 
-async def _pass_on(
+async def _pass_output_on(
     output_stream: StreamReader, frame_kind: int, caller_writer: StreamWriter
 ) -> None:
     caller_gone = False
-    while output_chunk := await output_stream.read(CHUNK):
+    while output_chunk := await output_stream.read(STREAM_CHUNK_BYTES):
         if caller_gone:
             continue  # the command must not wait for a caller that is gone
         try:
@@ -214,7 +220,7 @@ async def serve(environ: Mapping[str, str]) -> int:
     return _TERMINATED_EXIT_CODE
 
 
-def _child(program_words: Sequence[str]) -> int:
+def _fork_child(program_words: Sequence[str]) -> int:
     """Start the door or a program as a child process, and return its process id."""
     child_pid = os.fork()
     if child_pid:
@@ -240,8 +246,8 @@ def main(program_words: Sequence[str]) -> int:
     processes.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
-    door_pid = _child(())
-    child_pids = [door_pid, *([_child(program_words)] if program_words else [])]
+    door_pid = _fork_child(())
+    child_pids = [door_pid, *([_fork_child(program_words)] if program_words else [])]
     deciding_pid = child_pids[-1]
     while True:
         signal_number = signal.sigwait({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})

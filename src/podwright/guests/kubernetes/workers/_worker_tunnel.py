@@ -13,14 +13,14 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from podwright.hosts._kubernetes_workers import CHUNK
+from podwright.hosts._kubernetes_workers import STREAM_CHUNK_BYTES
 
 #: Seconds for a caller to hang up once the door has hung up. The door's last bytes may still be on
 #: their way.
-_LAST = 5.0
+_STDIN_JOIN_TIMEOUT_S = 5.0
 
 
-def _connect(port: int) -> socket.socket:
+def _connect_port(port: int) -> socket.socket:
     """Return a connection to the port on this host. Raises OSError."""
     try:
         return socket.create_connection(("127.0.0.1", port))
@@ -32,7 +32,7 @@ def _connect(port: int) -> socket.socket:
 
 def _forward_stdin(door_socket: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while stdin_chunk := os.read(0, CHUNK):
+        while stdin_chunk := os.read(0, STREAM_CHUNK_BYTES):
             door_socket.sendall(stdin_chunk)
     with contextlib.suppress(OSError):
         door_socket.shutdown(socket.SHUT_RDWR)
@@ -42,17 +42,17 @@ def main(arguments: Sequence[str]) -> int:
     """Pass bytes until the connection ends, and return the exit code."""
     door_port = int(arguments[0])
     try:
-        door_socket = _connect(door_port)
+        door_socket = _connect_port(door_port)
     except OSError:
         print(f"nothing answers at its port {door_port}", file=sys.stderr)
         return 1
     stdin_thread = threading.Thread(target=_forward_stdin, args=(door_socket,), daemon=True)
     stdin_thread.start()
     with contextlib.suppress(OSError):
-        while door_bytes := door_socket.recv(CHUNK):
+        while door_bytes := door_socket.recv(STREAM_CHUNK_BYTES):
             while door_bytes:
                 door_bytes = door_bytes[os.write(1, door_bytes) :]
-    stdin_thread.join(_LAST)
+    stdin_thread.join(_STDIN_JOIN_TIMEOUT_S)
     return 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from podwright import option_rows as opt
 
 #: Where a set-up has its own files, and where `podwright slurm build` puts what it compiles.
-FOLDER = "/etc/podwright/slurm"
+SITE_FOLDER = "/etc/podwright/slurm"
 NATIVE = "/usr/local/lib/podwright"
-_MODES = ("native", "plugin", "host-mapping", "static", "shared")
+_SITE_MODES = ("native", "plugin", "host-mapping", "static", "shared")
 
 
 class PodSetupOptions(opt.OptionTable):
@@ -18,7 +18,7 @@ class PodSetupOptions(opt.OptionTable):
     mode = opt.choice(
         "how jobs get devices: native; plugin (native, and jobs written for Graphcore's "
         "Slurm run unchanged); host-mapping, static or shared (docs: choosing a way)",
-        _MODES,
+        _SITE_MODES,
         "native",
     )
     slurm_conf = opt.text("", "FILE", "/etc/slurm/slurm.conf")
@@ -83,7 +83,7 @@ class PodSetupOptions(opt.OptionTable):
         "(default: 0, under --mode shared ask)",
         "N",
     )
-    folder = opt.text("for Podwright's own files", "DIR", FOLDER)
+    folder = opt.text("for Podwright's own files", "DIR", SITE_FOLDER)
     native = opt.text("where `build` put its own", "DIR", NATIVE)
     hooks_socket = opt.text(
         "the Unix socket on which `slurm serve` answers hooks; nothing else is in its folder",

@@ -59,7 +59,7 @@ def chosen_site(setup_options: PodSetupOptions) -> Site:
             if setup_options.port or addresses(setup_options.server)
             else client.get_server_info().port
         )
-        site = _with_devices(draft_site, setup_options, client)
+        site = _with_mode_devices(draft_site, setup_options, client)
     return msgspec.structs.replace(
         site,
         mode=mode,
@@ -75,13 +75,13 @@ def chosen_site(setup_options: PodSetupOptions) -> Site:
         room_s=setup_options.room_after,
         default_ipus=_default_ipus(setup_options, site.pods),
         listen=setup_options.listen or far_door(slurm_conf),
-        key=_key(setup_options),
+        key=_key_path(setup_options),
         slurm_user=slurm_user(slurm_conf),
         metrics=setup_options.metrics,
     )
 
 
-def _with_devices(site: Site, setup_options: PodSetupOptions, client: Client) -> Site:
+def _with_mode_devices(site: Site, setup_options: PodSetupOptions, client: Client) -> Site:
     """Return the site with what its mode gives to jobs: hosts, partitions or pods."""
     if setup_options.mode == "host-mapping":
         mapping_path = Path(setup_options.mapping or "")
@@ -101,7 +101,7 @@ def _with_devices(site: Site, setup_options: PodSetupOptions, client: Client) ->
     return msgspec.structs.replace(site, pods=survey(client, setup_options.pod))
 
 
-def _key(setup_options: PodSetupOptions) -> str:
+def _key_path(setup_options: PodSetupOptions) -> str:
     """Return the file of the key; empty when MUNGE is used instead."""
     if setup_options.key:
         return str(Path(setup_options.key).absolute())

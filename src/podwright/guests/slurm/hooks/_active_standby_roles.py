@@ -27,11 +27,11 @@ from podwright.http import Reply
 #: ROLE_POLL_S: seconds between two questions. SILENT_S: seconds without a reply until a peer is
 #: GONE.
 ROLE_POLL_S: Final = 0.5
-SILENT_S: Final = 3.0
-_TIMEOUT_S: Final = 1.5
+PEER_SILENCE_S: Final = 3.0
+_ROLE_TIMEOUT_S: Final = 1.5
 #: The most bytes that are read of a reply.
-LONGEST_ROLE_REPLY: Final = 512
-PATH: Final = "/slurm.v1/Role"
+MAX_ROLE_REPLY_BYTES: Final = 512
+ROLE_PATH: Final = "/slurm.v1/Role"
 
 
 class StandbyRole(enum.Enum):
@@ -115,19 +115,19 @@ class Peers:
     async def become(self, role: StandbyRole) -> None:
         """Ask the others again and again, and return once this service has `role`."""
         while self.role is not role:
-            await asyncio.gather(*map(self._hear, self._roles))
+            await asyncio.gather(*map(self._ask_peer_role, self._roles))
             self.role = next_role(self._place, self.role, self._roles)
             if self.role is not role:
                 await asyncio.sleep(ROLE_POLL_S)
 
-    async def _hear(self, peer_index: int) -> None:
+    async def _ask_peer_role(self, peer_index: int) -> None:
         try:
             self._roles[peer_index] = await self._ask(self._addresses[peer_index])
             self._heard[peer_index] = self._clock()
         except (OSError, http.client.HTTPException, MungeError) as error:
             if isinstance(error, MungeError) and error.absent:
                 return  # without MUNGE nobody can be asked, which says nothing about the peers
-            if self._clock() - self._heard[peer_index] >= SILENT_S:
+            if self._clock() - self._heard[peer_index] >= PEER_SILENCE_S:
                 self._roles[peer_index] = StandbyRole.GONE
 
 
@@ -135,7 +135,7 @@ async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
     """Return the role that the service at HOST:PORT reports. Raises OSError, HTTPException,
     MungeError.
     """
-    authorization = await identity.authorization(PATH)
+    authorization = await identity.authorization(ROLE_PATH)
     reply = await asyncio.to_thread(_ask, address, authorization)
     if not await identity.believes(reply, authorization):
         raise http.client.HTTPException(f"{address}: it is not Slurm's user who says so")
@@ -151,13 +151,13 @@ async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
 
 def _ask(address: str, authorization: str) -> Reply:
     host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_ROLE_TIMEOUT_S)
     with contextlib.closing(connection):
-        connection.request("GET", PATH, headers={"Authorization": authorization})
+        connection.request("GET", ROLE_PATH, headers={"Authorization": authorization})
         http_response = connection.getresponse()
         signature = http_response.getheader("Authentication-Info", "").encode("latin-1", "replace")
         return Reply(
             http_response.status,
-            http_response.read(LONGEST_ROLE_REPLY),
+            http_response.read(MAX_ROLE_REPLY_BYTES),
             headers=((SIGNATURE_HEADER, signature),),
         )

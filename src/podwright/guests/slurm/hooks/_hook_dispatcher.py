@@ -35,24 +35,24 @@ class HookDispatcher:
 
     async def begin_job(self, job: HookJob) -> str:
         """Handle the start of a job. Raises PodwrightError."""
-        return await self._on(self.working).begin_job(job)
+        return await self._require_work(self.working).begin_job(job)
 
     async def end_job(self, job: HookJob) -> str:
         """Handle the end of a job. Raises PodwrightError."""
-        return await self._on(self.working).end_job(job)
+        return await self._require_work(self.working).end_job(job)
 
     async def failed(self, job: HookJob) -> str:
         """Count a start that the site's own prolog refused. Without that, Slurm would start the job
         again and again.
         """
-        self._on(self.working)
+        self._require_work(self.working)
         problem = InvalidRequest(job.problem or "the site's prolog failed")
         await self._retry_limit.refusal(job, problem)
         return ""
 
     async def prove_step(self, job: HookJob) -> str:
         """Check that a step may begin. Raises PodwrightError."""
-        return await self._on(self.proving).prove_step(job)
+        return await self._require_work(self.proving).prove_step(job)
 
     def role(self) -> str:
         """Return the role that the other services are told."""
@@ -65,7 +65,7 @@ class HookDispatcher:
         active_address = self.peers.active if self.peers else ""
         return {"role": self.role(), "ready": False, "active": active_address}
 
-    def _on(self, site_work: Work | None) -> Work:
+    def _require_work(self, site_work: Work | None) -> Work:
         if site_work is not None:
             return site_work
         if self.peers and self.peers.role is not StandbyRole.ACTIVE:

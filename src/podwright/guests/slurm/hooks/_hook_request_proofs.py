@@ -24,7 +24,7 @@ from podwright.http import Reply
 CLOCK_SKEW_LIMIT_S: Final = 300.0
 #: The header that carries a reply's signature.
 SIGNATURE_HEADER: Final = b"authentication-info"
-_LEAST: Final = 16
+_MIN_KEY_BYTES: Final = 16
 _NONCE_TIDY_INTERVAL_S: Final = 30.0
 
 
@@ -88,7 +88,7 @@ class MungeProofs:
 
     async def believes(self, reply: Reply, authorization: str) -> bool:
         """See HookIdentity."""
-        credential = await asyncio.to_thread(self._munge.decode, _word(reply))
+        credential = await asyncio.to_thread(self._munge.decode, _reply_signature(reply))
         return credential.uid in self._uids and credential.payload == _signed_content(
             reply, authorization
         )
@@ -160,7 +160,7 @@ class KeyProofs:
 
     async def signed(self, reply: Reply, authorization: str) -> Reply:
         """Return the reply with its MAC."""
-        mac = _mac(self._key, _signed_content(reply, authorization))
+        mac = _content_mac(self._key, _signed_content(reply, authorization))
         signature_header = (SIGNATURE_HEADER, f"Podwright {mac}".encode())
         return reply._replace(headers=(*reply.headers, signature_header))
 
@@ -171,8 +171,8 @@ class KeyProofs:
 
     async def believes(self, reply: Reply, authorization: str) -> bool:
         """See HookIdentity."""
-        mac = _mac(self._key, _signed_content(reply, authorization))
-        return hmac.compare_digest(_word(reply).encode(), mac.encode())
+        mac = _content_mac(self._key, _signed_content(reply, authorization))
+        return hmac.compare_digest(_reply_signature(reply).encode(), mac.encode())
 
 
 def _signed_content(reply: Reply, authorization: str) -> bytes:
@@ -183,7 +183,7 @@ def _signed_content(reply: Reply, authorization: str) -> bytes:
     return f"{reply.status}\n{authorization.partition(' ')[2].strip()}\n".encode() + reply.body
 
 
-def _word(reply: Reply) -> str:
+def _reply_signature(reply: Reply) -> str:
     """Return the signature that came with a reply, or "" if it has none."""
     signature_header = next(
         (
@@ -196,14 +196,14 @@ def _word(reply: Reply) -> str:
     return signature_header.decode("latin-1").partition(" ")[2].strip()
 
 
-def _mac(key: bytes, content: bytes) -> str:
+def _content_mac(key: bytes, content: bytes) -> str:
     return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
 def sign(key: bytes, timestamp: str, nonce: str, path: str, body: bytes) -> str:
     """Return the MAC of a request, in hexadecimal."""
     content = f"{timestamp}\n{nonce}\n{path}\n".encode() + body
-    return _mac(key, content)
+    return _content_mac(key, content)
 
 
 def read_key(path: Path) -> bytes:
@@ -225,7 +225,7 @@ def read_key(path: Path) -> bytes:
             operation=action,
             would_work="podwright slurm configure --write makes one; copy it to every host",
         ) from None
-    if len(key) < _LEAST:
+    if len(key) < _MIN_KEY_BYTES:
         raise Unavailable(
             f"{path} is too short for a key",
             operation=action,

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.guests.slurm.hooks._active_standby_roles import PATH as ROLE
+from podwright.guests.slurm.hooks._active_standby_roles import ROLE_PATH as ROLE
 from podwright.guests.slurm.hooks._hook_request_proofs import HookIdentity
 from podwright.guests.slurm.service._hook_job_request import HookJob, hook_job
 from podwright.hosts import MungeError
@@ -25,9 +25,9 @@ from podwright.http import HttpRequest, HttpServer, Limits, Reply
 
 _log = logging.getLogger("podwright.slurm")
 #: A hook asks once and leaves. The hooks of a whole machine may come at once, all as one user.
-LOCAL = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
+LOCAL_LIMITS = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
 #: A caller without a credential must not use up the whole service.
-REMOTE = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
+REMOTE_LIMITS = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
 _STATUS_BY_ERROR_CODE = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
 Handler = Callable[[HookJob], Awaitable[str]]
 
@@ -87,20 +87,20 @@ class HookFront:
 
     async def start(self, listener: socket.socket) -> None:
         """Answer callers on a Unix socket."""
-        await self._start(listener, self._local, LOCAL)
+        await self._start_server(listener, self._answer_local, LOCAL_LIMITS)
 
     async def start_remote(self, listener: socket.socket, own_address: str = "") -> None:
         """Answer callers over TCP who prove who they are. own_address: the address by which others
         know this service.
         """
         self._address = own_address
-        await self._start(listener, self._remote, REMOTE)
+        await self._start_server(listener, self._answer_remote, REMOTE_LIMITS)
 
     async def finish(self, seconds: float) -> None:
         """Accept no more connections, and let open requests finish within `seconds`."""
         await asyncio.gather(*(server.stop(seconds) for server in self._servers))
 
-    async def _start(
+    async def _start_server(
         self,
         listener: socket.socket,
         handler: Callable[[HttpRequest], Awaitable[Reply]],
@@ -110,14 +110,14 @@ class HookFront:
         await server.start(listener)
         self._servers.append(server)
 
-    async def _local(self, request: HttpRequest) -> Reply:
+    async def _answer_local(self, request: HttpRequest) -> Reply:
         if self._uids is not None and request.uid not in self._uids:
             return _text_reply(403, f"user {request.uid} is not Slurm's\n")
         if (request.method, request.path) == ("GET", "/slurm.v1/State"):
             return Reply(200, msgspec.json.encode(self._answers.state()) + b"\n")
         return await self._answer(request, None)
 
-    async def _remote(self, request: HttpRequest) -> Reply:
+    async def _answer_remote(self, request: HttpRequest) -> Reply:
         authorization = request.header("authorization")
         asks_role = (request.method, request.path) == ("GET", ROLE)
         if asks_role:  # with our own address, so that a reply passed on by another host is refused
@@ -142,9 +142,9 @@ class HookFront:
             if proof_problem:
                 _log.warning("a hook over TCP was refused: %s", proof_problem)
                 return _text_reply(401, f"{proof_problem}\n")
-        return _text_reply(*await self._call(handler, request.body))
+        return _text_reply(*await self._call_handler(handler, request.body))
 
-    async def _call(self, handler: Handler, request_body: bytes) -> tuple[int, str]:
+    async def _call_handler(self, handler: Handler, request_body: bytes) -> tuple[int, str]:
         try:
             return 200, await handler(hook_job(request_body))
         except InvalidRequest as error:

@@ -52,7 +52,7 @@ async def require_free_socket(path: Path) -> None:
     try:
         _, writer = await asyncio.open_unix_connection(str(path))
     except PermissionError:
-        raise _not_open(path) from None
+        raise _cannot_listen_error(path) from None
     except OSError:
         with contextlib.suppress(PermissionError):  # then `listen` raises the error
             remove_socket(path)
@@ -85,7 +85,7 @@ def listen(path: Path, owner_uid: int) -> socket.socket:
         listener.setblocking(False)
     except PermissionError:
         listener.close()
-        raise _not_open(path) from None
+        raise _cannot_listen_error(path) from None
     except OSError as error:
         listener.close()
         raise Unavailable(f"{path}: {error.strerror}", operation="listen for hooks") from None
@@ -119,7 +119,7 @@ def listen_tcp(addresses: Sequence[str]) -> tuple[int, socket.socket]:
     raise Unavailable(listen_problem, would_work="choose another `listen` in the site's file")
 
 
-def _not_open(path: Path) -> Unavailable:
+def _cannot_listen_error(path: Path) -> Unavailable:
     own_user = pwd.getpwuid(os.geteuid()).pw_name
     return Unavailable(
         f"{path}: {own_user} may not make a socket there",

@@ -20,17 +20,17 @@ from podwright.errors import InvalidRequest
 from podwright.guests.slurm.service._pods_and_licences import Site
 from podwright.wire import SYSTEM_SOCKET
 
-_TCP = "tcp:"
+_TCP_PREFIX = "tcp:"
 
 
 def addresses(server: str) -> tuple[Address, ...]:
     """Return the TCP addresses of a server; none if it is reached by a Unix socket. Raises
     InvalidRequest.
     """
-    if not server.startswith(_TCP):
+    if not server.startswith(_TCP_PREFIX):
         return ()
     try:
-        return parse_addresses(server.removeprefix(_TCP))
+        return parse_addresses(server.removeprefix(_TCP_PREFIX))
     except InvalidRequest as error:
         raise InvalidRequest(
             error.problem, operation=f"reach {server}", would_work="write tcp:HOST:PORT[,HOST:PORT]"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from podwright.http import Figure
 
 #: What each counter of the service counts since its start (`ServiceFigures`).
-_WORDS: Final = {
+_FIGURE_DESCRIPTIONS: Final = {
     "begun": "Jobs that got devices.",
     "ended": "Jobs whose devices were given back.",
     "held": "Jobs that were held, since their request and their licences differ.",
@@ -40,12 +40,17 @@ def figures(mode: str, state: Mapping[str, Any]) -> Iterable[Figure]:
         metric_name = (
             "slurm_waited_seconds" if counter_name == "waited_s" else f"slurm_jobs_{counter_name}"
         )
-        yield Figure(metric_name, _WORDS.get(counter_name, counter_name), counter_value, total=True)
+        yield Figure(
+            metric_name,
+            _FIGURE_DESCRIPTIONS.get(counter_name, counter_name),
+            counter_value,
+            total=True,
+        )
     for device_type, pod_state in state.get("pods", {}).items():
-        yield from _pod(device_type, pod_state)
+        yield from _pod_figures(device_type, pod_state)
 
 
-def _pod(device_type: str, pod_state: Mapping[str, Any]) -> Iterator[Figure]:
+def _pod_figures(device_type: str, pod_state: Mapping[str, Any]) -> Iterator[Figure]:
     devices_by_job: Mapping[str, int] = pod_state["held"]
     # Scraped data already have a label `pod`, and the Slurm of one pod may have several types of
     # devices. So the label here is `type`.

@@ -81,8 +81,8 @@ async def serve(
             ask_peer = partial(ask_role, identity=hook_sockets.identity)
             dispatcher.peers = Peers(site.doors, own_index, time.monotonic, ask_peer)
             ready()
-            ready = _nothing
-        while await _first(stop, *_until(dispatcher.peers, StandbyRole.ACTIVE)):
+            ready = _do_nothing
+        while await _wait_for_first(stop, *_until_role(dispatcher.peers, StandbyRole.ACTIVE)):
             site_work = make(site, server, slurm)
             if not await _serve_active(site_work, dispatcher, hook_sockets, stop, ready):
                 return
@@ -105,7 +105,9 @@ async def _serve_active(
         _serve_until_cancelled(site_work, dispatcher, hook_sockets, on_ready)
     )
     try:
-        if await _first(stop, duty_task, *_until(dispatcher.peers, StandbyRole.STANDBY)):
+        if await _wait_for_first(
+            stop, duty_task, *_until_role(dispatcher.peers, StandbyRole.STANDBY)
+        ):
             _log.warning("another one is active: stands by")
             dispatcher.leave()
             return True
@@ -126,11 +128,11 @@ async def _serve_until_cancelled(
     """Serve until cancelled. Steps are answered when the server has been read, and hooks when Slurm
     has been read as well.
     """
-    await until_done(site_work.read_server, _RETRY_S, _warn)
+    await until_done(site_work.read_server, _RETRY_S, _warn_waiting)
     dispatcher.proving = site_work
     if not hook_sockets.opened:
         await hook_sockets.open(dispatcher)
-    await until_done(site_work.known, _RETRY_S, _warn)
+    await until_done(site_work.known, _RETRY_S, _warn_waiting)
     dispatcher.working = site_work
     _log.info("answers hooks")
     on_ready()
@@ -193,11 +195,11 @@ def proofs(site: Site) -> HookIdentity:
     return MungeProofs(munge, callers(site))
 
 
-def _warn(problem: str) -> None:
+def _warn_waiting(problem: str) -> None:
     _log.warning("waits: %s", problem)
 
 
-async def _first(
+async def _wait_for_first(
     stop: asyncio.Event, *events: Coroutine[Any, Any, None] | asyncio.Task[None]
 ) -> bool:
     """Wait for `stop` or for one of the events.
@@ -225,9 +227,9 @@ async def _first(
     return stop_task not in done_tasks
 
 
-def _until(peers: Peers | None, role: StandbyRole) -> list[Coroutine[Any, Any, None]]:
+def _until_role(peers: Peers | None, role: StandbyRole) -> list[Coroutine[Any, Any, None]]:
     return [peers.become(role)] if peers else []
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: it takes the place of `ready` after the first call."""

@@ -24,7 +24,7 @@ _log = logging.getLogger("podwright.slurm")
 OLD_JOB_GRACE_S = 120.0
 #: Slurm's errors for jobs that cannot be requeued: those of srun and salloc, and those that were
 #: submitted with --no-requeue (ESLURM_BATCH_ONLY, ESLURM_DISABLED).
-_NEVER = ("Only batch jobs are accepted", "operation is presently disabled")
+_REQUEUE_REFUSALS = ("Only batch jobs are accepted", "operation is presently disabled")
 Start = tuple[int, int]
 
 
@@ -73,9 +73,11 @@ class DevicelessJobs:
             jobs_now = await listed(service.slurm)
             for job_start in starts_to_end:
                 if (listed_job := jobs_now.get(job_start[0])) and listed_job.state == "RUNNING":
-                    await self._end(listed_job, hold=job_start not in self._starts_before_service)
+                    await self._end_job(
+                        listed_job, hold=job_start not in self._starts_before_service
+                    )
 
-    async def _end(self, listed_job: Listed, *, hold: bool) -> None:
+    async def _end_job(self, listed_job: Listed, *, hold: bool) -> None:
         slurm = self._service.slurm
         comment_text = (
             f"{listed_job.head}it ran without its devices: its PrologSlurmctld did not end"
@@ -87,7 +89,7 @@ class DevicelessJobs:
         slurm_reply = await slurm.run("scontrol", "requeuehold" if hold else "requeue", job_target)
         outcome = "held" if hold else "back in the queue"
         if slurm_reply.code and not any(
-            comment_text in slurm_reply.text for comment_text in _NEVER
+            comment_text in slurm_reply.text for comment_text in _REQUEUE_REFUSALS
         ):
             _log.warning("job %d is not requeued yet: %s", listed_job.job, slurm_reply.text)
             return  # slurmctld may be away

@@ -24,14 +24,19 @@ from podwright.errors import PodwrightError
 from podwright.guests.slurm.service._licence_counts import LicenceCounts
 from podwright.guests.slurm.service._node_availability import NodeAvailability
 from podwright.guests.slurm.service._pod_holdings import PodBook, settled
-from podwright.guests.slurm.service._pods_and_licences import HET_WAIT_LICENCE, MARK, Site, SlurmPod
+from podwright.guests.slurm.service._pods_and_licences import (
+    HET_WAIT_LICENCE,
+    JOB_MARK_LICENCE,
+    Site,
+    SlurmPod,
+)
 from podwright.guests.slurm.service._squeue_jobs import Listed, listed
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
-_PAUSE = 0.3
+_ROUND_PAUSE_S = 0.3
 #: How often the wait for the next offer is doubled at most, after offers that were not taken.
-_DOUBLED = 3
+_MAX_DOUBLINGS = 3
 PodAndSize = tuple[SlurmPod, int]
 
 
@@ -63,7 +68,7 @@ class Heterogeneous:
         """
         if not self._reserved:
             return False
-        self._drop(self._reserved)
+        self._drop_reserved(self._reserved)
         self._reserved = set()
         return True
 
@@ -76,12 +81,12 @@ class Heterogeneous:
         while True:
             await self.wake.wait()
             try:
-                await self._round()
+                await self._offer_round()
             except PodwrightError as error:
                 _log.warning("heterogeneous jobs: %s", error)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_ROUND_PAUSE_S)
 
-    async def _round(self) -> None:
+    async def _offer_round(self) -> None:
         waiting_jobs = self.waiting((await listed(self._slurm)).values())
         if not waiting_jobs:
             self.wake.clear()
@@ -103,7 +108,7 @@ class Heterogeneous:
                     continue
                 if busy_nodes := await self._nodes.unmet_need((*offer_tasks, leader_number)):
                     self._pass_over(leader_number, busy_nodes)
-                elif await self._reserve(leader_number, job_parts):
+                elif await self._reserve_devices(leader_number, job_parts):
                     # The offer starts at once, because the others may take a while.
                     offer_tasks[leader_number] = asyncio.create_task(
                         self._offer_to_slurm(leader_number, job_parts)
@@ -163,7 +168,7 @@ class Heterogeneous:
             if leader not in started_leaders and priority_by_leader[leader] > 0  # priority 0: held
         }
 
-    async def _reserve(self, leader_number: int, job_parts: dict[int, PodAndSize]) -> bool:
+    async def _reserve_devices(self, leader_number: int, job_parts: dict[int, PodAndSize]) -> bool:
         """Set a job's devices aside, and make sure that no job already started was promised them.
         Return whether they are set aside.
 
@@ -179,7 +184,7 @@ class Heterogeneous:
             if part_number in pod_book.holdings:
                 continue
             if not pod_book.take(part_number, device_count.bit_length() - 1, leader=leader_number):
-                self._drop(job_parts)
+                self._drop_reserved(job_parts)
                 return False
         self._reserved = set(job_parts)
         for pod_book in self._books.values():
@@ -197,7 +202,7 @@ class Heterogeneous:
                     return True
                 await asyncio.sleep(0.05)
         except PodwrightError:
-            self._drop(job_parts)
+            self._drop_reserved(job_parts)
             self._reserved = set()
             raise
         self._counts.poke()
@@ -207,32 +212,32 @@ class Heterogeneous:
         devices_by_licence: dict[str, int] = {}
         for pod, device_count in job_parts.values():
             devices_by_licence[pod.licence] = devices_by_licence.get(pod.licence, 0) + device_count
-        licence_counts = {**devices_by_licence, MARK: len(job_parts)}
+        licence_counts = {**devices_by_licence, JOB_MARK_LICENCE: len(job_parts)}
         _log.info("job %d may start: %s", leader_number, devices_by_licence)
         try:
             await self._set_leader_licences(leader_number, licence_counts)
             deadline = self._clock() + self._site.window_s
             while self._clock() < deadline:
-                if leader_number not in await self._pending():
-                    await self._left(leader_number, job_parts)
+                if leader_number not in await self._pending_leaders():
+                    await self._settle_left_job(leader_number, job_parts)
                     return
                 await asyncio.sleep(0.2)
             await self._set_leader_licences(leader_number, {HET_WAIT_LICENCE: 1})
             await asyncio.sleep(0.1)
-            if leader_number in await self._pending():
+            if leader_number in await self._pending_leaders():
                 _log.info("job %d was not started within the window", leader_number)
                 self.declined.add(leader_number)
                 vain_count = self._vain_offers.get(leader_number, (0, 0.0))[0]
-                pause_s = self._site.window_s * 2 ** min(vain_count, _DOUBLED)
+                pause_s = self._site.window_s * 2 ** min(vain_count, _MAX_DOUBLINGS)
                 self._vain_offers[leader_number] = vain_count + 1, self._clock() + pause_s
-                self._drop(
+                self._drop_reserved(
                     part_number for part_number in job_parts if not self._has_partition(part_number)
                 )
                 self._counts.poke()
         finally:
             self.offered -= set(job_parts)
 
-    async def _left(self, leader_number: int, part_numbers: Iterable[int]) -> None:
+    async def _settle_left_job(self, leader_number: int, part_numbers: Iterable[int]) -> None:
         """Settle a job that no longer waits for its offer. If it has not started, but was held or
         cancelled, what was set aside for it is dropped.
         """
@@ -258,12 +263,12 @@ class Heterogeneous:
             or listed_jobs[part_number].waits
             or listed_jobs[part_number].over
         ]
-        self._drop(
+        self._drop_reserved(
             part_number for part_number in idle_parts if not self._has_partition(part_number)
         )
         self._counts.poke()
 
-    async def _pending(self) -> set[int]:
+    async def _pending_leaders(self) -> set[int]:
         return set(self.waiting((await listed(self._slurm)).values()))
 
     async def wait_again(self, leader_number: int) -> None:
@@ -284,7 +289,7 @@ class Heterogeneous:
             for pod_book in self._books.values()
         )
 
-    def _drop(self, job_numbers: Iterable[int]) -> None:
+    def _drop_reserved(self, job_numbers: Iterable[int]) -> None:
         for job_number in list(job_numbers):
             for pod_book in self._books.values():
                 holding = pod_book.holdings.get(job_number)

@@ -24,8 +24,8 @@ from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
 #: Seconds between two attempts of a prolog that waits for devices.
-LOOK_S = 1.0
-_LIVES = ("RUNNING", "CONFIGURING", "SUSPENDED")
+RETRY_INTERVAL_S = 1.0
+_LIVING_STATES = ("RUNNING", "CONFIGURING", "SUSPENDED")
 
 
 class Busy(Unavailable):
@@ -108,7 +108,7 @@ class JobCalls(ABC):
                 except PodwrightError as error:
                     raise await self.refused(job, error) from None
                 self.sweep_wanted.set()  # a job that Slurm forgot may hold the devices
-                await self.freed.wait(min(patience_left_s, LOOK_S))
+                await self.freed.wait(min(patience_left_s, RETRY_INTERVAL_S))
 
     async def comment_waiting(
         self, job: Listed, waiting_text: str, has_devices: Callable[[int], bool]
@@ -149,7 +149,7 @@ class JobCalls(ABC):
             self.count_step(valid=True)
             return self.step_lines(job)
         listed_job = await self.listing.job(job.job)
-        if listed_job is None or listed_job.state not in _LIVES:
+        if listed_job is None or listed_job.state not in _LIVING_STATES:
             # It ended while its step began.
             raise NotFound(f"job {job.job} is over", operation="a step")
         self.count_step(valid=False)

@@ -163,8 +163,8 @@ class JobMover:
             return
         if unheld.free.bit_count() < 1 << block_order:
             return
-        job_moves = await self._moves(pod_book)
-        move_plan = self._plan(pod_book, block_order, job_moves, listed_jobs)
+        job_moves = await self._list_moves(pod_book)
+        move_plan = self._plan_moves(pod_book, block_order, job_moves, listed_jobs)
         if move_plan is None or not job_moves.allowed:
             return
         moving_jobs = ", ".join(str(job_number) for job_number, _ in move_plan.jobs)
@@ -176,7 +176,7 @@ class JobMover:
         self._service.counts.poke()
         self._wake.set()
 
-    def _plan(
+    def _plan_moves(
         self,
         pod_book: PodBook,
         block_order: int,
@@ -217,18 +217,18 @@ class JobMover:
     async def _continue_plan(self, room_plan: _Plan) -> None:
         pod_book = room_plan.book
         if not room_plan.over and room_plan.stage is _PlanStage.HIDDEN:
-            if await self._settled(room_plan):
+            if await self._is_settled(room_plan):
                 room_plan.stage, pod_book.unsettled = _PlanStage.ASKED, False
-                await self._ask(room_plan)
+                await self._request_moves(room_plan)
         elif not room_plan.over:
-            await self._watch(room_plan)
+            await self._watch_moves(room_plan)
         if room_plan.over:
             await self._call_off_moves(room_plan)
         elif room_plan.stage is _PlanStage.ASKED and not pod_book.moves:
             _log.info("room for job %d: all have moved", room_plan.job)
             self._forget(room_plan)
 
-    async def _settled(self, room_plan: _Plan) -> bool:
+    async def _is_settled(self, room_plan: _Plan) -> bool:
         """Return whether Slurm knows what is hidden, and all jobs that it had started before have
         their devices.
         """
@@ -242,7 +242,7 @@ class JobMover:
             room_plan.over = "Slurm has started jobs that got no devices yet"
         return all_jobs_placed
 
-    async def _ask(self, room_plan: _Plan) -> None:
+    async def _request_moves(self, room_plan: _Plan) -> None:
         pod_book, longest_move_s = room_plan.book, 0.0
         for job_number, target_bits in list(pod_book.moves.items()):
             job_holding = pod_book.holdings[job_number]
@@ -268,12 +268,12 @@ class JobMover:
         pod_book.moves_end = f"{datetime.fromtimestamp(self._wall() + longest_move_s):%H:%M:%S}"
         self._service.sweep_wanted.set()  # it writes this into the waiting job's comment
 
-    async def _watch(self, room_plan: _Plan) -> None:
+    async def _watch_moves(self, room_plan: _Plan) -> None:
         """Follow the moves. A job that the server no longer asks has moved by now, or it stays, and
         then the plan is over.
         """
         pod_book = room_plan.book
-        job_moves = await self._moves(pod_book)
+        job_moves = await self._list_moves(pod_book)
         moving_jobs = {
             job_of(move_row.partition) for move_row in job_moves.moves if move_row.state != "ABLE"
         }
@@ -290,9 +290,9 @@ class JobMover:
                 with contextlib.suppress(NotFound):
                     await self._server.call("CallOffMove", call_off_request, Empty)
         await self._service.refresh()  # a job may have moved meanwhile
-        self._end(room_plan, room_plan.over)
+        self._end_plan(room_plan, room_plan.over)
 
-    def _end(self, room_plan: _Plan, reason: str) -> None:
+    def _end_plan(self, room_plan: _Plan, reason: str) -> None:
         service = self._service
         _log.info("room for job %d: %s", room_plan.job, reason)
         self._forget(room_plan)
@@ -315,7 +315,7 @@ class JobMover:
             for asked_holding in room_plan.requested
         )
 
-    async def _moves(self, pod_book: PodBook) -> JobMoves:
+    async def _list_moves(self, pod_book: PodBook) -> JobMoves:
         moves_request = JobMovesRequest(cluster=pod_book.cluster, allocation=pod_book.allocation)
         return await self._server.call("ListJobMoves", moves_request, JobMoves)
 

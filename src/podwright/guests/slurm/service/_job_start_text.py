@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 #: Before such words, in a lease's holder.
 JOB: Final = "Slurm job "
-_WORDS: Final = re.compile(
+_START_PATTERN: Final = re.compile(
     r"(\d+)(?:/(\d+))?(?: of (\d+))?(?:, cluster ([^,\s]+))?(?:, submitted (\S+))?"
 )
 
@@ -55,7 +55,7 @@ def in_short(start_text: str) -> str:
 
 def life(start_text: str) -> Life | None:
     """Return the start that such text describes, or None if the text is not ours."""
-    start_match = _WORDS.fullmatch(start_text)
+    start_match = _START_PATTERN.fullmatch(start_text)
     if start_match is None:
         return None
     submitted_at = 0

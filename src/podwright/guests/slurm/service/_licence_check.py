@@ -17,7 +17,7 @@ from podwright.guests.slurm.service._hook_job_request import HookJob
 from podwright.guests.slurm.service._pods_and_licences import (
     GCDS,
     HET_WAIT_LICENCE,
-    MARK,
+    JOB_MARK_LICENCE,
     Site,
     SlurmPod,
     parse_licences,
@@ -49,7 +49,7 @@ class StartIsOver(InvalidRequest):
 
 def wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDevices | None:
     """Return what the job gets, or None if it asked for nothing. Raises Differs, StartIsOver."""
-    wanted_devices = _wanted(hook_job, listed_job, site)
+    wanted_devices = _wanted_devices(hook_job, listed_job, site)
     if wanted_devices is not None:
         pod, device_count, _ = wanted_devices
         if device_count not in {1 << block_order for block_order in pod.orders}:
@@ -59,19 +59,21 @@ def wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDe
     return wanted_devices
 
 
-def _wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDevices | None:
-    asked_devices = _option(hook_job)
+def _wanted_devices(
+    hook_job: HookJob, listed_job: Listed | None, site: Site
+) -> WantedDevices | None:
+    asked_devices = _requested_devices(hook_job)
     if listed_job is not None:
         _check_same_start(hook_job, listed_job)
     if hook_job.het_job:
-        return _part(hook_job, asked_devices, listed_job, site)
+        return _part_devices(hook_job, asked_devices, listed_job, site)
     if asked_devices == 0 or (asked_devices is None and site.mode != "shared"):
         raise LicencesDiffer(
-            f"its licences say {_described(hook_job.licences, site)}, and it did not ask by "
+            f"its licences say {_licences_text(hook_job.licences, site)}, and it did not ask by "
             "--ipus=N",
             operation=f"devices for job {hook_job.job}",
         )
-    own_licences = _ours(hook_job.licences, site)
+    own_licences = _own_licences(hook_job.licences, site)
     slurm_pod = next(
         (slurm_pod for slurm_pod in site.pods if own_licences.get(slurm_pod.licence)), None
     )
@@ -82,7 +84,7 @@ def _wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedD
         licence_list = ",".join(f"{name}:{count}" for name, count in right_licences.items())
         raise LicencesDiffer(
             f"it asked for {device_count} devices by --ipus, and Slurm counts "
-            f"{_described(hook_job.licences, site)} for it",
+            f"{_licences_text(hook_job.licences, site)} for it",
             operation=f"devices for job {hook_job.job}",
             would_work="submit it anew; or, as root: scontrol update "
             f"jobid={hook_job.job} licenses={licence_list}",
@@ -100,10 +102,10 @@ def expected_licences(pod: SlurmPod, device_count: int) -> dict[str, int]:
         for block_order in pod.orders
         if 1 << block_order <= device_count
     }
-    return {pod.licence: device_count, MARK: 1, **block_licences}
+    return {pod.licence: device_count, JOB_MARK_LICENCE: 1, **block_licences}
 
 
-def _part(
+def _part_devices(
     hook_job: HookJob, asked_devices: int | None, listed_job: Listed | None, site: Site
 ) -> WantedDevices | None:
     """Return what a part of a heterogeneous job gets.
@@ -155,7 +157,7 @@ def _check_same_start(hook_job: HookJob, listed_job: Listed) -> None:
         )
 
 
-def _option(hook_job: HookJob) -> int | None:
+def _requested_devices(hook_job: HookJob) -> int | None:
     """Return the value of --ipus, or None if it was not given. Raises Differs."""
     if not hook_job.ipus:
         return None
@@ -164,12 +166,12 @@ def _option(hook_job: HookJob) -> int | None:
     return int(hook_job.ipus)
 
 
-def _ours(licence_list: str, site: Site) -> Mapping[str, int]:
+def _own_licences(licence_list: str, site: Site) -> Mapping[str, int]:
     """Return those of a job's licences that are ours, without the licence for the number of
     GCDs.
     """
     licence_names = {licence_name for pod in site.pods for licence_name in pod.totals()} | {
-        MARK,
+        JOB_MARK_LICENCE,
         HET_WAIT_LICENCE,
     }
     return {
@@ -179,8 +181,9 @@ def _ours(licence_list: str, site: Site) -> Mapping[str, int]:
     }
 
 
-def _described(licence_list: str, site: Site) -> str:
+def _licences_text(licence_list: str, site: Site) -> str:
     licences_text = ",".join(
-        f"{licence_name}:{count}" for licence_name, count in _ours(licence_list, site).items()
+        f"{licence_name}:{count}"
+        for licence_name, count in _own_licences(licence_list, site).items()
     )
     return licences_text or "no licences of ours"

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Mapping
 
 from podwright.errors import PodwrightError, Unavailable
-from podwright.guests.slurm.service._pods_and_licences import MARK
+from podwright.guests.slurm.service._pods_and_licences import JOB_MARK_LICENCE
 from podwright.slurm.site.commands import CommandResult, Slurm
 
 _log = logging.getLogger("podwright.slurm")
 
 RESERVATION_NAME = "podwright"
-_RETRY = 0.2
+_RETRY_PAUSE_S = 0.2
 
 
 class LicenceCounts:
@@ -70,7 +70,7 @@ class LicenceCounts:
                 if self.problem != str(error):
                     _log.warning("%s", error)
                 self.problem = str(error)
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_RETRY_PAUSE_S)
                 self._wake.set()
                 continue
             self.problem = ""
@@ -86,7 +86,7 @@ class LicenceCounts:
             licence_name: licence_count
             for licence_name, licence_count in hidden_by_licence.items()
             if licence_count
-        } or {MARK: 1}
+        } or {JOB_MARK_LICENCE: 1}
         licences_setting = "licenses=" + ",".join(
             f"{licence_name}:{licence_count}"
             for licence_name, licence_count in hidden_licences.items()
@@ -96,7 +96,7 @@ class LicenceCounts:
         slurm_reply = await self._slurm.run(
             "scontrol", "update", licence_name, licences_setting, "duration=UNLIMITED"
         )
-        if slurm_reply.code and _missing(slurm_reply):
+        if slurm_reply.code and _reservation_is_missing(slurm_reply):
             slurm_reply = await self._slurm.run(
                 *["scontrol", "create", "reservation", licence_name, "flags=LICENSE_ONLY"],
                 *["starttime=now", "duration=UNLIMITED", "users=root", licences_setting],
@@ -109,6 +109,6 @@ class LicenceCounts:
         self.updates += 1
 
 
-def _missing(slurm_reply: CommandResult) -> bool:
+def _reservation_is_missing(slurm_reply: CommandResult) -> bool:
     # Slurm 22.05 to 26.05: "Requested reservation is invalid", ESLURM_RESERVATION_INVALID.
     return "reservation is invalid" in slurm_reply.text.lower()

@@ -32,9 +32,9 @@ _log = logging.getLogger("podwright.slurm")
 #: The most comments that one sweep writes. Each is a call to slurmctld.
 COMMENTS = 20
 #: Seconds between looks at the server, so that a failed machine soon stops being counted.
-LOOK_S = 2.0
-_STARTED = ("CONFIGURING", "RUNNING", "SUSPENDED")
-_WAITS = ("Licenses", "Reservation", "Resources", "Priority", "None", "BeginTime")
+SERVER_LOOK_INTERVAL_S = 2.0
+_STARTED_JOB_STATES = ("CONFIGURING", "RUNNING", "SUSPENDED")
+_DEVICE_WAIT_REASONS = ("Licenses", "Reservation", "Resources", "Priority", "None", "BeginTime")
 
 
 class Sweep:
@@ -54,7 +54,7 @@ class Sweep:
         last_sweep_at = 0.0
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(service.sweep_wanted.wait(), LOOK_S)
+                await asyncio.wait_for(service.sweep_wanted.wait(), SERVER_LOOK_INTERVAL_S)
             sweep_requested = service.sweep_wanted.is_set()
             service.sweep_wanted.clear()
             try:
@@ -115,7 +115,7 @@ class Sweep:
         if (
             holding.submitted
             and listed_job.restart == holding.restart
-            and listed_job.state in _STARTED
+            and listed_job.state in _STARTED_JOB_STATES
         ):
             # Slurm may have lost its state and given the number out again.
             return listed_job.submitted not in (0, holding.submitted)
@@ -187,7 +187,9 @@ class Sweep:
                     reason=listed_job.reason,
                 )
                 needs_text = (
-                    wait_text if listed_job.reason in _WAITS else f"Slurm says {listed_job.reason}"
+                    wait_text
+                    if listed_job.reason in _DEVICE_WAIT_REASONS
+                    else f"Slurm says {listed_job.reason}"
                 )
                 devices_text = f"{device_count} devices of {pod.type}"
                 yield WaitingJob(
@@ -204,7 +206,7 @@ class Sweep:
             if listed_job.het and (devices_request := listed_job.request(self._service.site.pods)):
                 total_devices[listed_job.het, devices_request[0].type] += devices_request[1]
         for listed_job in sorted(pending_jobs, key=lambda pending_job: -pending_job.priority):
-            comment_text = self._sentence(listed_job, total_devices)
+            comment_text = self._job_wait_sentence(listed_job, total_devices)
             if (
                 comment_text is None
                 or comment_text == listed_job.comment
@@ -226,13 +228,13 @@ class Sweep:
     def _has_devices(self, job_number: int) -> bool:
         return any(job_number in pod_book.holdings for pod_book in self._service.books.values())
 
-    def _sentence(
+    def _job_wait_sentence(
         self, listed_job: Listed, total_devices: Mapping[tuple[int, str], int]
     ) -> str | None:
         devices_request = listed_job.request(self._service.site.pods)
         if (
             devices_request is None
-            or listed_job.reason not in _WAITS
+            or listed_job.reason not in _DEVICE_WAIT_REASONS
             or tried(listed_job)
             or refused(listed_job)
         ):
@@ -264,7 +266,7 @@ def next_jobs(waiting_jobs: Iterable[WaitingJob]) -> dict[str, str]:
     for waiting_job in sorted(
         waiting_jobs, key=lambda waiting_job: (-waiting_job.job.priority, waiting_job.job.job)
     ):
-        if waiting_job.job.reason in _WAITS:
+        if waiting_job.job.reason in _DEVICE_WAIT_REASONS:
             first_jobs.setdefault(
                 waiting_job.pod, f"job {waiting_job.job.job}: {waiting_job.needs}"
             )
@@ -297,7 +299,7 @@ def sentence(pod_book: PodBook, device_count: int, job_number: int = 0, *, reaso
     Other jobs are not named: the job's comment and the server's queue show these words to the
     job's owner, who may not see others' jobs where Slurm's PrivateData or `--private-data` is set.
     """
-    free_by_order = pod_book.blocks.wholes()
+    free_by_order = pod_book.blocks.whole_counts_by_order()
     free_devices = free_by_order[0] if free_by_order else 0
     block_order = device_count.bit_length() - 1
     pod_type = pod_book.pod.type

@@ -90,7 +90,7 @@ class Service(JobCalls):
 
     async def give(self, job: HookJob) -> str:
         """Make the job's partition, unless it exists, and return its environment, in lines."""
-        listed_job = await self._known(job)
+        listed_job = await self._job_listed_by_slurm(job)
         try:
             wanted_devices = wanted(job, listed_job, self.site)
         except LicencesDiffer as error:
@@ -104,14 +104,14 @@ class Service(JobCalls):
             stale_holding = other_book.holdings.get(job.job)
             if stale_holding and (
                 other_book is not pod_book
-                or _is_anothers(stale_holding, job, wanted_devices.size, listed_job)
+                or _is_holding_of_another(stale_holding, job, wanted_devices.size, listed_job)
             ):
                 await self.give_back(other_book, stale_holding)
         job_holding = pod_book.holdings.get(job.job)
         if job_holding is not None and job_holding.created and listed_job is None:
             await self.listing.job(job.job)  # only Slurm can say whether it is this job's
         if job_holding is None:
-            job_holding = self._block(pod_book, job, wanted_devices.size.bit_length() - 1)
+            job_holding = self._take_block(pod_book, job, wanted_devices.size.bit_length() - 1)
         if not job_holding.created:
             job_holding.restart, job_holding.uid = job.restart or 0, job.uid or 0
             job_holding.cluster, job_holding.movable = job.cluster, job.movable
@@ -136,7 +136,7 @@ class Service(JobCalls):
         """Return why a step's job, or a part of it, does not hold its devices, or "" if it does."""
         problem = self._missing_devices(job)
         if problem and job.unread:
-            return await self._unread(job, problem)
+            return await self._unread_job_reason(job, problem)
         if not problem and job.step == "batch" and job.het_job == job.job:
             problem = await self._parts_missing_devices(job.job)
         return problem
@@ -207,7 +207,7 @@ class Service(JobCalls):
             )
         return hidden_by_licence | {HET_WAIT_LICENCE: 1}
 
-    async def _known(self, hook_job: HookJob) -> Listed | None:
+    async def _job_listed_by_slurm(self, hook_job: HookJob) -> Listed | None:
         """Return what Slurm lists for the job, or None.
 
         An ordinary job that is new may begin without it, because its hook passes on what slurmctld
@@ -274,7 +274,7 @@ class Service(JobCalls):
                     return lost_note_text(part_number) if listed_part.lost else problem
         return ""
 
-    async def _unread(self, hook_job: HookJob, unproven_reason: str) -> str:
+    async def _unread_job_reason(self, hook_job: HookJob, unproven_reason: str) -> str:
         """Return why it is not certain that a job or a part is to have no devices, or "" if it is
         certain.
 
@@ -302,7 +302,7 @@ class Service(JobCalls):
             return lost_note_text(hook_job.job)
         return ""
 
-    def _block(self, pod_book: PodBook, hook_job: HookJob, block_order: int) -> JobHolding:
+    def _take_block(self, pod_book: PodBook, hook_job: HookJob, block_order: int) -> JobHolding:
         """Return a block for the job. Raises Busy where none of that size is free."""
         while True:
             job_holding = pod_book.take(
@@ -356,7 +356,7 @@ class Service(JobCalls):
         self.had.add((job_holding.job, job_holding.restart))
 
 
-def _is_anothers(
+def _is_holding_of_another(
     job_holding: JobHolding, hook_job: HookJob, device_count: int, listed_job: Listed | None
 ) -> bool:
     """Return whether a holding was given to an earlier start of the job, or to another job of the

@@ -33,7 +33,7 @@ from podwright.slurm.site.commands import Slurm
 _log = logging.getLogger("podwright.slurm")
 #: Two looks at all nodes are at least LOOK_S seconds apart, and at least LOOK_DURATION_FACTOR times
 #: the duration of a look.
-LOOK_S: Final = 2.0
+MIN_LOOK_INTERVAL_S: Final = 2.0
 LOOK_DURATION_FACTOR: Final = 10.0
 
 
@@ -149,7 +149,7 @@ class NodeAvailability:
             part_needs = [
                 part_need(part_job, self._partitions)
                 for leader_number in leader_numbers
-                for part_job in await self._parts_of(leader_number)
+                for part_job in await self._job_parts(leader_number)
                 if part_job.state == "PENDING"
             ]
             return unmet_need(self._free, [one_need for one_need in part_needs if one_need])
@@ -165,28 +165,28 @@ class NodeAvailability:
             return
         self._parts, self._free = {}, None
         try:
-            if not _may_preempt(SlurmConfig(await self._output(*SHOW_CONFIG))):
-                partition_records = read_partitions(await self._output(*SHOW_PARTITIONS))
+            if not _may_preempt(SlurmConfig(await self._command_output(*SHOW_CONFIG))):
+                partition_records = read_partitions(await self._command_output(*SHOW_PARTITIONS))
                 self._partitions = {
                     partition_record.name: partition_record
                     for partition_record in partition_records
                 }
-                self._free = free_nodes(read_nodes(await self._output(*SHOW_NODES)))
+                self._free = free_nodes(read_nodes(await self._command_output(*SHOW_NODES)))
         finally:
             finished_at = self._clock()
             self._next_look_at = finished_at + max(
-                LOOK_S, LOOK_DURATION_FACTOR * (finished_at - began_at)
+                MIN_LOOK_INTERVAL_S, LOOK_DURATION_FACTOR * (finished_at - began_at)
             )
 
-    async def _parts_of(self, leader_number: int) -> list[JobRecord]:
+    async def _job_parts(self, leader_number: int) -> list[JobRecord]:
         if leader_number not in self._parts:
-            scontrol_output = await self._output(
+            scontrol_output = await self._command_output(
                 "scontrol", "--oneliner", "show", "job", str(leader_number)
             )
             self._parts[leader_number] = read_jobs(scontrol_output)
         return self._parts[leader_number]
 
-    async def _output(self, *slurm_command: str) -> str:
+    async def _command_output(self, *slurm_command: str) -> str:
         """Return what a command prints. Raises Unavailable."""
         slurm_reply = await self._slurm.run(*slurm_command)
         if slurm_reply.code:

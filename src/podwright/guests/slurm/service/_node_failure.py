@@ -36,7 +36,7 @@ class NodeFailures:
             self._done.add(job_number)
             try:
                 if service.site.fallen == "requeue":
-                    await self._requeue(job_number)
+                    await self._requeue_job(job_number)
                 elif service.site.fallen == "relocate":
                     _log.warning("job %d: a machine of its partition failed; it moves", job_number)
                     await service.server.relocate(f"slurm_{job_number}")
@@ -44,7 +44,7 @@ class NodeFailures:
                 self._done.discard(job_number)
                 raise
 
-    async def _requeue(self, job_number: int) -> None:
+    async def _requeue_job(self, job_number: int) -> None:
         slurm_reply = await self._service.slurm.run("scontrol", "requeue", str(job_number))
         if slurm_reply.code:  # jobs of srun and salloc cannot be requeued
             _log.warning(

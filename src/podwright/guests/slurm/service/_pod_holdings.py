@@ -17,7 +17,7 @@ from podwright.wire import PartitionInfo
 
 #: Seconds in which a job that Slurm has started must get its devices.
 DEVICES_DEADLINE_S: Final = 60.0
-_NAME: Final = re.compile(r"slurm_(\d+)")
+_PARTITION_NAME_PATTERN: Final = re.compile(r"slurm_(\d+)")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class PodBook(Book[int, JobHolding]):
         their devices are not given out again.
         """
         hidden_by_licence: dict[str, int] = {}
-        free_by_order = self.blocks.wholes()
+        free_by_order = self.blocks.whole_counts_by_order()
         for block_order in self.pod.orders:
             free_devices = free_by_order[block_order] if block_order < len(free_by_order) else 0
             hidden_count = self.pod.devices - self.used(block_order) - free_devices
@@ -170,5 +170,5 @@ async def settled(slurm: Slurm, pod_book: PodBook) -> bool:
 
 def job_of(partition_name: str) -> int | None:
     """Return the job in a partition's name, or None for other names."""
-    name_match = _NAME.fullmatch(partition_name)
+    name_match = _PARTITION_NAME_PATTERN.fullmatch(partition_name)
     return int(name_match[1]) if name_match else None

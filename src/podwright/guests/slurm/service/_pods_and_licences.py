@@ -17,15 +17,15 @@ from podwright.errors import InvalidRequest
 
 #: Licences that every job with devices takes, on every pod. MARK is what hooks look for. GCDS
 #: counts the partition's GCDs: hooks see no other field that users cannot change.
-MARK: Final = "podwright_job"
+JOB_MARK_LICENCE: Final = "podwright_job"
 GCDS: Final = "podwright_gcds"
 #: The licence that the leader of a heterogeneous job waits for. Nobody gets it.
 HET_WAIT_LICENCE: Final = "podwright_het_wait"
 #: More jobs than Slurm ever runs at once.
 UNLIMITED_LICENCES: Final = 1_000_000
-_FIELD_BY_SECTION: Final = {"pod": "pods", "mapped": "hosts", "fixed": "partitions"}
+_SITE_FIELD_BY_SECTION: Final = {"pod": "pods", "mapped": "hosts", "fixed": "partitions"}
 #: The table of the site's file that each mode needs.
-_NEEDED_SECTION: Final = {
+_NEEDED_SECTION_BY_MODE: Final = {
     "native": "pod",
     "plugin": "pod",
     "shared": "pod",
@@ -174,7 +174,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             licence_totals[fixed_partition.licence] = (
                 licence_totals.get(fixed_partition.licence, 0) + 1
             )
-        licence_totals[MARK] = UNLIMITED_LICENCES
+        licence_totals[JOB_MARK_LICENCE] = UNLIMITED_LICENCES
         return (
             licence_totals | {GCDS: UNLIMITED_LICENCES, HET_WAIT_LICENCE: 1}
             if self.pods
@@ -219,7 +219,7 @@ def load(site_path: Path) -> Site:
     action = f"read {site_path}"
     try:
         toml_data: dict[str, Any] = tomllib.loads(site_path.read_text())
-        for table_section, field_name in _FIELD_BY_SECTION.items():
+        for table_section, field_name in _SITE_FIELD_BY_SECTION.items():
             toml_data[field_name] = toml_data.pop(table_section, [])
         site = msgspec.convert(toml_data, type=Site)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -229,8 +229,8 @@ def load(site_path: Path) -> Site:
             operation=action,
             would_work="podwright slurm configure --write",
         ) from None
-    needed_section = _NEEDED_SECTION.get(site.mode)
-    if needed_section is None or not getattr(site, _FIELD_BY_SECTION[needed_section]):
+    needed_section = _NEEDED_SECTION_BY_MODE.get(site.mode)
+    if needed_section is None or not getattr(site, _SITE_FIELD_BY_SECTION[needed_section]):
         problem = (
             f"it names no [[{needed_section}]]"
             if needed_section
@@ -242,14 +242,14 @@ def load(site_path: Path) -> Site:
 
 def dump(site: Site) -> str:
     """Return the text of the site's file."""
-    toml_lines = _fields(site, set(_FIELD_BY_SECTION.values()))
-    for table_section, field_name in _FIELD_BY_SECTION.items():
+    toml_lines = _toml_field_lines(site, set(_SITE_FIELD_BY_SECTION.values()))
+    for table_section, field_name in _SITE_FIELD_BY_SECTION.items():
         for table_row in getattr(site, field_name):
-            toml_lines += ["", f"[[{table_section}]]", *_fields(table_row, set())]
+            toml_lines += ["", f"[[{table_section}]]", *_toml_field_lines(table_row, set())]
     return "\n".join(toml_lines) + "\n"
 
 
-def _fields(config_struct: msgspec.Struct, skipped_fields: Collection[str]) -> list[str]:
+def _toml_field_lines(config_struct: msgspec.Struct, skipped_fields: Collection[str]) -> list[str]:
     field_names = zip(
         config_struct.__struct_fields__, config_struct.__struct_encode_fields__, strict=True
     )

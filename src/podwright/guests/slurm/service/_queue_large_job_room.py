@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Slurm shows the reason None while it looks at a job again.
 _DEVICE_WAIT_REASONS = ("Licenses", "None")
 #: Above all priorities of Slurm, which has 32 bits for them.
-_STARTED = 1 << 32
+_STARTED_JOB_PRIORITY = 1 << 32
 _HET_WAIT_REASONS = ("Resources", "Priority", "Reservation")
 
 
@@ -105,7 +105,13 @@ class QueueRoom:
                     orders_by_pod = {pod_type: [block_order]}
                     owner_name = user_name(jobs[job_number].uid)
                     waiting_jobs.append(
-                        Waits(_STARTED, job_number, orders_by_pod, started=True, owner=owner_name)
+                        Waits(
+                            _STARTED_JOB_PRIORITY,
+                            job_number,
+                            orders_by_pod,
+                            started=True,
+                            owner=owner_name,
+                        )
                     )
         for listed_job in jobs.values():
             devices_request = None if listed_job.het else listed_job.request(service.site.pods)

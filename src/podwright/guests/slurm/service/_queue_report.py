@@ -13,8 +13,8 @@ from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.wire import JobInfo
 
 _log = logging.getLogger("podwright.slurm")
-MOST: Final = 2000  #: jobs that the server accepts in one report
-AGAIN: Final = 60.0  #: seconds after which an unchanged queue is sent again
+MAX_REPORTED_JOBS: Final = 2000  #: jobs that the server accepts in one report
+RESEND_AFTER_S: Final = 60.0  #: seconds after which an unchanged queue is sent again
 
 
 class WaitingJob(NamedTuple):
@@ -48,14 +48,14 @@ class QueueReport:
     def __init__(self, report_server: ReportServer, clock: Callable[[], float]) -> None:
         self._server, self._clock = report_server, clock
         self._sent: list[JobInfo] = []
-        self._sent_at = -AGAIN
+        self._sent_at = -RESEND_AFTER_S
         self._refused = False
 
     async def send(self, waiting_jobs: Iterable[WaitingJob]) -> None:
         """Send the queue. If the server refuses the report, the rest of the sweep goes on."""
-        job_infos = in_order(waiting_jobs)
+        job_infos = in_slurm_order(waiting_jobs)
         sent_now = self._clock()
-        if job_infos == self._sent and sent_now < self._sent_at + AGAIN:
+        if job_infos == self._sent and sent_now < self._sent_at + RESEND_AFTER_S:
             return
         try:
             await self._server.report(job_infos)
@@ -67,13 +67,13 @@ class QueueReport:
         self._sent, self._sent_at, self._refused = job_infos, sent_now, False
 
 
-def in_order(waiting_jobs: Iterable[WaitingJob]) -> list[JobInfo]:
+def in_slurm_order(waiting_jobs: Iterable[WaitingJob]) -> list[JobInfo]:
     """Return the jobs in Slurm's order: by priority, then by number (slurm.conf(5),
     sched/builtin).
     """
     first_jobs = sorted(
         waiting_jobs, key=lambda waiting_job: (-waiting_job.job.priority, waiting_job.job.job)
-    )[:MOST]
+    )[:MAX_REPORTED_JOBS]
     return [
         JobInfo(
             id=str(listed_job.job),

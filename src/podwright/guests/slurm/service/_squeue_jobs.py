@@ -11,7 +11,7 @@ from typing import NamedTuple
 from podwright.errors import Unavailable
 from podwright.guests.slurm.service._pods_and_licences import (
     HET_WAIT_LICENCE,
-    MARK,
+    JOB_MARK_LICENCE,
     SlurmPod,
     of_job,
     parse_licences,
@@ -19,7 +19,7 @@ from podwright.guests.slurm.service._pods_and_licences import (
 from podwright.slurm.reader import listing_format, read_listing
 from podwright.slurm.site.commands import Slurm
 
-_WIDTHS = {
+_SQUEUE_COLUMN_WIDTHS = {
     "job": 20,
     "state": 20,
     "restarts": 12,
@@ -34,16 +34,16 @@ _WIDTHS = {
     "submitted": 22,
 }
 #: Time limits that mean none: for such jobs Slurm 22.05 shows a year, and an end a year ahead.
-_ENDLESS = ("UNLIMITED", "365-00:00:00")
-FORMAT = listing_format(**_WIDTHS)
+_ENDLESS_TIME_LIMITS = ("UNLIMITED", "365-00:00:00")
+FORMAT = listing_format(**_SQUEUE_COLUMN_WIDTHS)
 #: States in which a job has ended and its EpilogSlurmctld has returned.
-_OVER = frozenset(
+_ENDED_JOB_STATES = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"}
     | {"OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"}
 )
 #: The note that job_submit writes for an ordinary job where SPANK passes nothing on.
-_ASKED = re.compile(r"(?:ipus=\d+|vipu=[^;\s]+)(?:;|\s|$)")
-_PART_NOTE = re.compile(r"ipus=(\d+)(?: gcds=(\d+))?(?: pod=(\S+?))?(?:;|\s|$)")
+_ORDINARY_JOB_NOTE = re.compile(r"(?:ipus=\d+|vipu=[^;\s]+)(?:;|\s|$)")
+_HET_PART_NOTE = re.compile(r"ipus=(\d+)(?: gcds=(\d+))?(?: pod=(\S+?))?(?:;|\s|$)")
 
 
 class Listed(NamedTuple):
@@ -74,7 +74,7 @@ class Listed(NamedTuple):
     @property
     def over(self) -> bool:
         """Whether it has ended, its epilog included."""
-        return self.state in _OVER
+        return self.state in _ENDED_JOB_STATES
 
     @property
     def waits(self) -> bool:
@@ -91,7 +91,7 @@ class Listed(NamedTuple):
         """What job_submit wrote at the start of its comment, followed by `; `, or "" without such a
         note.
         """
-        note_match = (_PART_NOTE if self.het else _ASKED).match(self.comment)
+        note_match = (_HET_PART_NOTE if self.het else _ORDINARY_JOB_NOTE).match(self.comment)
         return note_match[0].rstrip("; ") + "; " if note_match else ""
 
     @property
@@ -105,14 +105,15 @@ class Listed(NamedTuple):
         """Return whether it, or its heterogeneous job, has devices by what Slurm still shows."""
         licences = parse_licences(self.licences)
         return (
-            bool(licences.keys() & {MARK, HET_WAIT_LICENCE}) or self.request(slurm_pods) is not None
+            bool(licences.keys() & {JOB_MARK_LICENCE, HET_WAIT_LICENCE})
+            or self.request(slurm_pods) is not None
         )
 
     def request(self, slurm_pods: Sequence[SlurmPod]) -> tuple[SlurmPod, int, int] | None:
         """Return the pod, the number of devices and the number of GCDs (0: open), or None without
         devices.
         """
-        note_match = _PART_NOTE.match(self.comment) if self.het else None
+        note_match = _HET_PART_NOTE.match(self.comment) if self.het else None
         if note_match and not int(note_match[1]):
             return None
         if note_match:
@@ -149,11 +150,11 @@ class JobListing:
         """
         self._requested.add(job)
         if self._next is None:
-            self._next = asyncio.create_task(self._list())
-            self._next.add_done_callback(_seen)
+            self._next = asyncio.create_task(self._list_requested_jobs())
+            self._next.add_done_callback(_take_task_error)
         return (await asyncio.shield(self._next)).get(job)
 
-    async def _list(self) -> dict[int, Listed]:
+    async def _list_requested_jobs(self) -> dict[int, Listed]:
         if self._running is not None:
             await asyncio.wait({self._running})
         self._running, self._next = self._next, None
@@ -161,7 +162,7 @@ class JobListing:
         return await listed(self._slurm, *sorted(requested_jobs))
 
 
-def _seen(listing_task: asyncio.Task[dict[int, Listed]]) -> None:
+def _take_task_error(listing_task: asyncio.Task[dict[int, Listed]]) -> None:
     """Take the error of a task, as all callers may have gone before slurmctld refused. Asyncio
     would otherwise log it as never retrieved.
     """
@@ -182,26 +183,28 @@ async def listed(slurm: Slurm, *job_numbers: int) -> dict[int, Listed]:
     if squeue_reply.code:
         raise Unavailable(f"squeue failed: {squeue_reply.text[:300]}")
     jobs_by_number = {}
-    for listing_row in read_listing(squeue_reply.out, **_WIDTHS):
+    for listing_row in read_listing(squeue_reply.out, **_SQUEUE_COLUMN_WIDTHS):
         if listing_row["job"].isdecimal():
             listed_job = Listed(
                 job=int(listing_row["job"]),
                 state=listing_row["state"],
-                restart=_number(listing_row["restarts"]),
-                het=_number(listing_row["het_job"]),
-                priority=_number(listing_row["priority"]),
+                restart=_number_or_zero(listing_row["restarts"]),
+                het=_number_or_zero(listing_row["het_job"]),
+                priority=_number_or_zero(listing_row["priority"]),
                 reason=listing_row["reason"],
-                end="N/A" if listing_row["time_limit"] in _ENDLESS else _clock(listing_row["end"]),
+                end="N/A"
+                if listing_row["time_limit"] in _ENDLESS_TIME_LIMITS
+                else _local_time_text(listing_row["end"]),
                 licences=listing_row["licences"],
                 comment="" if listing_row["comment"] == "N/A" else listing_row["comment"],
-                uid=_number(listing_row["user_id"]) if listing_row["user_id"] else -1,
-                submitted=_number(listing_row["submitted"]),
+                uid=_number_or_zero(listing_row["user_id"]) if listing_row["user_id"] else -1,
+                submitted=_number_or_zero(listing_row["submitted"]),
             )
             jobs_by_number[listed_job.job] = listed_job
     return jobs_by_number
 
 
-def _clock(seconds_text: str) -> str:
+def _local_time_text(seconds_text: str) -> str:
     """Return seconds since 1970 as local time in ISO form. Other text is returned unchanged."""
     return (
         datetime.fromtimestamp(int(seconds_text)).isoformat()
@@ -210,5 +213,5 @@ def _clock(seconds_text: str) -> str:
     )
 
 
-def _number(number_text: str) -> int:
+def _number_or_zero(number_text: str) -> int:
     return int(number_text) if number_text.isdecimal() else 0

@@ -101,7 +101,7 @@ def state(service: Service) -> dict[str, Any]:
             "devices": pod_book.pod.devices,
             "free_together": {
                 str(1 << block_order): device_count
-                for block_order, device_count in enumerate(pod_book.blocks.wholes())
+                for block_order, device_count in enumerate(pod_book.blocks.whole_counts_by_order())
             },
             "emptied_for_a_large_job": pod_book.closed.bit_count(),
             "held": {

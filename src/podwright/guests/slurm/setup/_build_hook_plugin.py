@@ -12,9 +12,9 @@ from typing import Final
 
 from podwright.errors import Unavailable
 
-_PACKAGES: Final = "apt-get install gcc make libslurm-dev"
+_INSTALL_PACKAGES_COMMAND: Final = "apt-get install gcc make libslurm-dev"
 #: The messages of a compiler or of make where a package is missing: Slurm's headers, or a tool.
-_MISSING_PACKAGE: Final = re.compile(
+_MISSING_PACKAGE_ERROR: Final = re.compile(
     r"slurm/\w+\.h: No such file|(?:cc|gcc|make)\S*: (?:No such file|not found|command not found)"
 )
 
@@ -45,14 +45,14 @@ def build(target_folder: Path, *, include: str = "") -> list[Path]:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
             operation="build the plugin and the hook",
-            would_work=f"{_PACKAGES}, and a folder that you may write to",
+            would_work=f"{_INSTALL_PACKAGES_COMMAND}, and a folder that you may write to",
         ) from None
     if make_result.returncode:
         raise Unavailable(
             _first_compiler_errors(make_result.stderr),
             operation="build the plugin and the hook",
-            would_work=_PACKAGES
-            if _MISSING_PACKAGE.search(make_result.stderr)
+            would_work=_INSTALL_PACKAGES_COMMAND
+            if _MISSING_PACKAGE_ERROR.search(make_result.stderr)
             else "report it with these words and what `scontrol --version` says: this Slurm's "
             "headers are not understood",
         )

@@ -24,7 +24,7 @@ from podwright.guests.slurm.setup._check_partition_counts import shelf
 from podwright.slurm.reader import SHOW_RESERVATIONS, read_reservations
 from podwright.wire import ReadyState
 
-_NAME: Final = "echo $IPUOF_VIPU_API_PARTITION_ID"
+_PRINT_PARTITION_COMMAND: Final = "echo $IPUOF_VIPU_API_PARTITION_ID"
 #: A program that connects to its server, for bash: no other shell has /dev/tcp.
 _CONNECT_SCRIPT: Final = (
     'exec 3<>"/dev/tcp/$IPUOF_VIPU_API_HOST/$IPUOF_VIPU_API_PORT" && echo answers || '
@@ -39,15 +39,21 @@ def promises(site: Site, folder: Path, wait_s: float = 60.0) -> dict[str, Check]
     folder: where `configure` wrote. wait_s: seconds that a small job may take.
     """
     cluster = ServedCluster(site, wait_s)
-    return {**files.promises(cluster, folder), **_jobs(cluster)}
+    return {**files.promises(cluster, folder), **_job_checks(cluster)}
 
 
-def _jobs(cluster: ServedCluster) -> dict[str, Check]:
+def _job_checks(cluster: ServedCluster) -> dict[str, Check]:
     site = cluster.site
-    plain_checks: dict[str, Check] = {"jobs without devices run as ever": partial(_plain, cluster)}
+    plain_checks: dict[str, Check] = {
+        "jobs without devices run as ever": partial(_check_plain_job, cluster)
+    }
     if site.mode == "host-mapping":
         host_name = site.hosts[0].name
-        return {"a job gets the machines of its host": partial(_allocated, cluster, host_name)}
+        return {
+            "a job gets the machines of its host": partial(
+                _check_job_has_allocation, cluster, host_name
+            )
+        }
     if site.mode == "static":
         partition_sizes = {fixed_partition.size for fixed_partition in site.partitions}
         missing_size_option, smallest_size_option = (
@@ -62,55 +68,61 @@ def _jobs(cluster: ServedCluster) -> dict[str, Check]:
         return {
             "the counts of partitions are told to Slurm": partial(shelf, cluster),
             "a size that there is not is refused": partial(
-                _refused, cluster, missing_size_option, "and there is none"
+                _check_sbatch_refused, cluster, missing_size_option, "and there is none"
             ),
             "a job's task finds its partition": partial(
-                _runs, cluster, smallest_size_option, *smallest_partitions
+                _check_job_has_partition, cluster, smallest_size_option, *smallest_partitions
             ),
-            "and its server": partial(_server, cluster, smallest_size_option),
+            "and its server": partial(_check_server_reached, cluster, smallest_size_option),
             **plain_checks,
         }
     pod = site.pods[0]
     if site.default_ipus < 0:
         plain_checks = {
             "a job that names no devices is told what to type": partial(
-                _refused, cluster, "-n1", "--ipus=N"
+                _check_sbatch_refused, cluster, "-n1", "--ipus=N"
             ),
-            "jobs without devices run as ever": partial(_plain, cluster, "--ipus=0"),
+            "jobs without devices run as ever": partial(_check_plain_job, cluster, "--ipus=0"),
         }
     elif site.default_ipus:
-        default_check = partial(_runs, cluster, "-n1", site.shared)
+        default_check = partial(_check_job_has_partition, cluster, "-n1", site.shared)
         plain_checks = {"a job that names no devices gets the site's": default_check}
     count_checks: dict[str, Check] = {
-        "the counts of devices are told to Slurm": partial(_reservation, cluster),
+        "the counts of devices are told to Slurm": partial(_check_reservation, cluster),
         "a request above the pod is refused": partial(
-            _refused, cluster, f"--ipus={2 * pod.devices}", "podwright: --ipus"
+            _check_sbatch_refused, cluster, f"--ipus={2 * pod.devices}", "podwright: --ipus"
         ),
     }
     if site.shared:
         shared_checks: dict[str, Check] = {
             "a job and its task find their partition": partial(
-                _runs, cluster, "--ipus=1", site.shared
+                _check_job_has_partition, cluster, "--ipus=1", site.shared
             ),
-            "and its server": partial(_server, cluster, "--ipus=1"),
+            "and its server": partial(_check_server_reached, cluster, "--ipus=1"),
         }
         return {**count_checks, **shared_checks, **plain_checks}
     two_parts = ["--ipus=1", "-n1", ":", "--ipus=1", "-n1"]
     return {
         **count_checks,
-        "a job and its task find their partition": partial(_runs, cluster, "--ipus=1", "slurm_"),
-        "and its server": partial(_server, cluster, "--ipus=1"),
+        "a job and its task find their partition": partial(
+            _check_job_has_partition, cluster, "--ipus=1", "slurm_"
+        ),
+        "and its server": partial(_check_server_reached, cluster, "--ipus=1"),
         "it is ready before the first instruction, its user's, and gone with the job": partial(
             _lives, cluster
         ),
-        "each task of an array has a partition": partial(_each, cluster, "--ipus=1", "--array=1-2"),
-        "so has each part of a heterogeneous job": partial(_each, cluster, *two_parts),
+        "each task of an array has a partition": partial(
+            _check_two_partitions, cluster, "--ipus=1", "--array=1-2"
+        ),
+        "so has each part of a heterogeneous job": partial(
+            _check_two_partitions, cluster, *two_parts
+        ),
         **changes.promises(cluster),
         **plain_checks,
     }
 
 
-def _reservation(cluster: ServedCluster) -> str:
+def _check_reservation(cluster: ServedCluster) -> str:
     exit_code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
     reservations = [] if exit_code else read_reservations(output)
     if not reservations:
@@ -123,13 +135,13 @@ def _reservation(cluster: ServedCluster) -> str:
     )
 
 
-def _refused(cluster: ServedCluster, sbatch_option: str, expected_text: str) -> str:
+def _check_sbatch_refused(cluster: ServedCluster, sbatch_option: str, expected_text: str) -> str:
     exit_code, output = cluster.ask("sbatch", "--test-only", sbatch_option, "--wrap=true")
     return "" if exit_code and expected_text in output else f"it was not: {output[:200]}"
 
 
-def _runs(cluster: ServedCluster, srun_option: str, *name_prefixes: str) -> str:
-    srun_result = cluster.run("srun", srun_option, "-n1", "sh", "-c", _NAME)
+def _check_job_has_partition(cluster: ServedCluster, srun_option: str, *name_prefixes: str) -> str:
+    srun_result = cluster.run("srun", srun_option, "-n1", "sh", "-c", _PRINT_PARTITION_COMMAND)
     printed_names = srun_result.out.split()[:1] or [""]
     is_good = not srun_result.code and any(
         printed_names[0].startswith(name_prefix) for name_prefix in name_prefixes
@@ -137,14 +149,14 @@ def _runs(cluster: ServedCluster, srun_option: str, *name_prefixes: str) -> str:
     return "" if is_good else srun_result.text[:200] or "none in its environment"
 
 
-def _server(cluster: ServedCluster, srun_option: str) -> str:
+def _check_server_reached(cluster: ServedCluster, srun_option: str) -> str:
     """Check that a program on a node reaches the server at the address that its job was given."""
     srun_result = cluster.run("srun", srun_option, "-n1", "bash", "-c", _CONNECT_SCRIPT)
     is_good = not srun_result.code and srun_result.out.strip().endswith("answers")
     return "" if is_good else srun_result.text[-300:] or "nothing was said"
 
 
-def _allocated(cluster: ServedCluster, host_name: str) -> str:
+def _check_job_has_allocation(cluster: ServedCluster, host_name: str) -> str:
     srun_result = cluster.run(
         "srun", "-w", host_name, "-n1", "sh", "-c", "echo $PODWRIGHT_ALLOCATION"
     )
@@ -152,7 +164,7 @@ def _allocated(cluster: ServedCluster, host_name: str) -> str:
     return "" if is_good else srun_result.text[:200] or "none in its environment"
 
 
-def _plain(cluster: ServedCluster, *srun_options: str) -> str:
+def _check_plain_job(cluster: ServedCluster, *srun_options: str) -> str:
     exit_code, output = cluster.ask("srun", "-n1", *srun_options, "true")
     return output[:200] if exit_code else ""
 
@@ -162,7 +174,7 @@ def _lives(cluster: ServedCluster) -> str:
     user, and is gone after the job ends.
     """
     srun_command = ["srun", f"--immediate={cluster.wait_s:.0f}", "--ipus=1", "-n1"]
-    srun_command += ["sh", "-c", f"{_NAME}; read end"]
+    srun_command += ["sh", "-c", f"{_PRINT_PARTITION_COMMAND}; read end"]
     pipe: Any = subprocess.PIPE
     with subprocess.Popen(
         srun_command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
@@ -196,7 +208,7 @@ def _lives(cluster: ServedCluster) -> str:
     return ""
 
 
-def _each(cluster: ServedCluster, *sbatch_options: str) -> str:
+def _check_two_partitions(cluster: ServedCluster, *sbatch_options: str) -> str:
     """Check that two jobs of one submission have a partition each, at the same time."""
     exit_code, output = cluster.ask(
         "sbatch", "--parsable", "-o", "/dev/null", *sbatch_options, stdin=SLEEP_SCRIPT

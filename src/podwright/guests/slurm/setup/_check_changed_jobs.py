@@ -109,7 +109,7 @@ def _check_requeued(cluster: ServedCluster) -> str:
         exit_code, output = cluster.ask("scontrol", "update", f"jobid={job_id}", "StartTime=now")
         return output[:200] if exit_code else ""
 
-    return _changed(cluster, back, restarts=1)
+    return _check_changed_job(cluster, back, restarts=1)
 
 
 def _check_reconfigured(cluster: ServedCluster) -> str:
@@ -121,10 +121,10 @@ def _check_reconfigured(cluster: ServedCluster) -> str:
             exit_code, output = cluster.ask("scontrol", "release", job_id)
         return output[:200] if exit_code else ""
 
-    return _changed(cluster, read, hold=True)
+    return _check_changed_job(cluster, read, hold=True)
 
 
-def _changed(
+def _check_changed_job(
     cluster: ServedCluster,
     change_job: Callable[[str], str],
     *,

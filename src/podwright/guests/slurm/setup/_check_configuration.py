@@ -28,30 +28,32 @@ from podwright.guests.slurm.setup._plan_site_changes import (
 from podwright.slurm.reader import SHOW_CONFIG, SHOW_LICENCES, SlurmConfig, read_licences
 from podwright.slurm.site.files import read
 
-_TRUSTED: Final = re.compile(r"^local trusted = \{ ([\d, ]+) \}", re.M)
+_TRUSTED_UIDS_LINE: Final = re.compile(r"^local trusted = \{ ([\d, ]+) \}", re.M)
 
 
 def promises(cluster: ServedCluster, folder: Path) -> dict[str, Check]:
     """Return what must hold before any job is tried, each with its check."""
     checks: dict[str, Check] = {
-        "Slurm runs with what configure wrote": partial(_configured, cluster, folder),
+        "Slurm runs with what configure wrote": partial(_check_configured, cluster, folder),
     }
     if cluster.site.pods and not cluster.site.shared:
         checks["heterogeneous jobs have time to start"] = partial(_window, cluster)
     if is_root():
-        checks["its files are as configure writes them"] = partial(_written, cluster, folder)
+        checks["its files are as configure writes them"] = partial(
+            _check_files_unchanged, cluster, folder
+        )
     if is_root() or os.geteuid() == slurm_uid(cluster.site):
         checks["Slurm's hooks reach the service"] = partial(_check_service_reached, cluster)
     return checks
 
 
-def _running(cluster: ServedCluster) -> SlurmConfig:
+def _running_slurm_config(cluster: ServedCluster) -> SlurmConfig:
     """Return Slurm's settings in force."""
     return SlurmConfig("\n".join(cluster.lines(*SHOW_CONFIG)))
 
 
-def _configured(cluster: ServedCluster, folder: Path) -> str:
-    running_config = _running(cluster)
+def _check_configured(cluster: ServedCluster, folder: Path) -> str:
+    running_config = _running_slurm_config(cluster)
     if not running_config:
         return cluster.ask(*SHOW_CONFIG)[1][:200] or "scontrol printed nothing"
     for hook_setting, hook_name in (
@@ -68,12 +70,12 @@ def _configured(cluster: ServedCluster, folder: Path) -> str:
     try:
         if "lua" not in running_config.names("JobSubmitPlugins"):
             return "JobSubmitPlugins lacks lua: configure --write, restart slurmctld"
-        return _counted(cluster)
+        return _check_licence_totals(cluster)
     except FieldNotKnown as error:
         return error.problem
 
 
-def _counted(cluster: ServedCluster) -> str:
+def _check_licence_totals(cluster: ServedCluster) -> str:
     """Check that Slurm has all licences of the site, with the right totals. Raises
     FieldNotKnown.
     """
@@ -89,28 +91,28 @@ def _counted(cluster: ServedCluster) -> str:
     return ""
 
 
-def _written(cluster: ServedCluster, folder: Path) -> str:
+def _check_files_unchanged(cluster: ServedCluster, folder: Path) -> str:
     """Check that `configure` would change nothing: no line of ours was edited, and no script is of
     another release.
 
     The order of the lines in a file does not matter.
     """
     try:
-        slurm_conf = Path(_running(cluster).value("SLURM_CONF"))
+        slurm_conf = Path(_running_slurm_config(cluster).value("SLURM_CONF"))
     except FieldNotKnown as error:
         return error.problem
     hook_path, submit_script = folder / "prolog-slurmctld", slurm_conf.parent / SUBMIT
     if not hook_path.is_symlink():
         return f"{hook_path} is not podwright-hook: configure --write"
     try:
-        trusted_match = _TRUSTED.search(read(submit_script))
+        trusted_match = _TRUSTED_UIDS_LINE.search(read(submit_script))
         trusted_uids = [int(uid) for uid in trusted_match[1].split(",")] if trusted_match else [0]
         native_places = NativePlaces(
             slurm_conf=slurm_conf, folder=folder, native=hook_path.readlink().parent
         )
         file_changes = native(native_places, cluster.site, trusted_uids=trusted_uids)
         for path, file_text in file_changes.texts.items():
-            if path.name != "native.toml" and _lines(path) != sorted(
+            if path.name != "native.toml" and _sorted_file_lines(path) != sorted(
                 (file_text or "").splitlines()
             ):
                 return f"{path} is not as configure writes it, which shows the difference"
@@ -124,13 +126,13 @@ def _written(cluster: ServedCluster, folder: Path) -> str:
     return f"{wrong_links[0]} is not podwright-hook: configure --write" if wrong_links else ""
 
 
-def _lines(path: Path) -> list[str]:
+def _sorted_file_lines(path: Path) -> list[str]:
     return sorted(read(path).splitlines()) if path.exists() else []
 
 
 def _window(cluster: ServedCluster) -> str:
     try:
-        least_seconds = backfill_window(_running(cluster).value("SchedulerParameters"))
+        least_seconds = backfill_window(_running_slurm_config(cluster).value("SchedulerParameters"))
     except FieldNotKnown as error:
         return error.problem
     if cluster.site.window_s >= least_seconds:

@@ -19,7 +19,7 @@ from podwright.wire import PartitionInfo
 
 SLEEP_SCRIPT: Final = "#!/bin/sh\nsleep 60\n"
 #: How many looks in a row must show a job held before it counts as held: Slurm may be slow.
-_HELD: Final = 5
+_HELD_LOOKS_NEEDED: Final = 5
 #: Returns what is wrong, or "".
 Check = Callable[[], str]
 
@@ -103,7 +103,7 @@ class ServedCluster:
         while not probe():
             job_reason = self.ask(*squeue_command)[1] if job else ""
             held_looks = held_looks + 1 if "JobHeld" in job_reason else 0
-            if held_looks > _HELD or time.monotonic() > deadline:
+            if held_looks > _HELD_LOOKS_NEEDED or time.monotonic() > deadline:
                 return False
             time.sleep(0.2)
         return True

@@ -27,7 +27,7 @@ def shelf(cluster: ServedCluster) -> str:
         repeated.
         """
         nonlocal problem
-        problem = _differ(cluster, _hidden(cluster))
+        problem = _hidden_count_difference(cluster, _hidden_licence_counts(cluster))
         return not problem
 
     try:
@@ -37,7 +37,7 @@ def shelf(cluster: ServedCluster) -> str:
     return problem
 
 
-def _hidden(cluster: ServedCluster) -> dict[str, int]:
+def _hidden_licence_counts(cluster: ServedCluster) -> dict[str, int]:
     """Return how many of each licence Slurm's reservation hides. Raises Unavailable."""
     exit_code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
     reservations = [] if exit_code else read_reservations(output)
@@ -49,7 +49,7 @@ def _hidden(cluster: ServedCluster) -> dict[str, int]:
     return parse_licences(reservations[0].licences)
 
 
-def _differ(cluster: ServedCluster, hidden_by_licence: Mapping[str, int]) -> str:
+def _hidden_count_difference(cluster: ServedCluster, hidden_by_licence: Mapping[str, int]) -> str:
     with cluster.partitions() as list_partitions:
         partition_infos = list_partitions()
     unusable_by_licence = Counter(
@@ -58,7 +58,7 @@ def _differ(cluster: ServedCluster, hidden_by_licence: Mapping[str, int]) -> str
     unusable_by_licence.update(
         fixed_partition.licence
         for fixed_partition in cluster.site.partitions
-        if not _usable(partition_infos.get(fixed_partition.name), fixed_partition.size)
+        if not _is_usable_partition(partition_infos.get(fixed_partition.name), fixed_partition.size)
     )
     for licence, unusable_count in unusable_by_licence.items():
         if (hidden_count := hidden_by_licence.get(licence, 0)) != unusable_count:
@@ -69,7 +69,7 @@ def _differ(cluster: ServedCluster, hidden_by_licence: Mapping[str, int]) -> str
     return ""
 
 
-def _usable(partition_info: PartitionInfo | None, expected_size: int) -> bool:
+def _is_usable_partition(partition_info: PartitionInfo | None, expected_size: int) -> bool:
     """Return whether a job has the partition, or could have it next."""
     if partition_info is None or partition_info.size != expected_size:
         return False

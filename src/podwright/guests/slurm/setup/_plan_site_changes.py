@@ -15,23 +15,30 @@ from typing import Final
 from podwright.errors import InvalidRequest
 from podwright.guests.slurm.hooks import slurm_uid, socket_of
 from podwright.guests.slurm.service import Site, dump
-from podwright.guests.slurm.service._pods_and_licences import MARK
-from podwright.slurm.site.edit import OURS, changed, joined, settings, undone, with_line
+from podwright.guests.slurm.service._pods_and_licences import JOB_MARK_LICENCE
+from podwright.slurm.site.edit import (
+    OUR_LINE_MARK,
+    append_own_line,
+    changed,
+    joined,
+    settings,
+    undone,
+)
 from podwright.slurm.site.file_changes import FileChanges
-from podwright.slurm.site.files import included, lines, read
+from podwright.slurm.site.files import included_files, lines, read
 
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"
 #: Modes in which users may type --gres=vipu:... for srun as well.
 _CLI_FILTER_MODES = ("plugin", "static")
-_PARTS: Final = {"host-mapping": "mapping.lua", "static": "static.lua"}
+_LUA_PART_FILE_BY_MODE: Final = {"host-mapping": "mapping.lua", "static": "static.lua"}
 #: The SPANK plugin's options for a mode: whether it has to ask, and whether there is an --ipus.
 _MODE_PLUGIN_OPTIONS: Final = {
     "host-mapping": " ask=yes options=no prove-all=yes",
     "static": " ask=yes options=no",
     "shared": " ask=yes",
 }
-_NEW: Final = f"# There was no such file before.{OURS}\n"
+_NEW_FILE_COMMENT: Final = f"# There was no such file before.{OUR_LINE_MARK}\n"
 #: How many waiting jobs Slurm looks at. With fewer, it would not see jobs that fit further back.
 QUEUE_DEPTH = 10000
 
@@ -62,14 +69,14 @@ def native(
     original_conf = undone(conf_text, source=str(native_places.slurm_conf))
     current_settings = settings(original_conf)
     file_changes = FileChanges()
-    wanted_settings = _wanted(native_places, site, current_settings)
+    wanted_settings = _wanted_conf_settings(native_places, site, current_settings)
     _check_includes(native_places, original_conf, wanted_settings)
     if not site.listen:
         file_changes.folders[Path(site.socket).parent] = slurm_uid(site)
     if site.key:
         file_changes.secrets[Path(site.key)] = slurm_uid(site)
     file_changes.texts[native_places.folder / "native.toml"] = dump(site)
-    file_changes.texts[native_places.folder / "hook.conf"] = _hook_conf(
+    file_changes.texts[native_places.folder / "hook.conf"] = _hook_conf_text(
         native_places, site, current_settings, trusted_uids
     )
     for hook_name in ("prolog-slurmctld", "epilog-slurmctld"):
@@ -78,12 +85,12 @@ def native(
         )
     # slurmctld turns the name into lower case.
     cluster_name = _all_settings(native_places.slurm_conf).get("clustername", "").lower()
-    _script(
+    _plan_script(
         file_changes,
         native_places.etc / SUBMIT,
         job_submit(site, native_places.etc, trusted_uids, cluster=cluster_name),
     )
-    _script(
+    _plan_script(
         file_changes,
         native_places.etc / FILTER,
         cli_filter(native_places.etc) if site.mode in _CLI_FILTER_MODES else None,
@@ -95,16 +102,18 @@ def native(
     plugin_arguments = f"host={site.host} port={site.port}"
     if server_socket := socket_of(site.server):
         plugin_arguments += f" socket={server_socket}"
-    plugin_arguments += "".join(f" prove={service_address}" for service_address in _doors(site))
+    plugin_arguments += "".join(
+        f" prove={service_address}" for service_address in _service_addresses(site)
+    )
     plugin_arguments += f" munge={site.munge_socket}" if site.munge_socket else ""
     plugin_arguments += f" key={site.key}" if site.key else ""
     plugin_arguments += "".join(
-        f" trust={trusted_uid}" for trusted_uid in _signers(site, trusted_uids)
+        f" trust={trusted_uid}" for trusted_uid in _reply_signer_uids(site, trusted_uids)
     )
     plugin_arguments += _MODE_PLUGIN_OPTIONS.get(site.mode, "")
-    plugstack_text = read(plugstack_path) if plugstack_path.exists() else _NEW
-    new_file_comment = _NEW if _NEW in plugstack_text else ""
-    file_changes.texts[plugstack_path] = new_file_comment + with_line(
+    plugstack_text = read(plugstack_path) if plugstack_path.exists() else _NEW_FILE_COMMENT
+    new_file_comment = _NEW_FILE_COMMENT if _NEW_FILE_COMMENT in plugstack_text else ""
+    file_changes.texts[plugstack_path] = new_file_comment + append_own_line(
         plugstack_text, f"optional {plugin_path} {plugin_arguments}", str(plugstack_path)
     )
     file_changes.texts[native_places.slurm_conf] = changed(
@@ -130,10 +139,10 @@ def undo(native_places: NativePlaces) -> FileChanges:
         plugstack_text = read(plugstack_path)
         remaining_text = undone(plugstack_text, source=str(plugstack_path))
         file_changes.texts[plugstack_path] = (
-            None if _NEW in plugstack_text and not remaining_text else remaining_text
+            None if _NEW_FILE_COMMENT in plugstack_text and not remaining_text else remaining_text
         )
-    _script(file_changes, native_places.etc / SUBMIT, None)
-    _script(file_changes, native_places.etc / FILTER, None)
+    _plan_script(file_changes, native_places.etc / SUBMIT, None)
+    _plan_script(file_changes, native_places.etc / FILTER, None)
     for file_name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
         if (native_places.folder / file_name).is_symlink() or (
             native_places.folder / file_name
@@ -180,7 +189,7 @@ def is_ours(script: Path) -> bool:
     return read(script).startswith("-- Podwright's part of ")
 
 
-def _script(file_changes: FileChanges, script_path: Path, script_text: str | None) -> None:
+def _plan_script(file_changes: FileChanges, script_path: Path, script_text: str | None) -> None:
     """Plan a script of ours in place of the site's own, which is moved aside. script_text: None
     restores the site's.
     """
@@ -202,16 +211,18 @@ def job_submit(site: Site, folder: Path, trusted_uids: Sequence[int], *, cluster
 
     cluster: the name of the Slurm cluster; no job with devices may leave it.
     """
-    script_text = _lua_text(SUBMIT)
-    if mode_part := _PARTS.get(site.mode):
+    script_text = _read_lua_file(SUBMIT)
+    if mode_part := _LUA_PART_FILE_BY_MODE.get(site.mode):
         script_head, _, script_rest = script_text.partition("-- @WAY@\n")
-        script_text = script_head + _lua_text(mode_part) + script_rest.partition("-- @END@\n")[2]
+        script_text = (
+            script_head + _read_lua_file(mode_part) + script_rest.partition("-- @END@\n")[2]
+        )
     sizes_by_cluster = {host.cluster: (host.sizes, host.size_multiple) for host in site.hosts}
     partitions_by_size = Counter(fixed_partition.size for fixed_partition in site.partitions)
     for placeholder, lua_value in {
         "WAY": "",
         "END": "",
-        "PODS": _rows(
+        "PODS": _join_lua_lines(
             f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
             f"sizes = {{ {', '.join(str(1 << size_order) for size_order in pod.orders)} }}, "
             f"domain = {pod.domain}, "
@@ -221,15 +232,15 @@ def job_submit(site: Site, folder: Path, trusted_uids: Sequence[int], *, cluster
         "DEFAULT": site.pods[0].type if site.pods else "",
         "SHARED": "true" if site.mode == "shared" else "false",
         "DEFAULT_IPUS": "nil" if site.default_ipus < 0 else str(site.default_ipus),
-        "HOSTS": _rows(
+        "HOSTS": _join_lua_lines(
             f'   ["{host.name}"] = {{ cluster = "{host.cluster}", devices = {host.devices} }},'
             for host in site.hosts
         ),
-        "SIZES": _rows(
+        "SIZES": _join_lua_lines(
             f'   ["{cluster_name}"] = {{ {", ".join(map(str, sizes))}, whole = {size_multiple} }},'
             for cluster_name, (sizes, size_multiple) in sorted(sizes_by_cluster.items())
         ),
-        "STOCK": _rows(
+        "STOCK": _join_lua_lines(
             f"   [{partition_size}] = {partition_count},"
             for partition_size, partition_count in sorted(partitions_by_size.items())
         ),
@@ -245,18 +256,18 @@ def job_submit(site: Site, folder: Path, trusted_uids: Sequence[int], *, cluster
 
 def cli_filter(folder: Path) -> str:
     """Return our cli_filter.lua."""
-    return _lua_text(FILTER).replace("@FOLDER@", str(folder))
+    return _read_lua_file(FILTER).replace("@FOLDER@", str(folder))
 
 
-def _lua_text(file_name: str) -> str:
+def _read_lua_file(file_name: str) -> str:
     return files("podwright.guests.slurm.setup").joinpath(file_name).read_text()
 
 
-def _rows(lua_lines: Iterable[str]) -> str:
+def _join_lua_lines(lua_lines: Iterable[str]) -> str:
     return "\n".join(lua_lines)
 
 
-def _wanted(
+def _wanted_conf_settings(
     native_places: NativePlaces, site: Site, current_settings: Mapping[str, str]
 ) -> dict[str, str]:
     licence_counts = [
@@ -309,19 +320,19 @@ def _wanted(
     return wanted_settings
 
 
-def _doors(site: Site) -> list[str]:
+def _service_addresses(site: Site) -> list[str]:
     """Return where hooks and steps reach the service: on its own host by its Unix socket, elsewhere
     by TCP.
     """
     return [f"unix:{site.socket}", *(f"tcp:{tcp_address}" for tcp_address in site.doors)]
 
 
-def _signers(site: Site, trusted_uids: Sequence[int]) -> list[int]:
+def _reply_signer_uids(site: Site, trusted_uids: Sequence[int]) -> list[int]:
     """Return the uids, beside root, that may sign the service's replies over TCP."""
     return [uid for uid in trusted_uids if uid] if site.listen else []
 
 
-def _hook_conf(
+def _hook_conf_text(
     native_places: NativePlaces,
     site: Site,
     current_settings: Mapping[str, str],
@@ -329,11 +340,11 @@ def _hook_conf(
 ) -> str:
     conf_lines = [
         "# Written by podwright slurm configure.",
-        *(f"server {service_address}" for service_address in _doors(site)),
+        *(f"server {service_address}" for service_address in _service_addresses(site)),
         *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
         *([f"key {site.key}"] if site.key else []),
-        *(f"trust {uid}" for uid in _signers(site, trusted_uids)),
-        f"licence {MARK}",
+        *(f"trust {uid}" for uid in _reply_signer_uids(site, trusted_uids)),
+        f"licence {JOB_MARK_LICENCE}",
         "prolog-seconds 60",
         "epilog-seconds 600",
     ]
@@ -381,7 +392,7 @@ def _check_includes(
 ) -> None:
     """Raise InvalidRequest where an included file sets what we would have to change."""
     wanted_keys = {key.lower() for key in wanted_settings}
-    for included_path in included(native_places.slurm_conf):
+    for included_path in included_files(native_places.slurm_conf):
         overridden_keys = [key for key in settings(read(included_path)) if key in wanted_keys]
         if overridden_keys:
             raise InvalidRequest(

@@ -52,7 +52,7 @@ def survey(client: Client, pod_options: Sequence[str]) -> tuple[SlurmPod, ...]:
         largest_size = 1 << (pod_blocks.orders - 1)
         if clusters[cluster].topology == "none":
             largest_size = min(largest_size, 1 << (domain_size.bit_length() - 1))
-        pod_sizes = _sizes(clusters[cluster], domain_size, largest_size)
+        pod_sizes = _countable_sizes(clusters[cluster], domain_size, largest_size)
         slurm_pods.append(
             SlurmPod(
                 type=pod_type,
@@ -69,7 +69,7 @@ def survey(client: Client, pod_options: Sequence[str]) -> tuple[SlurmPod, ...]:
     return tuple(slurm_pods)
 
 
-def _family(cluster: ClusterInfo) -> Family:
+def _known_family(cluster: ClusterInfo) -> Family:
     family = family_named(cluster.family)
     if family is None:
         raise InvalidRequest(
@@ -79,14 +79,14 @@ def _family(cluster: ClusterInfo) -> Family:
     return family
 
 
-def _sizes(cluster: ClusterInfo, domain_size: int, largest_size: int) -> tuple[int, ...]:
+def _countable_sizes(cluster: ClusterInfo, domain_size: int, largest_size: int) -> tuple[int, ...]:
     """Return the sizes of its family that Slurm can count: Slurm counts aligned blocks of a power
     of two.
 
     Above the size of a link domain, these are whole domains. Raises InvalidRequest where there are
     none.
     """
-    family = _family(cluster)
+    family = _known_family(cluster)
     legal_sizes = family.sizes(domain_size)
     powers_of_two = (1 << order for order in range(largest_size.bit_length()))
     sizes = tuple(size for size in powers_of_two if size > domain_size or size in legal_sizes)
@@ -153,7 +153,7 @@ def mapping(client: Client, mapping_text: str, mapping_path: str) -> tuple[Mappe
                 f"the machines of {host_name} are in two clusters", operation=operation
             )
         home_cluster = cluster_of_machine[machines[0]]
-        family = _family(home_cluster)
+        family = _known_family(home_cluster)
         mapped_hosts[host_name] = Mapped(
             name=host_name,
             cluster=home_cluster.name,
@@ -186,7 +186,7 @@ def shelf(client: Client, named_partitions: Sequence[str]) -> tuple[Fixed, ...]:
         if not partition_info.reconfigurable
     ]
     for partition_name in partition_names:
-        _check_known(partition_name, partition_infos)
+        _check_partition_exists(partition_name, partition_infos)
     if not partition_names:
         raise InvalidRequest(
             "there are no partitions to hand over",
@@ -227,7 +227,7 @@ def shared(client: Client, named_partitions: Sequence[str]) -> tuple[str, SlurmP
             if partition_names
             else "make it first: vipu create partition all --size 64 --reconfigurable",
         )
-    _check_known(partition_names[0], partition_infos)
+    _check_partition_exists(partition_names[0], partition_infos)
     partition_info = partition_infos[partition_names[0]]
     if not partition_info.reconfigurable:
         raise InvalidRequest(f"partition {partition_info.name} is not reconfigurable")
@@ -243,7 +243,9 @@ def shared(client: Client, named_partitions: Sequence[str]) -> tuple[str, SlurmP
     return partition_info.name, shared_pod
 
 
-def _check_known(partition_name: str, partition_infos: Mapping[str, PartitionInfo]) -> None:
+def _check_partition_exists(
+    partition_name: str, partition_infos: Mapping[str, PartitionInfo]
+) -> None:
     if partition_name not in partition_infos:
         raise InvalidRequest(
             f"there is no partition {partition_name}",

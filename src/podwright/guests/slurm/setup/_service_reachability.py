@@ -41,7 +41,9 @@ def check_server(slurm_conf: Path, server_option: str) -> None:
     server_option: the value of `--server`.
     """
     controller_names = [host_name for host_name, _ in controllers(slurm_conf)]
-    is_local = not server_option.startswith("tcp:") or any(map(_is_local, _hosts(server_option)))
+    is_local = not server_option.startswith("tcp:") or any(
+        map(_is_local, _server_host_names(server_option))
+    )
     if len(controller_names) > 1 and is_local:
         raise InvalidRequest(
             f"slurm.conf has slurmctld on {' and '.join(controller_names)}, and a service beside "
@@ -84,7 +86,9 @@ def elsewhere(slurm_conf: Path) -> str:
         socket.gethostname().partition(".")[0],
     }
     node_addresses = [
-        node_address for conf_line in lines(slurm_conf) for node_address in _addresses(conf_line)
+        node_address
+        for conf_line in lines(slurm_conf)
+        for node_address in _node_addresses(conf_line)
     ]
     remote_nodes = (
         node_address
@@ -112,7 +116,7 @@ def _controller(slurm_conf: Path) -> tuple[str, str]:
     return next(iter(controllers(slurm_conf)), ("", ""))
 
 
-def _hosts(server: str) -> list[str]:
+def _server_host_names(server: str) -> list[str]:
     return [
         host_port.rpartition(":")[0] or host_port
         for host_port in server.removeprefix("tcp:").split(",")
@@ -141,7 +145,7 @@ def munge_socket(slurm_conf: Path) -> str:
     )
 
 
-def _addresses(conf_line: str) -> list[str]:
+def _node_addresses(conf_line: str) -> list[str]:
     """Return the addresses of the nodes that a line defines, or none for other lines."""
     pairs = (field_text.partition("=") for field_text in conf_line.split())
     node_fields = {field_name.lower(): field_value for field_name, _, field_value in pairs}

@@ -28,7 +28,7 @@ from podwright.slurm.site.commands import Slurm
 T = TypeVar("T")
 
 #: A node's reason ends with who set it and when: `Duplicate jobid [slurm@2026-11-24T10:00:00]`.
-_SET_BY: Final = re.compile(r"\s*\[[^\[\]]*\]$")
+_REASON_AUTHOR_SUFFIX: Final = re.compile(r"\s*\[[^\[\]]*\]$")
 _DUPLICATE_REASON: Final = "Duplicate jobid"
 _LAUNCH_FAILED_REASON: Final = "launch_failed_requeued_held"
 _DRAIN_STATES: Final = frozenset({"DRAIN", "DRAINED", "DRAINING"})
@@ -82,9 +82,13 @@ def recovery_plan(nodes_output: str, jobs_output: str) -> RecoveryPlan:
     """
     decisions_by_target: dict[str, RecoveryStep | LeftAlone] = {}
     for node_record in read_nodes(nodes_output):
-        _add(decisions_by_target, node_record, lambda record: f"node {record.name}", _decide_node)
+        _add_decision(
+            decisions_by_target, node_record, lambda record: f"node {record.name}", _decide_node
+        )
     for job_record in read_jobs(jobs_output):
-        _add(decisions_by_target, job_record, lambda record: f"job {record.number}", _decide_job)
+        _add_decision(
+            decisions_by_target, job_record, lambda record: f"job {record.number}", _decide_job
+        )
     decisions = decisions_by_target.values()
     return RecoveryPlan(
         tuple(decision for decision in decisions if isinstance(decision, RecoveryStep)),
@@ -92,7 +96,7 @@ def recovery_plan(nodes_output: str, jobs_output: str) -> RecoveryPlan:
     )
 
 
-def _add(
+def _add_decision(
     decisions_by_target: dict[str, RecoveryStep | LeftAlone],
     record: T,
     name_target: Callable[[T], str],
@@ -111,7 +115,7 @@ def _add(
 
 
 def _decide_node(node: SlurmNode) -> RecoveryStep | LeftAlone | None:
-    problem = _SET_BY.sub("", node.reason)
+    problem = _REASON_AUTHOR_SUFFIX.sub("", node.reason)
     if problem != _DUPLICATE_REASON or not node.state.words & _DRAIN_STATES:
         return None
     target = f"node {node.name}"

@@ -32,7 +32,7 @@ from podwright.slurm.site.commands import Slurm
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec
 
 #: Slurm's reasons in words for a waiting user. Other reasons are shown as they are.
-_REASONS: Final = {
+_TEXT_BY_SLURM_REASON: Final = {
     "Licenses": "it waits for devices",
     "Reservation": "it waits for devices",
     "Resources": "it waits for nodes",
@@ -45,12 +45,12 @@ _REASONS: Final = {
 }
 #: The beginnings of comments that add nothing to this answer; and the note that job_submit writes
 #: before them.
-_SAID: Final = ("podwright:", "waits for", "its partitions are free")
-_HEAD: Final = re.compile(r"(?:ipus=\d+|vipu=)[^;]*(?:; |$)")
+_IGNORED_COMMENT_STARTS: Final = ("podwright:", "waits for", "its partitions are free")
+_JOB_SUBMIT_NOTE: Final = re.compile(r"(?:ipus=\d+|vipu=)[^;]*(?:; |$)")
 #: A placeholder after free devices. `explain_job` puts what the job waits for in its place.
-_TURN: Final = ": what it waits for"
+_WAIT_TEXT_PLACEHOLDER: Final = ": what it waits for"
 _PLACEHOLDER_REASONS: Final = ("Licenses", "Reservation", "Resources", "Priority", "None")
-_PLAIN: Final = (SlurmPod(type="pod", cluster="", devices=0, largest=0, domain=0),)
+_UNKNOWN_SITE_PODS: Final = (SlurmPod(type="pod", cluster="", devices=0, largest=0, domain=0),)
 
 
 async def explain_job(slurm: Slurm, client: Client, job_id: str, site: Site | None) -> Explanation:
@@ -59,7 +59,7 @@ async def explain_job(slurm: Slurm, client: Client, job_id: str, site: Site | No
     A last line says if this Slurm is newer than the newest release that was tested. Raises
     PodwrightError.
     """
-    explanation = await _explained(slurm, client, job_id, site)
+    explanation = await _explain_found_job(slurm, client, job_id, site)
     config_reply = await slurm.run(*SHOW_CONFIG)
     version_note = release_note(known(lambda: SlurmConfig(config_reply.out).version, None))
     return (
@@ -69,26 +69,28 @@ async def explain_job(slurm: Slurm, client: Client, job_id: str, site: Site | No
     )
 
 
-async def _explained(slurm: Slurm, client: Client, job_id: str, site: Site | None) -> Explanation:
+async def _explain_found_job(
+    slurm: Slurm, client: Client, job_id: str, site: Site | None
+) -> Explanation:
     job = await find(slurm, job_id)
     job_text = f"job {job_id} of {_shown_text(lambda: job.user.name)}"
     if job.state != "PENDING":
-        return _started(job, client, job_text)
+        return _explain_started_job(job, client, job_text)
     jobs = await listed(slurm)
     listed_job = jobs.get(job.number)
     reason = _shown_text(lambda: job.reason)
-    reason_text = _REASONS.get(reason, f"Slurm says {reason}")
+    reason_text = _TEXT_BY_SLURM_REASON.get(reason, f"Slurm says {reason}")
     if reason == "Resources" and listed_job and listed_job.het:
         reason_text = "it waits for nodes or for devices"  # Slurm does not distinguish them
     problem = f"{job.state}, {reason_text} ({reason})"
-    lines = _times(job)
+    lines = _job_time_lines(job)
     # What the sweep last wrote there is computed again below.
-    comment = _HEAD.sub("", listed_job.comment if listed_job else "")
-    if comment and ("emptied for" in comment or not comment.startswith(_SAID)):
+    comment = _JOB_SUBMIT_NOTE.sub("", listed_job.comment if listed_job else "")
+    if comment and ("emptied for" in comment or not comment.startswith(_IGNORED_COMMENT_STARTS)):
         lines.append(comment)
-    explanation = _in_the_way(listed_job, site, client, jobs)
+    explanation = _explain_by_site_mode(listed_job, site, client, jobs)
     wait_text = f": {other_wait_text(reason)}" if reason in _PLACEHOLDER_REASONS else ""
-    lines += [line.replace(_TURN, wait_text) for line in explanation.lines]
+    lines += [line.replace(_WAIT_TEXT_PLACEHOLDER, wait_text) for line in explanation.lines]
     return msgspec.structs.replace(explanation, asked=job_text, problem=problem, lines=lines)
 
 
@@ -100,7 +102,7 @@ def _shown_text(read_field: Callable[[], str]) -> str:
         return f"not known: {error.field}"
 
 
-def _in_the_way(
+def _explain_by_site_mode(
     listed_job: Listed | None, site: Site | None, client: Client, jobs: Mapping[int, Listed]
 ) -> Explanation:
     """Return what the server knows about it, according to the site's mode."""
@@ -108,18 +110,18 @@ def _in_the_way(
     if site is not None and site.mode == "static":
         return _explain_static(licences, site, client, jobs)
     if site is not None and site.mode == "host-mapping":
-        return _machines(site, client, jobs)
-    pods = site.pods if site else _PLAIN
+        return _explain_host_mapping_wait(site, client, jobs)
+    pods = site.pods if site else _UNKNOWN_SITE_PODS
     request = listed_job.request(pods) if listed_job else None
     pod_and_size = request[:2] if request else of_job(licences, pods)
     if pod_and_size is None:
         return Explanation()
     if site is not None and site.shared:
-        return _part(pod_and_size[1], site.shared, client, jobs)
-    return _block(*pod_and_size, client, jobs)
+        return _explain_shared_part_wait(pod_and_size[1], site.shared, client, jobs)
+    return _explain_block_wait(*pod_and_size, client, jobs)
 
 
-def _started(job: JobRecord, client: Client, job_text: str) -> Explanation:
+def _explain_started_job(job: JobRecord, client: Client, job_text: str) -> Explanation:
     """Explain a job that is not in the queue: what it holds, and until when."""
     partitions = [info for info in client.list_partitions() if info.name == f"slurm_{job.number}"]
     lines = [
@@ -128,7 +130,9 @@ def _started(job: JobRecord, client: Client, job_text: str) -> Explanation:
     ]
     for lease in client.list_leases():
         if _job_of_holder(lease.holder) == job.number and not lease.parent:
-            devices_text = f" (devices {_ranges(lease.devices)} of it)" if lease.devices else ""
+            devices_text = (
+                f" (devices {_device_range_text(lease.devices)} of it)" if lease.devices else ""
+            )
             lines.append(f"it holds partition {lease.partition}{devices_text}")
         if lease.move and lease.partition in {info.name for info in partitions}:
             time_text = f"within {lease.move_within:.0f} s"
@@ -142,16 +146,18 @@ def _started(job: JobRecord, client: Client, job_text: str) -> Explanation:
     return Explanation(asked=job_text, problem=job.state, lines=lines, starts_now=True)
 
 
-def _block(pod: SlurmPod, size: int, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
+def _explain_block_wait(
+    pod: SlurmPod, size: int, client: Client, jobs: Mapping[int, Listed]
+) -> Explanation:
     """Explain a job that waits in native mode, for a block of a pod."""
     job_spec = PartitionSpec(name="job", size=size, cluster=pod.cluster, allocation=pod.allocation)
     explanation = client.explain(spec=job_spec, for_job=True)
     if explanation.starts_now:
-        return Explanation(lines=[_free_text(size)], free=explanation.free, starts_now=True)
-    lines = [_needs(size, pod.type, explanation.free, explanation.largest)]
+        return Explanation(lines=[_free_devices_text(size)], free=explanation.free, starts_now=True)
+    lines = [_adjacent_wait_text(size, pod.type, explanation.free, explanation.largest)]
     for holder in explanation.partitions:
-        holder_text = _holder(holder.partition, holder.owner, jobs)
-        until_text = _until(jobs.get(_job_of_partition(holder.partition)))
+        holder_text = _holder_text(holder.partition, holder.owner, jobs)
+        until_text = _job_end_text(jobs.get(_job_of_partition(holder.partition)))
         lines.append(f"{holder_text} has {holder.size}{until_text}")
     lines += [f"machine {machine} does not answer" for machine in explanation.down]
     lines += [f"machine {machine} is drained" for machine in explanation.drained]
@@ -160,7 +166,7 @@ def _block(pod: SlurmPod, size: int, client: Client, jobs: Mapping[int, Listed])
     holder_text = (
         f"job {occupying_jobs[0]} ends"
         if len(occupying_jobs) == 1
-        else f"jobs {_list(occupying_jobs)} end"
+        else f"jobs {_job_ids_text(occupying_jobs)} end"
     )
     if free_time is None:
         lines.append(f"no block of {size} comes free by itself: machines are away, or others' stay")
@@ -180,7 +186,7 @@ def _block(pod: SlurmPod, size: int, client: Client, jobs: Mapping[int, Listed])
     )
 
 
-def _part(
+def _explain_shared_part_wait(
     size: int, partition_name: str, client: Client, jobs: Mapping[int, Listed]
 ) -> Explanation:
     """Explain a job that waits for a part of a shared partition."""
@@ -195,18 +201,18 @@ def _part(
             continue
         leased_devices = lease.devices or all_devices
         free_devices -= set(leased_devices)
-        until_text = _until(jobs.get(_job_of_holder(lease.holder)))
+        until_text = _job_end_text(jobs.get(_job_of_holder(lease.holder)))
         lines.append(
             f"{in_short(lease.holder) or lease.owner} of {lease.owner} has "
             f"{len(leased_devices)}{until_text}"
         )
-    largest_block = _largest(free_devices, partition_info.size)
+    largest_block = _largest_free_block(free_devices, partition_info.size)
     fits = largest_block >= size
     return Explanation(
         lines=[
-            _free_text(size)
+            _free_devices_text(size)
             if fits
-            else _needs(size, partition_name, len(free_devices), largest_block),
+            else _adjacent_wait_text(size, partition_name, len(free_devices), largest_block),
             *lines,
         ],
         starts_now=fits,
@@ -229,13 +235,13 @@ def _explain_static(
     lines = []
     for static_partition in site.partitions:
         partition = partitions_by_name.get(static_partition.name)
-        lease = _in_use(partition)
+        lease = _lease_in_use(partition)
         usable = partition is not None and partition.ready_state.value == "ACTIVE" and lease is None
         free_counts[static_partition.size] = free_counts.get(static_partition.size, 0) + usable
         if not licences.get(static_partition.licence) or usable:
             continue
         if lease is not None:
-            until_text = _until(jobs.get(_job_of_holder(lease.holder)))
+            until_text = _job_end_text(jobs.get(_job_of_holder(lease.holder)))
             holder_text = f"{in_short(lease.holder) or lease.owner} of {lease.owner}"
             lines.append(f"{static_partition.name}: {holder_text} has it{until_text}")
         else:
@@ -265,7 +271,9 @@ def _explain_static(
     )
 
 
-def _machines(site: Site, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
+def _explain_host_mapping_wait(
+    site: Site, client: Client, jobs: Mapping[int, Listed]
+) -> Explanation:
     """Explain a job under host mapping: Slurm chooses its hosts, and it can start where their
     machines are free.
     """
@@ -284,7 +292,9 @@ def _machines(site: Site, client: Client, jobs: Mapping[int, Listed]) -> Explana
         for allocation_name in sorted(allocation_names):
             job_id = int(allocation_name[1:]) if allocation_name[1:].isdecimal() else 0
             holder_text = f"job {job_id}" if job_id in jobs else f"allocation {allocation_name}"
-            lines.append(f"{host.name}: {holder_text} has its machines{_until(jobs.get(job_id))}")
+            lines.append(
+                f"{host.name}: {holder_text} has its machines{_job_end_text(jobs.get(job_id))}"
+            )
         free_hosts += [] if allocation_names else [host.name]
     lines.append(f"hosts whose machines are free: {', '.join(free_hosts) or 'none'}")
     return Explanation(lines=lines)
@@ -293,7 +303,7 @@ def _machines(site: Site, client: Client, jobs: Mapping[int, Listed]) -> Explana
 # -- words -----------------------------------------------------------------------------------
 
 
-def _times(job: JobRecord) -> list[str]:
+def _job_time_lines(job: JobRecord) -> list[str]:
     lines = []
     if dependency := _shown_text(lambda: job.dependency):
         lines.append(f"it depends on {dependency}")
@@ -302,7 +312,7 @@ def _times(job: JobRecord) -> list[str]:
     return lines
 
 
-def _until(job: Listed | None) -> str:
+def _job_end_text(job: Listed | None) -> str:
     """Return when a job's time is over, in words, or "" where Slurm does not limit it."""
     return f", until {job.end} at most" if job and job.end[:1].isdecimal() else ""
 
@@ -323,29 +333,31 @@ def _job_of_partition(partition_name: str) -> int:
     )
 
 
-def _holder(partition_name: str, owner: str, jobs: Mapping[int, Listed]) -> str:
+def _holder_text(partition_name: str, owner: str, jobs: Mapping[int, Listed]) -> str:
     job_id = _job_of_partition(partition_name)
     return (
         f"job {job_id} of {owner}" if job_id in jobs else f"partition {partition_name} of {owner}"
     )
 
 
-def _in_use(partition: PartitionInfo | None) -> LeaseInfo | None:
+def _lease_in_use(partition: PartitionInfo | None) -> LeaseInfo | None:
     return (
         next((lease for lease in partition.leases if not lease.parent), None) if partition else None
     )
 
 
-def _free_text(size: int) -> str:
-    return f"{size} devices are free for it{_TURN}"
+def _free_devices_text(size: int) -> str:
+    return f"{size} devices are free for it{_WAIT_TEXT_PLACEHOLDER}"
 
 
-def _needs(size: int, pod_or_partition: str, free_count: int, largest_block: int) -> str:
+def _adjacent_wait_text(
+    size: int, pod_or_partition: str, free_count: int, largest_block: int
+) -> str:
     wait_text = f"it waits for {size} devices of {pod_or_partition} that lie together"
     return f"{wait_text}; {free_count} are free, at most {largest_block} of them together"
 
 
-def _list(job_ids: Sequence[int]) -> str:
+def _job_ids_text(job_ids: Sequence[int]) -> str:
     return ", ".join(map(str, job_ids))
 
 
@@ -353,7 +365,7 @@ def _smaller_size_hint(largest_block: int) -> str:
     return f"--ipus={largest_block} would start now" if largest_block else ""
 
 
-def _largest(free_devices: set[int], partition_size: int) -> int:
+def _largest_free_block(free_devices: set[int], partition_size: int) -> int:
     """Return the size of the largest aligned block of free devices, or 0."""
     block_size = partition_size
     while block_size:
@@ -366,5 +378,5 @@ def _largest(free_devices: set[int], partition_size: int) -> int:
     return 0
 
 
-def _ranges(device_ids: list[int]) -> str:
+def _device_range_text(device_ids: list[int]) -> str:
     return f"{device_ids[0]}-{device_ids[-1]}" if len(device_ids) > 1 else str(device_ids[0])

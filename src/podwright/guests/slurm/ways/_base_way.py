@@ -17,7 +17,7 @@ from typing import Any
 
 from podwright.errors import PodwrightError
 from podwright.guests.slurm.service import HookJob, Site
-from podwright.guests.slurm.service._hook_calls import LOOK_S, JobCalls
+from podwright.guests.slurm.service._hook_calls import RETRY_INTERVAL_S, JobCalls
 from podwright.guests.slurm.service._job_start_text import Life
 from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.guests.slurm.ways._partition_leases import ServerCaller
@@ -62,13 +62,13 @@ class SchedulingWay(JobCalls):
 
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Return the sweep as a task, which runs until it is cancelled."""
-        return (self._sweeping(),)
+        return (self._sweep_forever(),)
 
     async def close(self) -> None:
         """Tell Slurm nothing: a way without counts has no last update."""
         self.sweep_wanted.clear()
 
-    async def _sweeping(self) -> None:
+    async def _sweep_forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.sweep_wanted.wait(), self.site.sweep_s)
@@ -77,7 +77,7 @@ class SchedulingWay(JobCalls):
                 await self.sweep()
             except PodwrightError as error:
                 _log.warning("sweep: %s", error)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(RETRY_INTERVAL_S)
 
 
 def wrong_start_reason(job_start: Life, job: HookJob) -> str:

@@ -37,11 +37,11 @@ from podwright.wire import (
 )
 
 _log = logging.getLogger("podwright.slurm")
-_NAME: Final = re.compile(r"c(\d+)")
-_HOSTS: Final = {"node_list": 60000}
+_ALLOCATION_NAME: Final = re.compile(r"c(\d+)")
+_NODE_LIST_WIDTHS: Final = {"node_list": 60000}
 _DRAINED: Final = ("node", "reason")
 #: The reasons with which the hook drains hosts whose machines did not come free.
-_OUT: Final = re.compile(r"podwright: job (\d+)(?: refused|: no server)")
+_HOOK_DRAIN_REASON: Final = re.compile(r"podwright: job (\d+)(?: refused|: no server)")
 
 
 class HostMapping(SchedulingWay):
@@ -63,11 +63,11 @@ class HostMapping(SchedulingWay):
         mapped_hosts = self.of_job(job.hosts)
         if not mapped_hosts:
             return ""
-        cluster, machines = _together(mapped_hosts)
+        cluster, machines = _cluster_and_machines(mapped_hosts)
         allocation_name = f"c{job_number}"
-        self._touch(job_number)
+        self._note_job_change(job_number)
         allocations_by_name = {
-            allocation.name: allocation for allocation in await self._allocations()
+            allocation.name: allocation for allocation in await self._mapped_host_allocations()
         }
         existing_allocation = allocations_by_name.get(allocation_name)
         user = job.user
@@ -76,10 +76,10 @@ class HostMapping(SchedulingWay):
             or existing_allocation.owner not in ("", user)
         ):
             # The job ran on other hosts before, or slurmctld forgot an earlier job of this number.
-            await self._remove(existing_allocation)
+            await self._remove_allocation(existing_allocation)
             existing_allocation = None
         if existing_allocation is None:
-            await self._create(allocation_name, cluster, machines, user)
+            await self._create_allocation(allocation_name, cluster, machines, user)
         self._restarts[job_number] = job.restart or 0
         self._machines[job_number] = list(machines)
         await comment(self.slurm, job, f"podwright: allocation={allocation_name}")
@@ -94,16 +94,16 @@ class HostMapping(SchedulingWay):
         job_number = job.job
         if self._restarts.get(job_number, 0) > (job.restart or 0):
             return
-        self._touch(job_number)
-        for allocation in await self._allocations():
+        self._note_job_change(job_number)
+        for allocation in await self._mapped_host_allocations():
             if allocation.name == f"c{job_number}":
                 try:
-                    await self._remove(allocation)
+                    await self._remove_allocation(allocation)
                 except WrongState as error:
                     raise InvalidRequest(
                         f"the machines of {job.hosts} are not free: {error.problem}"
                     ) from None
-        self._forget(job_number)
+        self._forget_job(job_number)
 
     async def unproven(self, job: HookJob) -> str:
         """Return why a step's job does not hold its hosts' machines for this start.
@@ -115,16 +115,18 @@ class HostMapping(SchedulingWay):
         allocation = next(
             (
                 candidate
-                for candidate in await self._allocations()
+                for candidate in await self._mapped_host_allocations()
                 if candidate.name == f"c{job_number}"
             ),
             None,
         )
         if allocation is None:
             self._machines.pop(job_number, None)
-            squeue_arguments = ("-j", str(job_number), "-O", listing_format(**_HOSTS))
+            squeue_arguments = ("-j", str(job_number), "-O", listing_format(**_NODE_LIST_WIDTHS))
             squeue_reply = await self.slurm.run("squeue", "-h", "-a", *squeue_arguments)
-            listing_rows = [] if squeue_reply.code else read_listing(squeue_reply.out, **_HOSTS)
+            listing_rows = (
+                [] if squeue_reply.code else read_listing(squeue_reply.out, **_NODE_LIST_WIDTHS)
+            )
             host_list = listing_rows[0]["node_list"] if listing_rows else ""
             return (
                 f"job {job_number} holds no allocation"
@@ -146,11 +148,11 @@ class HostMapping(SchedulingWay):
     async def sweep(self) -> None:
         """Remove allocations of jobs that are over, and resume hosts that waited for that."""
         sweep_start = self._clock
-        allocations = await self._allocations()
+        allocations = await self._mapped_host_allocations()
         jobs = await listed(self.slurm)
         self._machines = {}
         for allocation in allocations:
-            name_match = _NAME.fullmatch(allocation.name)
+            name_match = _ALLOCATION_NAME.fullmatch(allocation.name)
             if name_match is None:
                 continue
             job_number = int(name_match[1])
@@ -158,7 +160,7 @@ class HostMapping(SchedulingWay):
             if is_over(job_number, jobs):
                 async with self.lock(job_number):
                     if self._touch_times.get(job_number, 0) <= sweep_start:
-                        await self._settle(job_number, allocation)
+                        await self._remove_ended_allocation(job_number, allocation)
         self._touch_times = {
             job_number: touched_at
             for job_number, touched_at in self._touch_times.items()
@@ -185,15 +187,15 @@ class HostMapping(SchedulingWay):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _touch(self, job_number: int) -> None:
+    def _note_job_change(self, job_number: int) -> None:
         self._clock += 1
         self._touch_times[job_number] = self._clock
 
-    def _forget(self, job_number: int) -> None:
+    def _forget_job(self, job_number: int) -> None:
         self._restarts.pop(job_number, None)
         self._machines.pop(job_number, None)
 
-    async def _allocations(self) -> list[AllocationInfo]:
+    async def _mapped_host_allocations(self) -> list[AllocationInfo]:
         """Return the allocations that consist of machines of our hosts alone. Others must not be
         touched.
         """
@@ -206,7 +208,7 @@ class HostMapping(SchedulingWay):
             if allocation.agents and mapped_machines.issuperset(allocation.agents)
         ]
 
-    async def _create(
+    async def _create_allocation(
         self, allocation_name: str, cluster: str, machines: Sequence[str], user: str
     ) -> None:
         request = AllocationRequest(
@@ -219,17 +221,17 @@ class HostMapping(SchedulingWay):
                 error.problem, would_work=error.would_work, operation=error.operation
             ) from None
 
-    async def _remove(self, allocation: AllocationInfo) -> None:
+    async def _remove_allocation(self, allocation: AllocationInfo) -> None:
         """Remove an allocation with all that is in it. Raises WrongState where devices stay
         behind.
         """
-        await self._empty(allocation)
+        await self._remove_partitions_in(allocation)
         try:
             await self.server.call("RemoveAllocation", Named(name=allocation.name), Empty)
         except NotFound:
             return
 
-    async def _empty(self, allocation: AllocationInfo) -> None:
+    async def _remove_partitions_in(self, allocation: AllocationInfo) -> None:
         """Remove all partitions in an allocation."""
         for partition in await partitions(self.server, allocation.cluster, allocation.name):
             request = RemoveRequest(name=partition.name, force=True)
@@ -238,15 +240,15 @@ class HostMapping(SchedulingWay):
             except NotFound:
                 continue
 
-    async def _settle(self, job_number: int, allocation: AllocationInfo) -> None:
+    async def _remove_ended_allocation(self, job_number: int, allocation: AllocationInfo) -> None:
         try:
-            await self._remove(allocation)
+            await self._remove_allocation(allocation)
         except WrongState as error:
             _log.warning("job %d is over, and its allocation stays: %s", job_number, error)
             return
         _log.warning("job %d is over and held %s", job_number, ", ".join(allocation.agents))
         self.swept += 1
-        self._forget(job_number)
+        self._forget_job(job_number)
         await self.freed.notify()
 
     async def _resume_hosts(self) -> None:
@@ -254,7 +256,7 @@ class HostMapping(SchedulingWay):
         drained_reply = await self.slurm.run(*node_listing_command(*_DRAINED), "-t", "drain")
         freed_hosts = set()
         for node_row in read_node_listing(drained_reply.out, *_DRAINED):
-            reason_match = _OUT.match(node_row["reason"])
+            reason_match = _HOOK_DRAIN_REASON.match(node_row["reason"])
             if reason_match and int(reason_match[1]) not in self._machines:
                 freed_hosts.add(node_row["node"])
         for host_name in sorted(freed_hosts):
@@ -262,7 +264,7 @@ class HostMapping(SchedulingWay):
             await self.slurm.run("scontrol", "update", f"nodename={host_name}", "state=resume")
 
 
-def _together(mapped_hosts: Sequence[Mapped]) -> tuple[str, list[str]]:
+def _cluster_and_machines(mapped_hosts: Sequence[Mapped]) -> tuple[str, list[str]]:
     clusters = sorted({host.cluster for host in mapped_hosts})
     if len(clusters) > 1:
         raise InvalidRequest(

@@ -176,9 +176,9 @@ class Shared(NativeWork):
 
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Return native mode's tasks, and one that renews leases."""
-        return (*super().tasks(), self._renewing())
+        return (*super().tasks(), self._renew_leases_forever())
 
-    async def _renewing(self) -> None:
+    async def _renew_leases_forever(self) -> None:
         while True:
             await asyncio.sleep(self._shared.site.sweep_s)
             with contextlib.suppress(PodwrightError):

@@ -34,7 +34,7 @@ from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
 
 _log = logging.getLogger("podwright.slurm")
 _COMMENTS_PER_SWEEP = 20
-_WAITS = ("Licenses", "Reservation", "Resources", "Priority", "None")
+_LICENCE_WAIT_REASONS = ("Licenses", "Reservation", "Resources", "Priority", "None")
 
 
 class Static(SchedulingWay):
@@ -59,17 +59,18 @@ class Static(SchedulingWay):
         """
         job_number, restart_count = job.job, job.restart or 0
         listed_job = await self.listing.job(job_number)
-        await self._refresh()
-        names_held = self._of(job_number)
-        wanted_counts = self._wanted(job)
+        await self._refresh_holdings()
+        names_held = self._partitions_of_job(job_number)
+        wanted_counts = self._wanted_partition_counts(job)
         if not wanted_counts:
             raise InvalidRequest("its licences name none of this site's partitions")
         missing_counts = Counter(wanted_counts)
         missing_counts.subtract(self._seen[partition_name].size for partition_name in names_held)
         if min(missing_counts.values()) < 0 or any(
-            self._is_anothers(partition_name, job, listed_job) for partition_name in names_held
+            self._is_partition_of_another(partition_name, job, listed_job)
+            for partition_name in names_held
         ):
-            await self._give_back(names_held)
+            await self._release_partitions(names_held)
             missing_counts = Counter(wanted_counts)
         chosen_names = self._choose_partitions(missing_counts)
         self._taking |= set(chosen_names)
@@ -81,14 +82,14 @@ class Static(SchedulingWay):
                     self.server, partition_name, 0, job, job_start
                 )
                 self._holdings[partition_name] = (job_start, lease)
-                self._touch(partition_name)
+                self._note_partition_change(partition_name)
         except (Held, NotFound, WrongState) as error:
-            await self._give_back(self._of(job_number))
-            await self._refresh()
+            await self._release_partitions(self._partitions_of_job(job_number))
+            await self._refresh_holdings()
             raise Busy(str(error)) from None
         finally:
             self._taking -= set(chosen_names)
-        names_held = self._of(job_number)
+        names_held = self._partitions_of_job(job_number)
         joined_names = ",".join(names_held)
         leases = [self._holdings[partition_name][1] for partition_name in names_held]
         await comment(
@@ -98,22 +99,25 @@ class Static(SchedulingWay):
 
     async def take(self, job: HookJob) -> None:
         """End the job's leases, and tell Slurm what is free."""
-        await self._refresh()
+        await self._refresh_holdings()
         job_number, restart_count = job.job, job.restart or 0
         names_held = [
             partition_name
-            for partition_name in self._of(job_number)
+            for partition_name in self._partitions_of_job(job_number)
             if self._holdings[partition_name][0].restart <= restart_count
         ]
         if names_held:
-            await self._give_back(names_held)
+            await self._release_partitions(names_held)
             await self.counts.wait_until_synced()
 
     async def unproven(self, job: HookJob) -> str:
         """Return why a step's job does not hold its partitions for this start, or "" if it does."""
-        await self._refresh()
+        await self._refresh_holdings()
         job_number = job.job
-        job_starts = [self._holdings[partition_name][0] for partition_name in self._of(job_number)]
+        job_starts = [
+            self._holdings[partition_name][0]
+            for partition_name in self._partitions_of_job(job_number)
+        ]
         if not job_starts:
             return f"job {job_number} holds no partition"
         return next(
@@ -127,7 +131,7 @@ class Static(SchedulingWay):
 
     async def sweep(self) -> None:
         """Give back what jobs that are over hold, and renew the leases of living jobs."""
-        await self._refresh()
+        await self._refresh_holdings()
         holdings = dict(self._holdings)
         jobs = await listed(self.slurm)
         counted_licences = {}
@@ -141,7 +145,7 @@ class Static(SchedulingWay):
                 present_holding = self._holdings.get(partition_name)
                 if present_holding and present_holding[1].id == lease.id:
                     _log.warning("job %d is over and held %s", job_start.job, partition_name)
-                    await self._give_back([partition_name])
+                    await self._release_partitions([partition_name])
                     self.swept += 1
                     await self.freed.notify()
         self._counted = counted_licences
@@ -207,7 +211,7 @@ class Static(SchedulingWay):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _wanted(self, job: HookJob) -> dict[int, int]:
+    def _wanted_partition_counts(self, job: HookJob) -> dict[int, int]:
         licence_counts = parse_licences(job.licences)
         return {
             fixed_partition.size: licence_counts[fixed_partition.licence]
@@ -256,14 +260,16 @@ class Static(SchedulingWay):
             else self._unusable_reason(fixed_partition)
         )
 
-    def _of(self, job_number: int) -> list[str]:
+    def _partitions_of_job(self, job_number: int) -> list[str]:
         return sorted(
             partition_name
             for partition_name, (job_start, _) in self._holdings.items()
             if job_start.job == job_number
         )
 
-    def _is_anothers(self, partition_name: str, job: HookJob, listed_job: Listed | None) -> bool:
+    def _is_partition_of_another(
+        self, partition_name: str, job: HookJob, listed_job: Listed | None
+    ) -> bool:
         """Return whether a partition was given to an earlier start of the job, or to another job of
         the same number.
 
@@ -279,11 +285,11 @@ class Static(SchedulingWay):
             return True
         return held_start.restart < (job.restart or 0) or lease.owner != job.user
 
-    def _touch(self, partition_name: str) -> None:
+    def _note_partition_change(self, partition_name: str) -> None:
         self._clock += 1
         self._changed[partition_name] = self._clock
 
-    async def _refresh(self) -> None:
+    async def _refresh_holdings(self) -> None:
         """Take over the server's state, except for partitions that changed while it was asked."""
         hidden_before, start_tick = self.hidden(), self._clock
         infos_by_name = {
@@ -305,26 +311,32 @@ class Static(SchedulingWay):
         if self.hidden() != hidden_before:
             self.counts.poke()
 
-    async def _give_back(self, partition_names: Sequence[str]) -> None:
+    async def _release_partitions(self, partition_names: Sequence[str]) -> None:
         for partition_name in partition_names:
             await release(self.server, self._holdings[partition_name][1])
             self._holdings.pop(partition_name, None)
-            self._touch(partition_name)
+            self._note_partition_change(partition_name)
 
     async def _comments(self, jobs: Mapping[int, Listed]) -> None:
         comments_left = _COMMENTS_PER_SWEEP
         for job in sorted(jobs.values(), key=lambda listed_job: -listed_job.priority):
-            is_waiting = job.state == "PENDING" and job.reason in _WAITS and not tried(job)
+            is_waiting = (
+                job.state == "PENDING" and job.reason in _LICENCE_WAIT_REASONS and not tried(job)
+            )
             wait_text = self.sentence(job) if is_waiting else ""
             if wait_text and job.head + wait_text != job.comment and comments_left:
                 comments_left -= 1
                 await self.comment_waiting(
-                    job, job.head + wait_text, lambda job_number: bool(self._of(job_number))
+                    job,
+                    job.head + wait_text,
+                    lambda job_number: bool(self._partitions_of_job(job_number)),
                 )
 
     def sentence(self, job: Listed) -> str:
         """Return what a waiting job waits for, in words, or "" for a job that is none of ours."""
-        requested_counts = self._wanted(HookJob(job=job.job, licences=job.licences))
+        requested_counts = self._wanted_partition_counts(
+            HookJob(job=job.job, licences=job.licences)
+        )
         for device_count, requested_count in requested_counts.items():
             sized_partitions = [
                 fixed_partition
