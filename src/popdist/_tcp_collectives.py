@@ -150,7 +150,7 @@ class _AwakeTimeLimit:
         self.left, self._last_turn = limit_s, time.monotonic()
 
     def turn(self) -> bool:
-        """Return whether there is time for another turn, which takes _TURN seconds at most."""
+        """Return whether there is time for another turn, of at most _WAIT_TURN_S seconds."""
         now = time.monotonic()
         self.left -= min(now - self._last_turn, 2 * _WAIT_TURN_S)
         self._last_turn = now
@@ -468,7 +468,7 @@ def _receive_exactly(
     while len(received) < byte_count:
         try:
             chunk = connection.recv(byte_count - len(received))
-        except TimeoutError:  # the socket's timeout of _TURN seconds is over
+        except TimeoutError:  # the socket's timeout of _WAIT_TURN_S seconds is over
             if not time_limit.turn():
                 raise
             continue

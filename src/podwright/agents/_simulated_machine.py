@@ -82,7 +82,7 @@ class SimulatedMachine:
         self.machine = machine
         self.family = family
         self.devices = [SimulatedDevice() for _ in range(family.devices_per_machine)]
-        #: The last `keep_calls` calls, oldest first; none are kept by default.
+        #: The last `max_kept_calls` calls, oldest first; none are kept by default.
         self.calls: list[Call] = []
         #: Violations of isolation: a device joined a partition with another partition's data on it.
         self.violations: list[str] = []

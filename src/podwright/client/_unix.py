@@ -44,8 +44,8 @@ class UnixTransport:
         """Make one call. It is sent a second time only where that can do no harm.
 
         A kept connection may have been closed by the server meanwhile. Then a request that was not
-        sent completely was not carried out, and one that only reads, or is in `_REPEATABLE`, may be
-        repeated.
+        sent completely was not carried out, and one that only reads, or is in `_REPEATABLE_CALLS`,
+        may be repeated.
         """
         deadline = time.monotonic() + timeout
         request_body = msgspec.json.encode(request)

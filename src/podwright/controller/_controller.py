@@ -203,7 +203,7 @@ class Controller:
 
     @property
     def private(self) -> frozenset[str]:
-        """What callers see only of their own things, of `_privacy.KINDS`."""
+        """What callers see only of their own things, of `_privacy.PRIVATE_KINDS`."""
         return self._services.privacy.kinds
 
     @property

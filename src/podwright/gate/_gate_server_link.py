@@ -21,8 +21,8 @@ MAX_LINK_MESSAGE_BYTES = 8 * 1024 * 1024
 class ShownCredentials(msgspec.Struct, array_like=True):
     """The credentials that a caller shows.
 
-    metadata: the keys that `Identity.of_metadata` reads. proof: the payload that a MUNGE credential
-    must have. certificate: name and URI (wire.user_of). peer: address of the other end.
+    metadata: the keys that `Identity.caller_of_metadata` reads. proof: the payload that a MUNGE
+    credential must have. certificate: name and URI (wire.user_of). peer: address of the other end.
     """
 
     metadata: list[tuple[str, str]] = []

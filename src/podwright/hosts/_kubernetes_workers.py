@@ -4,7 +4,7 @@ Each worker runs a small server (_worker_door), which whoever made the pods inst
 calls it by TLS. Each side presents the job's certificate for its own role and accepts only the
 certificate for the other role. So no API server stands between them, and nobody outside the job
 gets in. Where no direct connection is possible, a launcher with the right to do so calls the same
-server through the API server (_worker_exec).
+server through the API server (_pods_exec_client).
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: int, problem: str) -> None:
         """Refuse what HTTP itself forbids, once all valid requests before it are answered.
 
-        It stops the reading of this connection by raising _Stop.
+        It stops the reading of this connection by raising _StopReading.
         """
         if self._bad is None:
             self._bad = status, problem

@@ -46,7 +46,7 @@ def _parse_query_numbers(query: str, *known_names: str) -> dict[str, int]:
 
 
 def name_of(query: str) -> str:
-    """Return `name` of a query. Raises InvalidRequest."""
+    """Return `parameter_name` of a query. Raises InvalidRequest."""
     query_values = urllib.parse.parse_qs(query, keep_blank_values=True)
     if (
         list(query_values) != ["name"]

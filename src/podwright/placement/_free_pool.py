@@ -2,11 +2,11 @@
 
 Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed by how
 much harm one more partition does there (`_tables.FILES`) and by their largest hole. The files that
-are not empty are the bits of one integer, the best file highest. Halves stand in rows of `ROW`. For
-each file there is an integer of the rows in which it has halves, the first row highest, and for
-each row and file an integer of its halves in the same order. The place for a block is therefore the
-highest bit among the files whose holes are large enough, and the length of an integer gives its
-highest bit.
+are not empty are the bits of one integer, the best file highest. Halves stand in rows of
+`HALVES_PER_ROW`. For each file there is an integer of the rows in which it has halves, the first
+row highest, and for each row and file an integer of its halves in the same order. The place for a
+block is therefore the highest bit among the files whose holes are large enough, and the length of
+an integer gives its highest bit.
 
 Devices are numbered by slot: 64 times the place of the link domain in this pool, plus the offset.
 """
@@ -169,7 +169,7 @@ class Pool:
         half_counts, half_files, row_files = self._count, self._file, spot.row
         own_count = half_counts[half_index] + direction
         half_counts[half_index] = own_count
-        # The following lines repeat _refile inline, which is all that most placements need.
+        # The following lines repeat _refile_half inline, which is all that most placements need.
         buddy_index = spot.buddy
         largest_hole = JOINED[LARGEST_HOLES[free_mask]][
             LARGEST_HOLES[free_masks[spot.other_quarter]]

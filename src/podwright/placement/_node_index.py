@@ -365,7 +365,7 @@ class NodeIndex:
         return None
 
     def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
-        """Return the devices that the request names, and their shape. Raises Illegal.
+        """Return the devices that the request names, and their shape. Raises IllegalShape.
 
         They may be any devices of any machines: where Slurm gave them out, the choice is Slurm's.
         """

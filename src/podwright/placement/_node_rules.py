@@ -30,7 +30,7 @@ class NodeShape(NamedTuple):
 
 
 def node_shape(cluster: Cluster, request: Request) -> NodeShape:
-    """Return the shape of a request. Raises Illegal."""
+    """Return the shape of a request. Raises IllegalShape."""
     devices_per_machine, device_noun = (
         cluster.family.devices_per_machine,
         cluster.family.device_noun,
@@ -86,7 +86,7 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
 
 
 def _trimmed_shape(cluster: Cluster, request: Request) -> NodeShape:
-    """Return whole machines and a part of one more, in one link domain. Raises Illegal."""
+    """Return whole machines and a part of one more, in one link domain. Raises IllegalShape."""
     devices_per_machine, device_noun = (
         cluster.family.devices_per_machine,
         cluster.family.device_noun,

@@ -113,7 +113,7 @@ def _domain_counts(
 
 
 def shapes(cluster: Cluster, size: int, domains: int | None, gcds: int) -> tuple[Shape, ...]:
-    """Return the shapes that fulfil a request, fewest link domains first. Raises Illegal."""
+    """Return the shapes that fulfil a request, fewest link domains first. Raises IllegalShape."""
     family = cluster.family
     if size <= 0:
         raise IllegalShape("a partition has at least one device", of_size=True)
@@ -146,7 +146,7 @@ def sizes(cluster: Cluster, domains: int | None, gcds: int) -> Iterator[int]:
 def named_blocks(cluster: Cluster, request: Request) -> tuple[Shape, tuple[Block, ...]]:
     """Return the shape of the blocks that a request names, and the blocks in the order of the loop.
 
-    Blocks that touch count as one. Raises Illegal.
+    Blocks that touch count as one. Raises IllegalShape.
     """
     merged: list[Block] = []
     for block in sorted(request.blocks or ()):

@@ -92,7 +92,7 @@ def trace_noise(trace: Trace, outcomes: Sequence[Outcome]) -> WayMeasures:
 
 
 def _pairs(trace: Trace, first: Outcome, second: Outcome, *, slowdown: bool) -> list[float]:
-    """Yield the difference of each job that both ways ran, in the order of the trace."""
+    """Return the difference of each job that both ways ran, in the order of the trace."""
     jobs = [
         job
         for job in range(len(trace))

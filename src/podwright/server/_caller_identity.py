@@ -144,8 +144,8 @@ class Identity:
     async def caller_of_link(self, token: str) -> Caller:
         """Return the caller to whom a link to the page was issued, and use up the link.
 
-        A used link is remembered until it expires. Each user has room for `LINKS` of them, so that
-        no user can push a used link out of the memory or use up the room of others.
+        A used link is remembered until it expires. Each user has room for `MAX_USED_LINKS` of them,
+        so that no user can push a used link out of the memory or use up the room of others.
 
         Raises wire.Unauthenticated, and wire.Unavailable for a user who has used too many.
         """

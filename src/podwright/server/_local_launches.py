@@ -17,21 +17,21 @@ class ThisHost:
         self._machines = machines
 
     def is_here(self, host: str) -> bool:
-        """See `Here.is_here`."""
+        """See `OwnHost.is_here`."""
         return is_here(host)
 
     def has(self, machine: str) -> bool:
-        """See `Here.has`."""
+        """See `OwnHost.has`."""
         return machine in self._machines
 
     def is_gone(self, run: str, uid: int) -> bool:
-        """See `Here.is_gone`. Only root can read the environments of other users' processes."""
+        """See `OwnHost.is_gone`. Only root can read the environments of other users' processes."""
         if os.geteuid() not in (0, uid):
             return False
         return not marked(RUN_VARIABLE, run)
 
     async def lives(self, run: str, uid: int) -> bool | None:
-        """See `Here.lives`.
+        """See `OwnHost.lives`.
 
         It runs in a thread, since it takes many milliseconds on a busy host.
         """

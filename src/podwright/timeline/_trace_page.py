@@ -1,7 +1,7 @@
 """The timeline as a self-contained page: drawn in SVG, without scripts and without network.
 
 A collective is drawn as two boxes: waiting, until its last member has entered it, and transfer. The
-colours and the legend come from one table, _COLOURS.
+colours and the legend come from one table, _KIND_COLOURS.
 """
 
 from __future__ import annotations

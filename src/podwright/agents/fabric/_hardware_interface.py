@@ -2,7 +2,7 @@
 
 An implementation makes single requests and reports what there is. It decides nothing. The order of
 calls, epochs, the journal, refusals and the reading back are the same for all kinds of fabrics, and
-are in `_ordered`.
+are in `_journaled_driver`.
 """
 
 from __future__ import annotations

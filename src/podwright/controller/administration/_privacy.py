@@ -63,9 +63,10 @@ _PROGRAM_ATTRIBUTES = frozenset(
 
 @dataclass(frozen=True)
 class Visible:
-    """What callers see of others' objects, as a site sets it. private: of KINDS; None: all of them
-    on a secure server, none on another. anonymous_endpoints: who shows nothing gets the end points
-    of all partitions."""
+    """What callers see of others' objects, as a site sets it. private: of PRIVATE_KINDS; None: all
+    of them on a secure server, none on another. anonymous_endpoints: who shows nothing gets the end
+    points of all partitions.
+    """
 
     private: frozenset[str] | None = None
     anonymous_endpoints: bool = False

@@ -1,7 +1,7 @@
 """Jobs that wait in the queues of schedulers, shown beside the controller's own queue.
 
 Schedulers report them. They are not stored, and a scheduler that has reported nothing for five
-minutes has none. `Enqueue` names the jobs for which devices are to be kept (`_guest_queue`).
+minutes has none. `Enqueue` names the jobs for which devices are to be kept (`_guest_first_jobs`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An administrator's calls about the weights of the common queue (`_guest_queue`)."""
+"""An administrator's calls about the weights of the common queue (`_guest_first_jobs`)."""
 
 from __future__ import annotations
 

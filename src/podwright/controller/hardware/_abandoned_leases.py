@@ -5,7 +5,7 @@ give it back. Where every host of a lease is the server's own, the server can lo
 early only if all of this is so:
 
 - The server has seen a process of the launch before, at its first look when the lease began
-  (`_launch_sight`) or at a later one. What it cannot see (another account's, one
+  (`_find_launch_processes`) or at a later one. What it cannot see (another account's, one
   in a container of the same name) it never takes for gone.
 - The lease has not been renewed for SILENT seconds; a launch renews every three. - LOOKS_BEFORE_END
 looks at all processes, LOOK_INTERVAL_SECONDS apart, find none of the launch: no instance,

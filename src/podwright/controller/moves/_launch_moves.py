@@ -5,9 +5,9 @@ drained machine is to become empty without ending a launch.
 
 Only launches that can be moved are asked (`_move_planner.movable`). The reply to the launch's next
 renewal carries the request. The launch ends its instances and calls `Move`. Only then does its
-partition get the other devices (`_move_step`), and the launch starts again there. Until then the
-move can be called off, because the launch does not end in time, the waiter leaves or the server
-stops. The launch then continues, or starts again, on its old devices.
+partition get the other devices (`_swap_partition_devices`), and the launch starts again there.
+Until then the move can be called off, because the launch does not end in time, the waiter leaves or
+the server stops. The launch then continues, or starts again, on its old devices.
 """
 
 from __future__ import annotations

@@ -422,7 +422,9 @@ def _choose(
 def _check_request(
     state: ControllerState, caller: Caller, request: AcquireRequest, action: str
 ) -> HeldLease | None:
-    """Raises InvalidRequest for bad numbers and words, and as `_parent` does, which it returns."""
+    """Raises InvalidRequest for bad numbers and words, and as `_parent_lease` does, which it
+    returns.
+    """
     if not request.owner:
         check_creator(caller, action)
     partitions.check_duration(request.duration, action)

@@ -4,8 +4,8 @@ A scheduler starts its jobs by itself, and knows only its own. Two schedulers th
 small jobs would each starve the other's large one, since neither leaves a block alone in which the
 other has a partition. So each scheduler names its first job that waits for devices alone
 (`Enqueue`), and the controller keeps a place for it, as it does for a waiter of its own queue
-(`_waiting_queue`). One request of a pool has a kept place at a time. Whose request comes next is
-decided among guests (`_shares`), not among jobs: each scheduler's own order stays its own.
+(`_priority_queue`). One request of a pool has a kept place at a time. Whose request comes next is
+decided among guests (`_fair_share`), not among jobs: each scheduler's own order stays its own.
 
 A job that has not waited long gets no more than its turn: of what becomes free, a place that is
 free at once and that fits. So guests that both have more jobs than devices each get their share. A
@@ -385,7 +385,7 @@ class GuestQueue:
 
     def _fits_now(self, first_job: FirstJob) -> bool:
         """Whether devices for each need are free that are kept for nobody. It costs far less than
-        `_goals`."""
+        `_find_goals`."""
         for need in first_job.needs:
             cluster = self._state.inventory.clusters.get(need.cluster)
             if cluster is None:

@@ -4,7 +4,7 @@ It is examined only when devices become free or a waiter joins, and then shape b
 first waiter of a shape cannot start, no other waiter of that shape can. So a thousand waiters cost
 as much as a few. A waiter may start before one ahead of it only on devices that are not reserved
 for that one (`_reserve_for_waiter`). Whether the next place in a pool is reserved for a waiter or
-for a scheduler's job is decided in `_guest_queue`.
+for a scheduler's job is decided in `_guest_first_jobs`.
 """
 
 from __future__ import annotations

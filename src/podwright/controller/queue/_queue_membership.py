@@ -3,7 +3,7 @@
 A client asks repeatedly; one that stops asking leaves the queue after a while. A waiter is stored
 before its client learns its id, so a restart keeps its place. What a waiter was given stays in its
 record until its client acknowledges it, and is given back where the client does not
-(`_unacknowledged`).
+(`_unacknowledged_grants`).
 """
 
 from __future__ import annotations

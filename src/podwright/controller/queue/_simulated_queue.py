@@ -1,10 +1,10 @@
 """The queue of one pod without hardware, without a store and in a time that its caller sets.
 
 `podwright replay` runs it with recorded jobs. All decisions are the server's own: the queue of
-people (`_waiting_queue`), the places that are kept for schedulers and whose turn it is
-(`_guest_queue`, `_shares`), and which devices a request may have. What a server does beside that
-is left out here: partitions are neither written down nor configured, and nobody's clients fall
-silent.
+people (`_priority_queue`), the places that are kept for schedulers and whose turn it is
+(`_guest_first_jobs`, `_fair_share`), and which devices a request may have. What a server does
+beside that is left out here: partitions are neither written down nor configured, and nobody's
+clients fall silent.
 """
 
 from __future__ import annotations

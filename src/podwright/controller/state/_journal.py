@@ -71,7 +71,7 @@ class Journal:
             raise
 
     def later(self, change: Change) -> None:
-        """Store a change with the next commit, or after `linger` seconds."""
+        """Store a change with the next commit, or after `linger_seconds` seconds."""
         self.changes += 1
         if not self._waiting:
             loop = asyncio.get_running_loop()

@@ -38,15 +38,14 @@ class MetaRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
 class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A partition. blocks, gcds: its devices, in routing order.
 
-    epoch: of the last step on its hardware. dirty: hexadecimal bit mask over the devices in
-    routing order; a set bit must be reset before the next holder. transient: goes with the
-    lease that created it. open_gcds, open_replicas: creation left the count open, so the one that
-    stands here is that of the last launch. until: when its creator said that it ends; 0: unknown.
-    profile: of its slices; empty for whole devices. movable: its launch may be asked to move.
-    hosts: to which a fabric attaches its devices, in equal shares in routing order; empty where
-    they are not a pool's. guest: the scheduler that it was created for, as `_guest_queue` knows it;
-    empty for people.
-    created_at, auto_reset_at: by the system's clock (`ControllerState.wall`), to be shown.
+    epoch: of the last step on its hardware. dirty: hexadecimal bit mask over the devices in routing
+    order; a set bit must be reset before the next holder. transient: goes with the lease that
+    created it. open_gcds, open_replicas: creation left the count open, so the one that stands here
+    is that of the last launch. until: when its creator said that it ends; 0: unknown. profile: of
+    its slices; empty for whole devices. movable: its launch may be asked to move. hosts: to which a
+    fabric attaches its devices, in equal shares in routing order; empty where they are not a
+    pool's. guest: the scheduler that it was created for, as `_guest_first_jobs` knows it; empty for
+    people. created_at, auto_reset_at: by the system's clock (`ControllerState.wall`), to be shown.
     placed_at, until: by the store's (`ControllerState.now`).
     """
 

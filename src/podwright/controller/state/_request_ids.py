@@ -11,7 +11,7 @@ before it is reset, and a replaced partition is removed first. For every other c
 commit that the call causes.
 
 The commit asks a context variable, which every task that the call starts inherits. A task that
-works for somebody else sets its own (`carried_by`).
+works for somebody else sets its own (`carry_record_of`).
 """
 
 from __future__ import annotations

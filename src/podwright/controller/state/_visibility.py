@@ -18,7 +18,7 @@ from podwright.controller.state._records import FenceRecord, PartitionRecord
 
 
 class VisiblePartition(Protocol):
-    """What is known of a partition in memory (`ControllerState.Entry`)."""
+    """What is known of a partition in memory (`PartitionEntry`)."""
 
     makers: tuple[str, ...]
     record: PartitionRecord | None
@@ -49,8 +49,9 @@ def belongs_to_caller(caller: Caller, partition_entry: VisiblePartition) -> bool
 
 @dataclass(frozen=True)
 class Visibility:
-    """What callers may know of. private: the kinds of `_privacy.KINDS` that each sees only of its
-    own."""
+    """What callers may know of. private: the kinds of `_privacy.PRIVATE_KINDS` that each sees only
+    of its own.
+    """
 
     private: frozenset[str] = frozenset()
 

@@ -116,7 +116,8 @@ def _advise_sockets(
 ) -> FabricFinding | None:
     """Find pairs of hosts that use sockets.
 
-    said: the log has no connection between the hosts, so NCCL's choice of network counts instead.
+    choice_decides: the log has no connection between the hosts, so NCCL's choice of network counts
+    instead.
     """
     # Before 2.6, NCCL did not name its choice, but it did report that it found no adapter.
     sockets_chosen = choice_decides and (
@@ -268,7 +269,8 @@ def _advise_gpudirect(
 ) -> FabricFinding | None:
     """Find connections without GPUDirect RDMA.
 
-    said: the log has no connection between the hosts, so what the driver offers counts instead.
+    offer_decides: the log has no connection between the hosts, so what the driver offers counts
+    instead.
     """
     adapter_names = {adapter_name.partition(":")[0] for adapter_name in log_report.adapters}
     no_adapter_can = (

@@ -133,7 +133,7 @@ class FabricReport:
 
 
 def transport_of(via_text: str) -> tuple[str, bool]:
-    """Return (transport, GPUDirect RDMA) from the words after `via_text`."""
+    """Return (transport, GPUDirect RDMA) from the words `via_text`, after "via"."""
     if "shared memory" in via_text:
         return "SHM", False
     via_parts = via_text.split("/")

@@ -1,7 +1,7 @@
 """Reads what the kernel knows about a node's health, from /proc, /sys and the kernel's log. Changes
 nothing.
 
-Every path lies below `root`, so that a folder of files can stand for a machine.
+Every path lies below `root_folder`, so that a folder of files can stand for a machine.
 """
 
 from __future__ import annotations

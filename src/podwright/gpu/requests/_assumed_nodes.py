@@ -11,8 +11,9 @@ from podwright.slurm.twin import SiteFiles
 def assumed_site(
     request: SlurmRequest, node_hardware: NodeHardware
 ) -> tuple[SlurmCluster, SiteFiles]:
-    """`shape.nodes` equal nodes, in the partitions and with the type of GPU that the request
-    names, as counts and a twin take them. The GPUs are beside the sockets evenly."""
+    """`node_hardware.nodes` equal nodes, in the partitions and with the type of GPU that the
+    request names, as counts and a twin take them. The GPUs are beside the sockets evenly.
+    """
     gpu_type = request.kind()
     partitions = read_details(request.given).partitions or ("main",)
     node_names = [f"n{position + 1}" for position in range(node_hardware.nodes)]

@@ -1,4 +1,4 @@
-"""The values of `_launch_machine`: the facts of one start, and the states of its parts."""
+"""The values of `_launch_state_machine`: the facts of one start, and the states of its parts."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PeerLiveness:
         self._silence_announced = False
 
     def begin_turn(self) -> None:
-        """Begin a turn, at most BEAT_EVERY seconds after the one before."""
+        """Begin a turn, at most HEARTBEAT_INTERVAL_S seconds after the one before."""
         self._turn_at = self._clock()
         if self._turns.stood_still(HEARTBEAT_INTERVAL_S):
             self._heard_at = self._clock()

@@ -1,8 +1,8 @@
 """All other hosts of a run: messages to their relays, and messages from these, as events.
 
 A host is lost when its connection closes before its end, or when it is silent for SILENCE seconds.
-Its loss is the cause of the run's end. _launch_machine makes this decision and all others. At an
-end every relay gets the same messages as the guardian of poprun's host.
+Its loss is the cause of the run's end. _launch_state_machine makes this decision and all others. At
+an end every relay gets the same messages as the guardian of poprun's host.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def borrow_partition(client: Client, request: AcquireRequest) -> tuple[Partition
 
 
 def would_borrow_partition(client: Client, request: AcquireRequest) -> tuple[bool, list[str]]:
-    """Return whether `borrow` can work, as far as can be known without trying."""
+    """Return whether `borrow_partition` can work, as far as can be known without trying."""
     try:
         match = match_partition(client, request)
     except (NotFound, WrongState) as error:

@@ -1,4 +1,4 @@
-"""Carries out the decisions of `_launch_machine`: messages, signals, records, and kills."""
+"""Carries out the decisions of `_launch_state_machine`: messages, signals, records, and kills."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Command(NamedTuple):
 class Engine(Protocol):
     """Makes the command that starts all instances of a plan, each as `wrapper RANK program`.
 
-    BY_MPIRUN stands for the rank if mpirun knows it.
+    RANK_BY_MPIRUN stands for the rank if mpirun knows it.
     """
 
     def command(

@@ -1,8 +1,8 @@
 """The time between start and end: passes on output and signals, and notices every ending.
 
 One loop handles everything that can happen. It converts the input from descriptors and signals into
-events (_local_reports, and _hosts for other hosts), lets `_launch_machine` decide, and has the
-decisions carried out by `_launch_actions`.
+events (_local_reports, and _remote_hosts for other hosts), lets `_launch_state_machine` decide, and
+has the decisions carried out by `_launch_actions`.
 """
 
 from __future__ import annotations

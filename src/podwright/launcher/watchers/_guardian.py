@@ -114,7 +114,7 @@ class Ending:
 
     First it waits `patience` seconds. Then it asks each process once to end, except `engine`, which
     would kill the others. `grace` seconds later it kills, until nothing is left. Once only the
-    engine is left, the engine has LAST_WORDS seconds to end by itself, because it may hang.
+    engine is left, the engine has MPIRUN_END_WAIT_S seconds to end by itself, because it may hang.
 
     group: a cgroup that contains all these processes but not the caller, if there is one. daemons:
     mpirun's, as far as they were started here: a process that is about to become one is no

@@ -1,8 +1,8 @@
 """The events of a running launch, and the actions on it, as values.
 
 `_watch` converts the input from descriptors and signals into these events, and has the actions
-carried out. Everything between an event and an action is decided by `_launch_machine`, without a
-process or a clock.
+carried out. Everything between an event and an action is decided by `_launch_state_machine`,
+without a process or a clock.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Lease:
 
     @property
     def holding(self) -> tuple[object, ...]:
-        """The values that a keeper needs about it (`Keeping`)."""
+        """The values that a keeper needs about it (`KeptHolding`)."""
         return _LEASE_KIND, self._client.where, self._lease.id, self._lease.epoch, self.hosts
 
     @property

@@ -48,7 +48,7 @@ class Ground(ABC):
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the kind of this job. Jobs of one kind fit together or not at all.
 
-        Raises Unfit for a job that could never start.
+        Raises UnfitJob for a job that could never start.
         """
 
     @abstractmethod

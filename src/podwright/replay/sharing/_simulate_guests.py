@@ -2,9 +2,10 @@
 
 A scheduler starts its jobs in its own order, and any that fit. It acts at once when one of its own
 jobs is submitted or ends. What others do it learns with its next look. The looks of each scheduler
-are LOOK_S apart, as with the running system, and lie between those of the others. With each look it
-names its first job, and learns what the server keeps. A look that could bring nothing new is left
-out. People's requests are in the server's own queue, which serves them without any look.
+are LOOK_INTERVAL_S apart, as with the running system, and lie between those of the others. With
+each look it names its first job, and learns what the server keeps. A look that could bring nothing
+new is left out. People's requests are in the server's own queue, which serves them without any
+look.
 """
 
 from __future__ import annotations

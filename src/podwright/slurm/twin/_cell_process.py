@@ -106,7 +106,7 @@ def act_as(kernel_uid: int, uid: int, gid: int) -> Callable[[], None]:
             os.setresgid(kernel_uid, kernel_uid, kernel_uid)
             os.setresuid(kernel_uid, kernel_uid, kernel_uid)
             # After a change of user, /proc/self/uid_map belongs to root, unless the process is
-            # dumpable. No other process has the user `own`, so none may trace this one.
+            # dumpable. No other process has the user `kernel_uid`, so none may trace this one.
             libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
         group = os.getgid()
         checked(libc.unshare(NEW_USER), "unshare")

@@ -347,7 +347,7 @@ class Twin:
         Returns whether that succeeded; otherwise slurmctld starts again. No slurmd runs that could
         report the end of a job on a node, so the job's nodes are set down and up again. That ends
         every job on them, so it is done only where the twin has no present jobs. Slurm finds nodes
-        silent after MessageTimeout, so it is done only in the first _REUSE_LIMIT seconds.
+        silent after MessageTimeout, so it is done only in the first _REUSE_LIMIT_S seconds.
         """
         if self._present or time.monotonic() > self._started + _REUSE_LIMIT_S:
             return False

@@ -208,7 +208,7 @@ async def remove(operator_options: Serving, report_progress: Callable[[str], Non
 async def remove_for_gone(operator_options: Serving, report_progress: Callable[[str], None]) -> int:
     """Give back what jobs of a cluster hold that no longer exists. Returns the number of jobs.
 
-    The cluster is identified by `options.cluster_name`. Raises PodwrightError.
+    The cluster is identified by `operator_options.cluster_name`. Raises PodwrightError.
     """
     controller_by_site = {
         vipu_site: reach(vipu_site, operator_options.credentials)

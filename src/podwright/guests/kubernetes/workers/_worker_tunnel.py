@@ -1,7 +1,7 @@
 """What pods/exec starts in a worker. Run as a module: `python -m … PORT`.
 
-It passes bytes between its caller (_worker_exec) and that port of its own pod, and interprets none
-of them. The worker's door finds out who calls.
+It passes bytes between its caller (_pods_exec_client) and that port of its own pod, and interprets
+none of them. The worker's door finds out who calls.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from podwright.guests.slurm.hooks._hook_request_proofs import SIGNATURE_HEADER, 
 from podwright.hosts import MungeError
 from podwright.http import Reply
 
-#: ROLE_POLL_S: seconds between two questions. SILENT_S: seconds without a reply until a peer is
-#: GONE.
+#: ROLE_POLL_S: seconds between two questions. PEER_SILENCE_S: seconds without a reply until a peer
+#: is GONE.
 ROLE_POLL_S: Final = 0.5
 PEER_SILENCE_S: Final = 3.0
 _ROLE_TIMEOUT_S: Final = 1.5
@@ -37,7 +37,7 @@ ROLE_PATH: Final = "/slurm.v1/Role"
 class StandbyRole(enum.Enum):
     """A service's role, as the others see it.
 
-    UNKNOWN: it has not answered yet. GONE: it has not answered for SILENT_S seconds.
+    UNKNOWN: it has not answered yet. GONE: it has not answered for PEER_SILENCE_S seconds.
     """
 
     ACTIVE = "active"

@@ -3,7 +3,7 @@ user may call it.
 
 The hook speaks HTTP/1.0 and makes one request per connection. Its work goes on when the hook goes
 away: the hook asks again, and finds the work done. A hook on another host connects over TCP and
-proves who it is, and the reply to it is proven in the same way (`_hook_identity`).
+proves who it is, and the reply to it is proven in the same way (`_hook_request_proofs`).
 """
 
 from __future__ import annotations

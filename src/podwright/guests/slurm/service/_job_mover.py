@@ -5,9 +5,9 @@ devices only: the job and its hosts stay the same.
 Slurm is first told that neither the block that is emptied nor the places that jobs move to can be
 had. Jobs are asked to move only after each job that Slurm had started before has got its devices.
 So whatever Slurm starts finds its place, before the move and after it. The server asks the
-launches, and changes their devices when they have ended (`SchedulerMoves`). The devices that they
-leave are reset. They are counted again as soon as all of them are free: then the waiting job can
-have them, and Slurm starts it by its own priority.
+launches, and changes their devices when they have ended (`controller.calls._scheduler_moves`). The
+devices that they leave are reset. They are counted again as soon as all of them are free: then the
+waiting job can have them, and Slurm starts it by its own priority.
 
 Nothing of this is durable. When the service is gone, the server alone decides whether a launch
 moves or stays. Until then nobody else gets the places that it was to move to.

@@ -48,7 +48,9 @@ class StartIsOver(InvalidRequest):
 
 
 def wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDevices | None:
-    """Return what the job gets, or None if it asked for nothing. Raises Differs, StartIsOver."""
+    """Return what the job gets, or None if it asked for nothing. Raises LicencesDiffer,
+    StartIsOver.
+    """
     wanted_devices = _wanted_devices(hook_job, listed_job, site)
     if wanted_devices is not None:
         pod, device_count, _ = wanted_devices
@@ -158,7 +160,7 @@ def _check_same_start(hook_job: HookJob, listed_job: Listed) -> None:
 
 
 def _requested_devices(hook_job: HookJob) -> int | None:
-    """Return the value of --ipus, or None if it was not given. Raises Differs."""
+    """Return the value of --ipus, or None if it was not given. Raises LicencesDiffer."""
     if not hook_job.ipus:
         return None
     if not hook_job.ipus.isascii() or not hook_job.ipus.isdecimal() or len(hook_job.ipus) > 18:

@@ -31,8 +31,8 @@ from podwright.slurm.reader import (
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
-#: Two looks at all nodes are at least LOOK_S seconds apart, and at least LOOK_DURATION_FACTOR times
-#: the duration of a look.
+#: Two looks at all nodes are at least MIN_LOOK_INTERVAL_S seconds apart, and at least
+#: LOOK_DURATION_FACTOR times the duration of a look.
 MIN_LOOK_INTERVAL_S: Final = 2.0
 LOOK_DURATION_FACTOR: Final = 10.0
 
