@@ -43,7 +43,7 @@ format: $(VENV)/.dev  ## Mend the style, as far as a tool can
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 # Three workers for each core, as most tests wait for processes; a single room needs fewer. A worker
-# that has none left takes tests from another: tests of one folder, such as tests/whole, take long.
+# that is done takes tests from another, because those of one folder, such as tests/whole, take long.
 # Every test of tests/outer belongs to another ring: its modules need not be imported.
 INNER := -m "not outer and not slurm and not twin and not kubernetes and not soak" --ignore tests/outer
 ifdef ROOM

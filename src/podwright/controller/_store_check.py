@@ -184,7 +184,7 @@ def _shared_devices(partitions: list[PartitionRecord]) -> Iterable[StoreFault]:
         for record in partitions
         for block in record.blocks
     )
-    # The block that reaches farthest so far.
+    # The block whose end is the farthest of those seen so far.
     farthest_block: tuple[str, int, int, int, str] | None = None
     for block_extent in block_extents:
         cluster, domain, offset, device_count, partition_name = block_extent

@@ -88,7 +88,7 @@ class Listener:
     def __post_init__(self) -> None:
         limits = self.limits
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # The other half is for everything else.
+        # Connections may use half of the descriptors. The others are for everything else.
         connection_limit = min(limits.connections, descriptors // 2)
         self.visitors = Visitors(
             connection_limit, limits.each, patience=limits.patience, clock=self.clock

@@ -98,7 +98,7 @@ class Spans:
         if pool_places < place_count:
             return 0
         free_mask = bits(quarter_masks)
-        # Across the end of the loop.
+        # Repeat the first places behind the last, so that a run may cross the end of the loop.
         free_mask |= bits(quarter_masks[: 4 * (place_count - 1)]) << DOMAIN * pool_places
         places_left, places_joined = place_count - 1, 1
         while places_left:

@@ -66,7 +66,7 @@ def replay(
     recorded_figures = recorded(trace, ways[0].ground()) if trace.has_starts else None
     if recorded_figures:
         recorded_way = ReplayWay("as recorded", "native", recorded_figures["peak"], "no-shape")
-        # The recorded runs include failures already.
+        # The recorded runs already include failures.
         failure_free_chances = replace(chances, mtbf_s=math.inf)
         tasks.append(ReplayTask(recorded_way, replace(slurm, room_s=0.0), failure_free_chances))
     outcomes = run_all(trace, tasks, processes=processes, progress=progress)

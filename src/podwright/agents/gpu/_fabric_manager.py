@@ -78,7 +78,7 @@ class FabricManager:
         # As `keep` last read them; ids and GPUs stay the same.
         self._listed: list[SupportedPartition] = []
         self._strange: set[int] = set()
-        # The sets that were still inactive after the last list.
+        # The sets of devices that were still inactive after the last list was sent.
         self._still_inactive_sets: object = None
         self._refusal = ""  # why the last list was refused
 
@@ -191,7 +191,7 @@ class FabricManager:
         try:
             listed_partitions = self.supported()
         except Internal:
-            # A restarted one may answer nothing before it has the list.
+            # A restarted Fabric Manager may answer nothing before it has the list of partitions.
             listed_partitions = self._listed
             if not recorded_sets or not listed_partitions:
                 raise

@@ -99,7 +99,7 @@ async def _exchange_partitions(
     if faults:
         take_back()
         state.admitted.discard(claim.admitted)
-        # Only now, or a waiter would get what is old's.
+        # The devices become free only now. A waiter could otherwise get those of the old partition.
         state.freed(new_cluster, new_placement.blocks, "")
         await steps.mark_partition_broken(state, partition_entry, faults)
         raise failed(

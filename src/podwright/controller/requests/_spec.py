@@ -217,7 +217,7 @@ def fewest_gcds(spec: PartitionSpec, cluster: Cluster, host_count: int = 0) -> i
     if family.attachment is not Attachment.FABRIC:  # a process drives devices of its own host
         devices_per_machine = family.devices_per_machine
         if device_count > devices_per_machine and device_count % devices_per_machine:
-            # As large as its last machine allows.
+            # Each GCD is as large as the part of the last machine allows.
             return device_count // math.gcd(device_count, devices_per_machine)
         gcd_count = max(1, spec.num_ilds, -(-device_count // devices_per_machine))
         return math.lcm(gcd_count, host_count) if host_count else gcd_count

@@ -113,7 +113,7 @@ def _run_probe_in_child(probe: Callable[[], object], write_descriptor: int) -> N
 def _read_probe_result(pickled_result: bytes) -> object:
     probe_result: object
     try:
-        # By our own copy, through our own pipe.
+        # Loading is safe: our own child wrote this into our own pipe.
         probe_result, probe_error = pickle.loads(pickled_result)
     except (EOFError, pickle.UnpicklingError):  # it was killed before it had written everything
         raise ChildProcessError("the vendor's library ended its process") from None

@@ -39,7 +39,7 @@ _HUMAN_PLACEHOLDER = re.compile(
     rf"<(?!{_EMAIL_PATTERN})[^<>=]*>|\bX+\b|(?i:\byour[-_])|\?\?|\.\.\."
 )
 _PROGRAM_PLACEHOLDER = re.compile(r"[{}%$@!]|__")
-# A template's own line.
+# A line that a template engine replaces, such as {{ options }} or <OPTIONS>.
 _TEMPLATE_LINE_PATTERN = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")
 _TYPOGRAPHIC_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 # Blanks of the C library; the blank of a web page (U+00A0) is a letter to it.

@@ -435,7 +435,7 @@ def _world_size_findings(
         or task_count < 2
     ):
         return
-    # One task per node may start more itself.
+    # A single task per node may start further processes by itself.
     if declared_size < task_count or (declared_size > task_count and has_many_per_node):
         reason = (
             f"srun starts {task_count} tasks: WORLD_SIZE={declared_size} is wrong; $SLURM_NTASKS "

@@ -100,7 +100,7 @@ def no_shebang(lint_case: Case) -> Iterator[Found]:
         and not broken_shebang
         and not any(line.startswith("#!") for line in script.lines)
     )
-    # Options alone, without a script: a part of one.
+    # A file with options and no command may be a part of a script, so this is only a hint.
     level: Level = "mistake" if script.first_command else "better"
     yield Found(1, reason, "#!/bin/bash", sure=is_certain, before=True, level=level)
 

@@ -115,7 +115,7 @@ def array_in_one_file(lint_case: Case) -> Iterator[Found]:
 )
 def array_unlimited(lint_case: Case) -> Iterator[Found]:
     for line_number, option in lint_case.script.directives:
-        # The first one counts, wherever it stands.
+        # The first % counts, wherever it stands.
         _, percent_sign, task_limit = option.value.partition("%")
         if option.name == "array" and percent_sign and not re.match(r"0*[1-9]", task_limit):
             reason = f"--array={option.value} limits nothing: write %4 for four tasks at a time"

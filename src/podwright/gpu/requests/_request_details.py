@@ -53,7 +53,7 @@ def read_details(given_options: tuple[Given, ...]) -> RequestDetails:
             setattr(details, _COUNT_FIELDS[option_name], _read_count(option_value, option_name))
         elif option_name in _MEMORY_FIELDS:
             setattr(details, _MEMORY_FIELDS[option_name], memory(option_value, option_name))
-        # Neither a file nor a node set.
+        # The value names nodes: it is neither a file (/) nor a node set ({).
         elif option_name == "nodelist" and not {"/", "{"} & set(option_value):
             details.named = names(option_value)
         elif option_name == "partition":

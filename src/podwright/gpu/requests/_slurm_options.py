@@ -234,7 +234,7 @@ def find_option(option_name: str, command: str) -> SlurmOption:
     """The option of this long name or unambiguous beginning; InvalidRequest with the nearest."""
     options_by_name = known(command)
     if option_name in options_by_name:
-        # Both spellings are srun's own.
+        # srun itself has both spellings.
         return options_by_name["cpu-bind" if option_name == "cpu_bind" else option_name]
     matching_options = [
         option for full_name, option in options_by_name.items() if full_name.startswith(option_name)

@@ -100,7 +100,7 @@ class RelayConnection:
         except BlockingIOError:
             pass
         except OSError:
-            # Nobody reads it; earlier messages of the other end may still be read.
+            # The other end no longer reads. Its earlier messages may still be read here.
             sent_bytes = len(unsent_bytes)
         self._out = [unsent_bytes[sent_bytes:]] if sent_bytes < len(unsent_bytes) else []
         self.waiting = len(unsent_bytes) - sent_bytes

@@ -635,7 +635,7 @@ def _quote_json(arguments_text: str) -> str:
     while json_start >= 0:
         json_start += 1
         try:
-            # ValueError: quotes are open, so they are there already.
+            # ValueError here means that the text so far has an open quote: the user quoted it.
             shlex.split(quoted_text + arguments_text[:json_start])
             _, json_end = decoder.raw_decode(arguments_text, json_start)
         except ValueError:

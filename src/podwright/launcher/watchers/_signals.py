@@ -127,7 +127,7 @@ def signals() -> Iterator[Signals]:
     caught_signals = Signals()
     old_handlers: dict[signal.Signals, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
     for signal_number in (*ENDING_SIGNALS, *FORWARDED_SIGNALS, signal.SIGCONT):
-        # Under nohup, or in a shell's background.
+        # Ignored signals stay ignored: under nohup, and in the background of a shell.
         if signal.getsignal(signal_number) is not signal.SIG_IGN:
             old_handlers[signal_number] = signal.signal(signal_number, caught_signals)
     try:

@@ -52,7 +52,7 @@ def split(
         )
         for guest_name, part_size in exact_parts.items()
     }
-    # Somebody got a machine for less than that.
+    # Each guest has at least one step, so the parts may exceed what there is.
     while (excess := sum(parts.values()) - devices_left) > 0:
         guest_name = max(
             parts,

@@ -363,7 +363,7 @@ def _make_missing_pods(job_view: _JobView, current_pods: Sequence[PodView]) -> J
 
 def _running_status(job_view: _JobView, current_pods: Sequence[PodView]) -> dict[str, Any] | None:
     job = job_view.job
-    # What has ended needs no machine.
+    # An instance that has ended needs no machine.
     live_instances = {pod.instance for pod in current_pods if pod.live}
     worn_message = _join_messages(
         job_view.holdings[instance].worn

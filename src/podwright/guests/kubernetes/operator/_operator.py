@@ -79,7 +79,7 @@ class Operator:
         self._locks: Locks[str] = Locks()
         self.jobs = WorkQueue(self.reconcile, wall=wall, clock=clock, counts=self.counts)
         self._nodes: dict[str, set[str]] = {}  # node -> uids of jobs with pods there
-        # uid -> the name of its pod that another pod has.
+        # By the uid of a job: the name of its pod, if another pod already has that name.
         self._taken_pod_names: dict[str, str] = {}
         self._created: set[tuple[str, str]] = set()  # uids, each with a secret or right that exists
         self._lost: frozenset[str] = frozenset()

@@ -88,7 +88,7 @@ class WorkerDoor:
                 self.unknown[asyncio.create_task(self._verify_caller(connection, tls_context))] = (
                     None
                 )
-                # The task starts: once it runs, cancelling it closes the connection.
+                # Let the task start. Cancelling it closes the connection only once it runs.
                 await asyncio.sleep(0)
 
     async def _verify_caller(self, connection: socket.socket, tls_context: ssl.SSLContext) -> None:

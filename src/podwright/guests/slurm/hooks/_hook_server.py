@@ -137,7 +137,7 @@ class HookFront:
                 authorization = request.header("authorization")
                 proof_problem = await proofs.problem(authorization, request.path, request.body)
             except MungeError as error:
-                # The hook tries again.
+                # The hook tries again after a 503.
                 return _text_reply(503, f"MUNGE does not answer here: {error}\n")
             if proof_problem:
                 _log.warning("a hook over TCP was refused: %s", proof_problem)

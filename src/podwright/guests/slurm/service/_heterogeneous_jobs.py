@@ -54,7 +54,7 @@ class Heterogeneous:
         self._site, self._slurm, self._books = site, slurm, book_by_pod
         self._counts, self._clock = licence_counts, clock
         self._nodes = NodeAvailability(slurm, clock)
-        # leader -> vain offers, no new offer before.
+        # By leader: the number of vain offers, and the time before which there is no new one.
         self._vain_offers: dict[int, tuple[int, float]] = {}
         self._passed_over_leaders: set[int] = set()  # leaders whose busy nodes are in the log
         self._reserved: set[int] = set()  # set aside, not yet offered

@@ -39,9 +39,10 @@ class RetryLimit:
         """
         try:
             listed_job = (await listed(self._slurm, job.job)).get(job.job)
-            # slurmctld was killed and has forgotten it: the next job with its.
+            # A slurmctld that was killed may have forgotten the job. The failure is not recorded
+            # then, because the comment would belong to the next job with this number.
             if listed_job is None:
-                return InvalidRequest(str(error))  # number must not pay for it
+                return InvalidRequest(str(error))
             attempts_before = tried(listed_job)
             release_command = f"scontrol release {job.het_job or job.job}"
             attempt = failed(attempts_before, self._limit, str(error), release_command, final=final)

@@ -122,7 +122,7 @@ class SharedService(Service):
         for book in self.shared.values():
             lease, holding = book.leases.get(job_number), book.holdings.get(job_number)
             if lease and holding and lease.owner != job.user:
-                # An earlier job's, which slurmctld has forgotten.
+                # The lease belongs to an earlier job of this number, which slurmctld has forgotten.
                 await self.give_back(book, holding)
         environment = await super().give(job)
         for book in self.shared.values():
