@@ -17,7 +17,7 @@ from podwright.errors import Fenced, NoCapacity, NotFound, PodwrightError
 from podwright.hosts import read_cores
 from podwright.launcher import Plan, launch, make_plan, parse, places_instances
 from podwright.launcher.instances import _run_folder
-from podwright.launcher.watchers import _lease_clock, _lease_keeper
+from podwright.launcher.watchers import _lease_keeper, _stop_detection
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -95,7 +95,7 @@ def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
 def main() -> int:
     """Run poprun."""
     _run_folder.SHARED_MEMORY = os.environ.get("MEMORY", _run_folder.SHARED_MEMORY)
-    for module in (_lease_clock, _lease_keeper):
+    for module in (_stop_detection, _lease_keeper):
         assert hasattr(module, "boottime")
         module.boottime = boottime  # type: ignore[attr-defined]
     try:

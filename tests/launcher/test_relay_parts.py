@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from podwright.launcher.hosts._connection_process import ConnectionProcess
 from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE, PeerLiveness
 from podwright.launcher.hosts._relay_connections import Remote
+from podwright.launcher.hosts._relay_protocol import HostsUnusable, RelayConnection
 from podwright.launcher.hosts._remote_hosts import Remotes
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import Event, StatusPipe
 from podwright.launcher.instances._run_folder import RunFolder, make_folder
-from podwright.launcher.watchers._stop_detection import STILL_SECONDS
+from podwright.launcher.watchers._stop_detection import STILL_SECONDS, LoopTurns
 
 # -- whether poprun lives --------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def poprun(clock: Clock) -> PeerLiveness:
-    return PeerLiveness(clock, clock)
+    return PeerLiveness(LoopTurns(clock, clock))
 
 
 def test_silence_is_counted_from_what_was_heard_last(poprun: PeerLiveness, clock: Clock) -> None:
@@ -94,7 +95,7 @@ def test_whoever_stood_still_himself_takes_nobody_for_gone(
         return clock.now
 
     inside = 0
-    poprun = PeerLiveness(read, clock)
+    poprun = PeerLiveness(LoopTurns(read, clock))
     for pause, where in turns:
         clock.now += pause + (seconds if where == "before" else 0.0)
         inside = reads + 2 if where == "inside" else 0  # between the clock and the question
@@ -263,3 +264,34 @@ def test_a_command_that_cannot_be_started_leaves_no_descriptors() -> None:
 def test_hosts_that_were_never_started_can_be_closed() -> None:
     """As when there is no ssh on PATH: the error says so, and closing raises nothing instead."""
     Remotes([Remote(1, "h1", [1]), Remote(2, "h2", [2])]).close(0.0)
+
+
+@pytest.fixture
+def waiting_hosts(clock: Clock) -> Iterator[Remotes]:
+    """One host that is ready but says nothing, while poprun waits for its partition."""
+    reading, relay_end = os.pipe()
+    remote = Remote(1, "h1", [1])
+    remote.line = RelayConnection(reading, os.open(os.devnull, os.O_WRONLY))
+    remote.heard = clock.now
+    yield Remotes([remote], turns=LoopTurns(clock, clock))
+    remote.line.close()
+    os.close(relay_end)
+
+
+def test_a_host_that_is_silent_before_the_start_is_named(
+    waiting_hosts: Remotes, clock: Clock
+) -> None:
+    for _ in range(int(SILENCE)):
+        clock.now += 1.0
+        waiting_hosts.idle()
+    clock.now += 1.0
+    with pytest.raises(HostsUnusable, match="host h1 is lost: it does not answer any more"):
+        waiting_hosts.idle()
+
+
+def test_a_host_is_not_silent_because_poprun_stood_still_before_the_start(
+    waiting_hosts: Remotes, clock: Clock
+) -> None:
+    for seconds in (1.0, 1000.0, 1.0, 1.0):
+        clock.now += seconds
+        waiting_hosts.idle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import wait_until
+from podwright.launcher.options._move_notice import catches_signal
+from tests.launcher.conftest import Launcher, wait_until
 
 _PROGRAM = """
 import os, signal
@@ -74,3 +76,23 @@ def test_a_stop_that_was_not_undone_stops_until_somebody_continues(before: str) 
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_mpirun_leaves_stopping_and_continuing_to_poprun(launcher: Launcher) -> None:
+    """`scontrol suspend` sends SIGTSTP to every process of a job. Open MPI's mpirun would pass it
+    on to the instances, and when it is slow only after the SIGCONT of `scontrol resume`.
+    """
+    program = "i=0; while :; do i=$((i + 1)); echo $i >>count; sleep 0.05; done"
+    process = launcher.start("--num-replicas=1", "sh", "-c", program)
+    count = launcher.cwd / "count"
+    wait_until(lambda: count.exists() and count.stat().st_size > 0)
+    mpirun = launcher.tree(process).mpirun
+    assert not catches_signal(mpirun, signal.SIGTSTP)
+    assert not catches_signal(mpirun, signal.SIGCONT)
+    assert catches_signal(mpirun, signal.SIGUSR1), "it would end mpirun"
+    os.kill(mpirun, signal.SIGTSTP)
+    lines = len(count.read_text().splitlines())
+    wait_until(lambda: len(count.read_text().splitlines()) > lines + 20)
+    process.terminate()
+    process.communicate(timeout=300)
+    launcher.leaves_nothing()

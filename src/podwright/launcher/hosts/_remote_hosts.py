@@ -42,6 +42,7 @@ from podwright.launcher.watchers._guardian import (
     SYNCED,
 )
 from podwright.launcher.watchers._launch_events import Event
+from podwright.launcher.watchers._stop_detection import LoopTurns
 
 _STREAM_NUMBERS = frozenset(streams(returns=True, traces=True).values())
 #: Seconds in which the hosts have to receive a pause.
@@ -81,8 +82,15 @@ class RemoteListener(Protocol):
 class Remotes:
     """The other hosts. names: the host of each instance, if there are several hosts."""
 
-    def __init__(self, remotes: Sequence[Remote], names: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        remotes: Sequence[Remote],
+        names: Mapping[int, str] | None = None,
+        turns: LoopTurns | None = None,
+    ) -> None:
+        """turns: those of the loop that calls `idle`."""
         self._all = tuple(remotes)
+        self._idle_turns = turns or LoopTurns()
         self._names = names or {}
         self.ranks = frozenset(rank for remote in remotes for rank in remote.ranks)
         self._by_rank = {rank: remote for remote in remotes for rank in remote.ranks}
@@ -170,11 +178,17 @@ class Remotes:
 
         Raises HostsUnusable for a host that was lost.
         """
-        now = time.monotonic()
+        if self._idle_turns.begin(HEARTBEAT_INTERVAL_S):
+            for remote in self._all:
+                remote.heard = self._idle_turns.awake()
         self._beat = beat(self._all, self._beat)
+        poll = select.poll()
+        self.register(poll, reading=True)
+        ready_fds = {fd for fd, _ in poll.poll(0)}
         for remote in self._all:
-            remote.hear()
-            if remote.line.closed or remote.silent(now):
+            if remote.line.handle in ready_fds and not remote.line.closed:
+                remote.hear()
+            if remote.line.closed or remote.silent(self._idle_turns.began_awake_at):
                 reason = remote.reason() if remote.line.closed else "it does not answer any more"
                 raise HostsUnusable(f"host {remote.host} is lost: {reason}", hosts=[remote.host])
 

@@ -39,6 +39,7 @@ from podwright.launcher.watchers._join_cgroup import agent_may_confine
 from podwright.launcher.watchers._lease_clock import LeaseClock
 from podwright.launcher.watchers._lease_keeper import KeeperProcess
 from podwright.launcher.watchers._signals import Interrupted, Signals, signals
+from podwright.launcher.watchers._stop_detection import LoopTurns
 from podwright.timeline import OFF, TraceWriter, open_file
 
 if TYPE_CHECKING:
@@ -354,7 +355,7 @@ class _Run:
             output,
             written=instance_output,
             wake=wake_handle,
-            lease=LeaseClock(lease_seconds, self._partition.lost),
+            lease=LeaseClock(lease_seconds, self._partition.lost, LoopTurns()),
             deadline=self._end,
         )
         attempt.watched()

@@ -30,6 +30,15 @@ _MCA_NAME_REPLACEMENTS = {
     "oob_tcp_if_exclude": "prte_if_exclude",
 }
 _TRANSPORT_VARIABLE = "OMPI_MCA_btl"
+_FORWARDED_SIGNALS_VARIABLE = "PRTE_MCA_ess_base_forward_signals"
+#: The signals that mpirun passes on to instances: all that it passes on by default, without SIGTSTP
+#: and SIGCONT, which are left to poprun. `scontrol suspend` sends SIGTSTP to every process of a
+#: job, and SIGCONT later. An mpirun that reads both at once handles SIGCONT first, because its
+#: event library takes signals in the order of their numbers. It would then stop the instances, and
+#: nothing would continue them.
+_FORWARDED_SIGNALS = (
+    "SIGTRAP,SIGABRT,SIGUSR1,SIGUSR2,SIGALRM,SIGURG,SIGXCPU,SIGXFSZ,SIGVTALRM,SIGPROF,SIGPWR,SIGSYS"
+)
 #: Options that place processes. If the user gives one, poprun adds none of its own.
 _MAPPING_OPTIONS = (
     "map-by",
@@ -167,6 +176,8 @@ class Mpirun:
 
     def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         settings = {**memory_settings(folder), SESSION: folder.path}
+        if _FORWARDED_SIGNALS_VARIABLE not in self._environ:
+            settings[_FORWARDED_SIGNALS_VARIABLE] = _FORWARDED_SIGNALS
         if not remotes and not self._chooses_transport(plan):
             # libfabric's transport sleeps a second in MPI_Init; one host needs no network.
             settings[_TRANSPORT_VARIABLE] = "^ofi"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import select
 import signal
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +55,7 @@ class Watch:
         deadline: float | None,
     ) -> None:
         self._output, self._written = output, written
-        self._wake, self._lease = wake, lease
+        self._wake, self._lease, self._turns = wake, lease, lease.turns
         self._events: list[Event] = []
         self._remotes, trace = attempt.remotes, written.trace
         written.watch(lambda cause: self._events.append(on.RelayFailed(cause.code, cause.text)))
@@ -83,7 +82,7 @@ class Watch:
             deadline=deadline,
             move=plan.move if lease.seconds else None,
         )
-        self._machine = LaunchMachine(facts, time.monotonic())
+        self._machine = LaunchMachine(facts, self._turns.began_awake_at)
 
     def run(self) -> Cause | None:
         """Watch until everything has ended. Returns the cause; None: all went well."""
@@ -115,7 +114,8 @@ class Watch:
             for signal_number in read_signals(self._wake):
                 self._handle_signal(signal_number)
         # This process was stopped before the poll, or by a signal just now.
-        if self._lease.stood_still(math.inf if pause_seconds is None else pause_seconds):
+        if self._turns.begin(math.inf if pause_seconds is None else pause_seconds):
+            self._lease.allow_late_renewal()
             self._events.append(on.HostsUnheard())
         self._remotes.hear(ready_handles)
         self._events += self._local.read(finished=self._machine.finished_on_own_host)
@@ -127,12 +127,12 @@ class Watch:
         if self._actions.step():
             self._events.append(on.BelowEnded())
         events, self._events = self._events, []
-        for action in self._machine.turn(events, time.monotonic()):
+        for action in self._machine.turn(events, self._turns.began_awake_at):
             self._actions.run(action)
 
     def _seconds_until_due(self) -> float | None:
         """Return the seconds until there is something to do without any event."""
-        pause_lengths = [self._machine.pause(time.monotonic())]
+        pause_lengths = [self._machine.pause(self._turns.awake())]
         if (ending_pause := self._actions.pause) is not None:
             pause_lengths.append(ending_pause)
         if self._lease.seconds:

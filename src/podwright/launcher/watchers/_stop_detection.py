@@ -21,12 +21,41 @@ def boottime() -> float:
 
 
 class LoopTurns:
-    """The turns of a loop. clock: one that goes on while the process stands still."""
+    """The turns of a loop, each with a time that a standstill cannot make misleading.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._last_turn = clock, clock()
+    clock: returns seconds, and goes on while the process stands still and while the machine sleeps;
+    None: `boottime`.
+    awake: returns seconds, and may pause while the machine sleeps.
 
-    def stood_still(self, pause: float) -> bool:
-        """Return whether this turn came far later than `pause` seconds after the one before."""
-        previous_turn, self._last_turn = self._last_turn, self._clock()
-        return self._last_turn - previous_turn > pause + STILL_SECONDS
+    A loop that gives up those who were silent for too long compares its time of the turn with when
+    it heard them. The process may stand still between any two lines, so the order matters. `begin`
+    reads the time of the turn first and only then asks whether the process stood still since the
+    last turn. If it did, the caller counts all others as heard now, and the time of the turn is
+    read again. A standstill later in the turn does not move the time of the turn, and the next
+    `begin` notices it.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] | None = None,
+        awake: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock, self.awake = clock or boottime, awake
+        self._checked_at = self.clock()
+        #: The time of this turn by `clock`, and by `awake`.
+        self.began_at, self.began_awake_at = self._checked_at, awake()
+
+    def begin(self, pause: float) -> bool:
+        """Begin a turn. Return whether the process stood still since the turn before began.
+
+        pause: the seconds that the loop may have waited on purpose.
+        """
+        self._read_clocks()
+        previous_check, self._checked_at = self._checked_at, self.clock()
+        if self._checked_at - previous_check <= pause + STILL_SECONDS:
+            return False
+        self._read_clocks()
+        return True
+
+    def _read_clocks(self) -> None:
+        self.began_at, self.began_awake_at = self.clock(), self.awake()
