@@ -9,7 +9,7 @@ BENCH ?=
 # Commands are measured and demonstrated as they are installed: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo format test test-outer test-kubernetes soak bench check lock proto docs release debian pictures page-pictures clean
+.PHONY: help demo format test compiled-tests test-outer test-kubernetes soak bench check lock proto docs release debian pictures page-pictures clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +51,14 @@ test: $(VENV)/.dev
 	@$(BIN)/pytest -n 2 $(INNER) tests/$(ROOM)
 else
 test: $(VENV)/.dev  ## Everything that needs no root; tests of a room: make test ROOM=controller
-	@$(MAKE) --no-print-directory --output-sync=target -j 2 check docs
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 check docs compiled-tests
 	@$(BIN)/pytest -n $(shell echo $$((3 * $$(nproc)))) --dist worksteal $(INNER)
 endif
+
+# Compile the tests once. In a new clone each worker would compile all of them. An import that fails is
+# reported by the run itself.
+compiled-tests: $(VENV)/.dev
+	@$(BIN)/pytest -q --collect-only $(INNER) >/dev/null || true
 
 # Three files at once on each core: most of their time labs wait.
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
