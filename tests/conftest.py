@@ -45,6 +45,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 SYSTEM_ROOT = Path(tempfile.mkdtemp(prefix="podwright-test-root-"))
 SYSTEM_ROOT.chmod(0o755)
 os.environ["PODWRIGHT_ROOT"] = str(SYSTEM_ROOT)
+#: Folders of tests that wait for many processes, the longest first.
+_LONG_ROOMS = tuple(Path(__file__).parent / name for name in ("whole", "launcher"))
 #: What stays of the environment that begins with one of `_OURS`.
 _KEPT = ("PODWRIGHT_SOAK", "PODWRIGHT_ROOT")
 
@@ -73,6 +75,26 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)  # after the deselection by marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin each worker's part with its share of the tests that take longest.
+
+    With `--dist worksteal` each worker begins with a part of the tests in their order. A test
+    of many seconds that begins last would run alone while the other workers idle. Every
+    worker computes the same order.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    rooms: dict[Path | None, list[pytest.Item]] = {folder: [] for folder in (*_LONG_ROOMS, None)}
+    for item in items:
+        rooms[next(filter(item.path.is_relative_to, _LONG_ROOMS), None)].append(item)
+    items[:] = [
+        item
+        for worker in range(workers)
+        for tests in rooms.values()
+        for item in tests[len(tests) * worker // workers : len(tests) * (worker + 1) // workers]
+    ]
 
 
 def pytest_unconfigure() -> None:
