@@ -60,11 +60,11 @@ endif
 compiled-tests: $(VENV)/.dev
 	@$(BIN)/pytest -q --collect-only $(INNER) >/dev/null || true
 
-# Three files at once on each core: most of their time labs wait.
+# Four files at once on each core: most of their time labs wait.
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
 	@$(BIN)/python -m tests.outer.lab
-	@$(BIN)/pytest -n $(shell echo $$((3 * $$(nproc)))) --dist loadfile --no-loadscope-reorder -m "(outer or slurm or twin) and not soak"
+	@$(BIN)/pytest -n $(shell echo $$((4 * $$(nproc)))) --dist loadfile --no-loadscope-reorder -m "(outer or slurm or twin) and not soak"
 
 test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one first, once, for minutes)
 	@bash tests/outer/install.sh

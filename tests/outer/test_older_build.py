@@ -39,8 +39,12 @@ def git(*words: str) -> bytes:
 
 @pytest.fixture
 def silence() -> float:
-    """So long that an agent which starts again on a busy machine never counts as dead."""
-    return 300.0
+    """So long that an agent which starts again on a busy machine never counts as dead.
+
+    The server asks its agents once in a quarter of that time, and each change of a build waits for
+    both agents to be asked.
+    """
+    return 60.0
 
 
 @pytest.fixture(scope="module")
