@@ -248,3 +248,14 @@ def test_this_machine() -> None:
         assert set(nic.paths) <= set(PATHS)
         assert all(gpu < count for gpu in nic.gpus)
     assert read_inventories(found.to_json()) == [found]
+
+
+def test_a_driver_is_sought_below_the_root_that_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver's file is there, and its library does not load: a note says so."""
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "kfd").touch()
+    assert any(note.startswith("amd: ") for note in take_inventory({}, str(tmp_path)).notes)
+    assert not any(note.startswith("amd: ") for note in take_inventory({}, "/nowhere").notes)

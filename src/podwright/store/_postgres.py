@@ -49,7 +49,6 @@ _RENEW_LEASE_SQL = """
 UPDATE podwright.server SET deadline = extract(epoch FROM clock_timestamp())::float8 + %s
 WHERE epoch = %s
 """
-_GIVE_BACK_SQL = "UPDATE podwright.server SET deadline = 0 WHERE epoch = %s"
 #: The name of a standby's connection in PostgreSQL's list of connections.
 _STANDBY_APPLICATION_NAME = "podwright-standby"
 _COUNT = 5.0  #: seconds between two counts of standbys

@@ -54,7 +54,6 @@ __all__ = [
 ]
 
 #: Each module, and the names that it exports.
-#: Each module, and the names that come from it.
 _LATER = {
     "_amd_standin": ("AmdStandIn",),
     "_fabric_check": ("FabricRun", "check_fabric_driver"),

@@ -43,7 +43,6 @@ import os
 import signal
 import tomllib
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from podwright.hosts.gpus._vendor_library import NVML_STANDIN_VARIABLE
@@ -80,7 +79,6 @@ class StandIn:
         self._read_at = -1
         self._known: dict[str, Any] = {}
         self._reported: set[tuple[int, int]] = set()
-        self._functions: dict[str, Callable[..., int]] = {}
 
     def __getattr__(self, function_name: str) -> Any:
         if not function_name.startswith("nvml"):

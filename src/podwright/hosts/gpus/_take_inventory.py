@@ -40,7 +40,7 @@ def take_gpus(
     notes: list[str] = []
     opened_libraries = list(libraries or ())
     if libraries is None:
-        opened_libraries, notes = open_libraries(environ)
+        opened_libraries, notes = open_libraries(environ, root_folder)
     gpus: list[Gpu] = []
     driver_versions = {}
     for vendor_library in opened_libraries:
