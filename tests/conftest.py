@@ -45,6 +45,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 SYSTEM_ROOT = Path(tempfile.mkdtemp(prefix="podwright-test-root-"))
 SYSTEM_ROOT.chmod(0o755)
 os.environ["PODWRIGHT_ROOT"] = str(SYSTEM_ROOT)
+# Some tests fork in a process in which others have used gRPC. gRPC's own handlers for that end one
+# of some hundreds of such children by SIGSEGV. None of these children uses gRPC.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 #: Folders of tests that wait for many processes, the longest first.
 _LONG_ROOMS = tuple(Path(__file__).parent / name for name in ("whole", "launcher"))
 #: What stays of the environment that begins with one of `_OURS`.
