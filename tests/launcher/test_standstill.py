@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from podwright.hosts import NOT_HELD, HeldChild
+from podwright.launcher.hosts._relay import BEAT
 from podwright.launcher.hosts._relay_connections import Remote
 from podwright.launcher.hosts._relay_protocol import RelayConnection
 from podwright.launcher.hosts._remote_hosts import Remotes
@@ -22,6 +23,7 @@ from podwright.launcher.instances._run_folder import RunFolder, make_folder
 from podwright.launcher.run._watch_launch import Watch
 from podwright.launcher.watchers._guardian_channel import Channel
 from podwright.launcher.watchers._lease_clock import LeaseClock
+from podwright.launcher.watchers._lease_keeper import KEPT
 from podwright.launcher.watchers._stop_detection import LoopTurns
 
 TURN_SECONDS = 0.5
@@ -102,9 +104,9 @@ class Launch:
     def turn(self, *, host_speaks: bool) -> None:
         """One turn of the loop, woken by a sign of life of the host, or by nothing of note."""
         self.clock.now += TURN_SECONDS
-        self._keeper.send("kept")
+        self._keeper.send(KEPT)
         if host_speaks:
-            self._relay.send("beat")
+            self._relay.send(BEAT)
         else:
             os.write(self._wake_writer, bytes([signal.SIGCONT]))
         self.watch._run_turn()

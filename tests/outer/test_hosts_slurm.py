@@ -44,7 +44,7 @@ class Cluster:
             found += [f"{name}: {n}" for n in here if n not in REPOSITORY.parts]
         return [line for line in found if "calls" not in line]
 
-    def stops_by_itself(self, name: str) -> list[str]:
+    def mpirun_processes_that_catch_sigtstp(self, name: str) -> list[str]:
         """Return the processes of mpirun on a host that handle SIGTSTP themselves."""
         lines = self.hosts.exec(name, "ps", "-eo", "caught=,comm=").stdout.splitlines()
         rows = [line.split(None, 1) for line in lines]
@@ -184,7 +184,9 @@ def test_suspended_for_longer_than_anybody_waits_it_goes_on_on_all_nodes(cluster
 
     poll("all instances", lambda: all(counts()))
     for name in cluster.hosts.names[1:]:
-        assert cluster.stops_by_itself(name) == [], "it would stop instances after the resume"
+        assert cluster.mpirun_processes_that_catch_sigtstp(name) == [], (
+            "such a one stops instances after the resume"
+        )
     cluster.slurm.ok("scontrol", "suspend", str(job))
     # slurmctld calls it suspended before its nodes have heard of it.
     for name in cluster.hosts.names[1:]:

@@ -42,6 +42,7 @@ from podwright.launcher.options._move_notice import (
 from podwright.launcher.options._offline import offline_options
 from podwright.launcher.options._option_table import MAX_FENCE_SECONDS, MIN_FENCE_SECONDS
 from podwright.launcher.options._options import Options
+from podwright.launcher.options._split_mpi_arguments import split_mpi_arguments
 from podwright.launcher.plan._executable_cache import CACHE_VARIABLE, TEMPORARY_CACHE, cache_path
 from podwright.launcher.plan._host_selection import HostChoice, choose_hosts
 from podwright.launcher.plan._prepare_hosts import Preparation, preparation
@@ -376,7 +377,7 @@ def make_plan(
         server_timeout=server_timeout,
         server_certs=options.vipu_tls_certs or "",
         attempts=options.vipu_partition_attempts,
-        mpi_arguments=_split_arguments("--mpi-global-args", options.mpi_global_args),
+        mpi_arguments=split_mpi_arguments("--mpi-global-args", options.mpi_global_args),
         run_as_root=options.allow_run_as_root,
         only_output_from=only_instance,
         print_topology=options.print_topology,
@@ -466,7 +467,7 @@ def _make_instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, .
     instance_count = options.num_instances
     replicas_per_instance = options.num_replicas // instance_count
     instances_per_host = instance_count // len(hosts)
-    common_arguments = _split_arguments("--mpi-local-args", options.mpi_local_args)
+    common_arguments = split_mpi_arguments("--mpi-local-args", options.mpi_local_args)
     arguments_by_rank: dict[int, tuple[str, ...]] = {}
     for instance_index, arguments_text in options.instance_mpi_local_args:
         if instance_index >= instance_count:
@@ -476,7 +477,7 @@ def _make_instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, .
             )
         arguments_by_rank[instance_index] = arguments_by_rank.get(
             instance_index, ()
-        ) + _split_arguments("--instance-mpi-local-args", (arguments_text,))
+        ) + split_mpi_arguments("--instance-mpi-local-args", (arguments_text,))
     return tuple(
         Instance(
             rank=rank,
@@ -525,7 +526,7 @@ def _strategy(options: Options, notes: list[str]) -> str:
             f"{chosen_strategy or deprecated_choice}"
         )
         chosen_strategy = chosen_strategy or deprecated_choice
-    mpi_arguments = _split_arguments("--mpi-global-args", options.mpi_global_args)
+    mpi_arguments = split_mpi_arguments("--mpi-global-args", options.mpi_global_args)
     placement_flags = [
         argument
         for argument in mpi_arguments
@@ -608,46 +609,6 @@ def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
             would_work=f"Use seconds from {MIN_FENCE_SECONDS:g} to {MAX_FENCE_SECONDS:g}",
         )
     return seconds
-
-
-def _split_arguments(option_name: str, argument_texts: tuple[str, ...]) -> tuple[str, ...]:
-    arguments: list[str] = []
-    for argument_text in argument_texts:
-        try:
-            arguments += shlex.split(_quote_json(argument_text))
-        except ValueError as error:
-            raise InvalidRequest(f"{option_name}={argument_text!r}: {str(error).lower()}") from None
-    return tuple(arguments)
-
-
-def _quote_json(arguments_text: str) -> str:
-    """Put quotes around JSON that follows an equals sign without them, as in `-x NAME={"a": "b"}`.
-
-    The PopRun guide has such lines, but the shell removes their quotes.
-    """
-    json_start = arguments_text.find("={")
-    if json_start < 0:
-        return arguments_text
-    import json
-
-    decoder = json.JSONDecoder()
-    quoted_text = ""
-    while json_start >= 0:
-        json_start += 1
-        try:
-            # ValueError here means that the text so far has an open quote: the user quoted it.
-            shlex.split(quoted_text + arguments_text[:json_start])
-            _, json_end = decoder.raw_decode(arguments_text, json_start)
-        except ValueError:
-            json_end = json_start + 1
-            quoted_text += arguments_text[:json_end]
-        else:
-            quoted_text += arguments_text[:json_start] + shlex.quote(
-                arguments_text[json_start:json_end]
-            )
-        arguments_text = arguments_text[json_end:]
-        json_start = arguments_text.find("={")
-    return quoted_text + arguments_text
 
 
 def _divisors(number: int) -> list[int]:
