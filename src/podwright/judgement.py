@@ -37,4 +37,9 @@ class Judgement:
 
     def as_json(self) -> dict[str, object]:
         """The fields as JSON has them; `left_out` is a list of strings."""
-        return {"says": str(self.says), "because": self.because, "source": self.source, "left_out": list(self.left_out)}
+        return {
+            "says": str(self.says),
+            "because": self.because,
+            "source": self.source,
+            "left_out": list(self.left_out),
+        }

@@ -12,10 +12,10 @@ def test_yes_and_no_need_a_source(says: Says) -> None:
 
 
 def test_not_known_needs_no_source_and_keeps_what_was_left_out() -> None:
-    judgement = Judgement(says=Says.NOT_KNOWN, because="the log ends before the transports", left_out=("node2",))
+    judgement = Judgement(says=Says.NOT_KNOWN, because="the log ends early", left_out=("node2",))
     assert judgement.as_json() == {
         "says": "not known",
-        "because": "the log ends before the transports",
+        "because": "the log ends early",
         "source": "",
         "left_out": ["node2"],
     }
