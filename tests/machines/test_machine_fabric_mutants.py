@@ -41,12 +41,12 @@ def deactivates_what_overlaps(rig: ManagerRig, journal: FabricJournal) -> Fabric
     """The defect of an earlier driver: a join deactivates any partition that is in its way."""
 
     class Robber(FabricManager):
-        def read(self, devices: Any) -> FabricReading:
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
             for entry in self.supported():
                 note = self._notes.entries().get(entry.id)
                 if entry.active and note is None and entry.gpus & {d.index for d in devices}:
                     self._fmpm(["-d", str(entry.id)])
-            return super().read(devices)
+            return super().read(devices, machines)
 
     return driver(rig, journal, Robber)
 

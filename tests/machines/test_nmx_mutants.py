@@ -72,9 +72,12 @@ def lock_goes_with_the_caller(rig: NmxRig, journal: FabricJournal) -> FabricDriv
     """A caller that gives up lets the next call in, although its own is still under way."""
 
     class Impatient(OrderedFabric):
-        async def _run_in_turn(self, work: Any) -> Any:
-            async with self._lock:
-                return await work()
+        async def _run_in_turn(self, keys: Any, work: Any) -> Any:
+            turn = await self._turns.begin(keys)
+            try:
+                return await work(turn)
+            finally:
+                self._turns.end(turn)
 
     return driver(rig, journal, ordered=Impatient)
 
@@ -83,10 +86,10 @@ def null_members(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """`Members` is taken for a list, although it may be null."""
 
     class Strict(Racks):
-        def read(self, devices: Any) -> FabricReading:
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
             for partition in self._nmx.partitions():
                 len(partition.Members)  # type: ignore[arg-type]
-            return super().read(devices)
+            return super().read(devices, machines)
 
     return driver(rig, journal, Strict)
 
@@ -95,7 +98,7 @@ def resends(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """A slow operation is posted again, and nothing adopts the first."""
 
     class Hasty(Racks):
-        def settle(self) -> None:
+        def settle(self, partition: str, devices: Devices) -> None:
             """Nothing."""
 
     return driver(rig, journal, Hasty)
@@ -125,9 +128,9 @@ def robs(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """Devices are taken out of whatever partition they are in."""
 
     class Robber(Racks):
-        def read(self, devices: Any) -> FabricReading:
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
             wanted = frozenset(devices)
-            reading = super().read(devices)
+            reading = super().read(devices, machines)
             others = {name: members - wanted for name, members in reading.partitions.items()}
             rest = {d: name for d, name in reading.foreign.items() if d not in wanted}
             own = {
@@ -201,8 +204,8 @@ def reads_one_record(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """The GPU's own record of its partition is not compared with the list of members."""
 
     class Half(Racks):
-        def read(self, devices: Any) -> FabricReading:
-            return replace(super().read(devices), doubts={}, disputed={})
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
+            return replace(super().read(devices, machines), doubts={}, disputed={})
 
     return driver(rig, journal, Half)
 
@@ -230,7 +233,7 @@ def skips_what_is_missing(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """Devices that the fabric does not list are left out of a join without a word."""
 
     class Skipping(OrderedFabric):
-        async def _change(self, intent: FabricIntent) -> None:
+        async def _change(self, intent: FabricIntent, turn: Any) -> None:
             reading = await self._call(self._settled_reading, intent)
             known = {
                 machine: [i for i in some if reading.knows(FabricDevice(machine, i))]
@@ -238,7 +241,7 @@ def skips_what_is_missing(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
             }
             rest = {machine: some for machine, some in known.items() if some}
             if rest:
-                await super()._change(FabricIntent(intent.partition, intent.epoch, rest))
+                await super()._change(FabricIntent(intent.partition, intent.epoch, rest), turn)
 
     return driver(rig, journal, ordered=Skipping)
 
@@ -261,8 +264,8 @@ def takes_foreign_for_free(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """Whatever is not Podwright's is free, and is taken out of its partition."""
 
     class Greedy(Racks):
-        def read(self, devices: Any) -> FabricReading:
-            reading = super().read(devices)
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
+            reading = super().read(devices, machines)
             return replace(reading, foreign={}, free=reading.free | reading.foreign.keys())
 
         def add(self, partition: str, devices: Devices) -> None:

@@ -92,7 +92,7 @@ async def test_gpus_leave_the_default_partition_for_their_own(
     assert named["podwright-p2"] == ids(rack, 2, (2, 3))
     assert len(named["Default Partition"]) == 72 - 10
     assert rack.calls == ["PUT", "POST", "PUT", "POST"]
-    assert await racks.read() == {
+    assert (await racks.read()).partitions == {
         "p1": {FabricDevice(f"t{tray}", index) for tray in (0, 1) for index in range(4)},
         "p2": {FabricDevice("t2", 1), FabricDevice("t2", 2)},
     }

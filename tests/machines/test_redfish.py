@@ -73,7 +73,9 @@ async def test_each_host_has_a_zone_of_its_own(server: RedfishServer) -> None:
     for zone in server.service.zones.values():
         assert zone["ZoneType"] == "ZoneOfEndpoints"
         assert zone["ExternalAccessibility"] == "ZoneOnly"
-    assert {name: len(found) for name, found in (await fabric.read()).items()} == {"a": 4}
+    assert {name: len(found) for name, found in (await fabric.read()).partitions.items()} == {
+        "a": 4
+    }
     await fabric.leave(3, {"h1": [0, 1, 2], "h2": [3]})
     assert server.service.endpoints_by_zone() == {}
 
@@ -231,8 +233,8 @@ def takes_foreign_for_free(rig: RedfishRig, journal: FabricJournal) -> FabricDri
     """What the service permits is done."""
 
     class Greedy(RedfishZones):
-        def read(self, devices: Any) -> FabricReading:
-            reading = super().read(devices)
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
+            reading = super().read(devices, machines)
             return replace(reading, foreign={}, free=reading.free | reading.foreign.keys())
 
     return made(rig, journal, Greedy)

@@ -80,7 +80,7 @@ async def test_devices_are_attached_to_any_host_and_taken_back(service: RedfishS
         "podwright-p-n3": paths("n3", ("c1", 0), ("c1", 1), ("c2", 5)),
         "podwright-p-n1": paths("n1", ("c1", 2)),
     }
-    assert {name: len(found) for name, found in (await fabric.read()).items()} == {
+    assert {name: len(found) for name, found in (await fabric.read()).partitions.items()} == {
         "p@n3": 3,
         "p@n1": 1,
     }

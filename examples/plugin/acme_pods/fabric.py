@@ -4,7 +4,7 @@ The hardware makes single requests and says what there is. Order, refusals, the 
 reading back are Podwright's (`OrderedFabric`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from podwright.agents import FabricDevice, FabricDriver, FabricSite
 from podwright.agents.fabric import FabricReading, OrderedFabric
@@ -44,10 +44,12 @@ class AcmeFabric:
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
 
-    def settle(self) -> None:
+    def settle(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """The switch works on one request after the other."""
 
-    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+    def read(
+        self, devices: Iterable[FabricDevice], machines: Collection[str] = ()
+    ) -> FabricReading:
         """The groups: ours, and those of others, whose ports are not to be taken."""
         ours, foreign = {}, {}
         for name, members in self._switch.groups.items():

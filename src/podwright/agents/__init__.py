@@ -22,10 +22,14 @@ if TYPE_CHECKING:
         FabricDriver,
         FabricJournal,
         FabricParts,
+        FabricReading,
         FabricSite,
         MemoryFabricJournal,
         PoolDriver,
         attached_name,
+        devices_of,
+        named_devices,
+        parts_of,
     )
     from podwright.agents._replay_protection import Heard
     from podwright.agents._shared_key_auth import WINDOW, Secret, machine_key, read_key
@@ -43,6 +47,7 @@ __all__ = [
     "FabricDriver",
     "FabricJournal",
     "FabricParts",
+    "FabricReading",
     "FabricSite",
     "Fault",
     "Heard",
@@ -56,8 +61,11 @@ __all__ = [
     "SimulatedDevice",
     "SimulatedMachine",
     "attached_name",
+    "devices_of",
     "figures",
     "machine_key",
+    "named_devices",
+    "parts_of",
     "read_key",
 ]
 #: Each module, and the names that come from it.
@@ -77,10 +85,14 @@ _LATER = {
         "FabricDriver",
         "FabricJournal",
         "FabricParts",
+        "FabricReading",
         "FabricSite",
         "MemoryFabricJournal",
         "PoolDriver",
         "attached_name",
+        "devices_of",
+        "named_devices",
+        "parts_of",
     ),
     "_replay_protection": ("Heard",),
     "_shared_key_auth": (

@@ -6,8 +6,8 @@ partitions, Redfish zones, the switches of one node, and the drivers of other pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 #: Maps a machine to the indices of its devices.
@@ -23,6 +23,79 @@ class FabricDevice:
 
     def __str__(self) -> str:
         return f"device {self.index} of machine {self.machine}"
+
+
+def devices_of(parts: FabricParts) -> frozenset[FabricDevice]:
+    """Return the parts as a set of devices."""
+    return frozenset(
+        FabricDevice(machine, device_index)
+        for machine, indices in parts.items()
+        for device_index in indices
+    )
+
+
+def parts_of(devices: Iterable[FabricDevice]) -> dict[str, list[int]]:
+    """Return the devices by machine, in order; the inverse of `devices_of`."""
+    indices_by_machine: dict[str, list[int]] = {}
+    for device in sorted(devices):
+        indices_by_machine.setdefault(device.machine, []).append(device.index)
+    return indices_by_machine
+
+
+def named_devices(devices: Iterable[FabricDevice]) -> str:
+    """Return the devices in words: `devices 0, 1 of machine m1`."""
+    return ", ".join(
+        f"device{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))} "
+        f"of machine {machine}"
+        for machine, indices in parts_of(devices).items()
+    )
+
+
+@dataclass(frozen=True)
+class FabricReading:
+    """The state of a fabric at one moment.
+
+    partitions: Podwright's partitions, by name. foreign: devices in other parties' partitions, with
+    these partitions' names. free: devices in no partition, or in the fabric's default partition.
+    The fabric does not know a device that is in none of these three. doubts: by name of a
+    partition, why it cannot be used as it is: a device in two partitions, a bad health, two records
+    that disagree. unmatched: by name of a partition, its members that match no device; nothing can
+    be added to such a partition. disputed: by device, the partition of Podwright's that only one of
+    the fabric's two records gives it. ill: by device, why it cannot be joined. shared: by free
+    device, the record that has it beside others, as the default partition has; a change that takes
+    such a device also changes that record.
+    """
+
+    partitions: Mapping[str, frozenset[FabricDevice]]
+    foreign: Mapping[FabricDevice, str] = field(default_factory=dict)
+    free: frozenset[FabricDevice] = frozenset()
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    unmatched: Mapping[str, str] = field(default_factory=dict)
+    disputed: Mapping[FabricDevice, str] = field(default_factory=dict)
+    ill: Mapping[FabricDevice, str] = field(default_factory=dict)
+
+    shared: Mapping[FabricDevice, str] = field(default_factory=dict)
+
+    def knows(self, device: FabricDevice) -> bool:
+        """Return whether the fabric lists this device."""
+        return (
+            device in self.free
+            or device in self.foreign
+            or any(device in members for members in self.partitions.values())
+        )
+
+    def why_not_free(self, device: FabricDevice) -> str:
+        """Return why this device cannot be joined now; empty when it is free and fit."""
+        if device in self.ill:
+            return self.ill[device]
+        if device in self.free:
+            return ""
+        if device in self.foreign:
+            return f"it is in {self.foreign[device]}, which is not Podwright's"
+        for name, members in self.partitions.items():
+            if device in members:
+                return f"it is in partition {name}"
+        return "the fabric does not list it"
 
 
 class FabricDriver(Protocol):
@@ -47,8 +120,12 @@ class FabricDriver(Protocol):
         """Take these devices out of Podwright's partitions. Other partitions stay unchanged."""
         ...
 
-    async def read(self) -> Mapping[str, frozenset[FabricDevice]]:
-        """Return Podwright's partitions as the fabric has them now."""
+    async def read(self, machines: Collection[str] = ()) -> FabricReading:
+        """Return the fabric as it is now, beside changes that are under way.
+
+        machines: those whose devices the caller wants to know about, beside the members of
+        Podwright's partitions.
+        """
         ...
 
 
@@ -98,11 +175,13 @@ class FabricSite(NamedTuple):
     """What the controller gives to a driver.
 
     attributes: returns the attributes of a machine's devices in their order, as its agent last
-    reported them; nothing for a machine that has not reported.
+    reported them; nothing for a machine that has not reported. changed: tells the controller, from
+    any thread, that the fabric reported an event, so that it reads the fabric at once.
     """
 
     journal: FabricJournal
     attributes: Callable[[str], Sequence[Mapping[str, str]]]
+    changed: Callable[[], None] = lambda: None
 
 
 class MemoryFabricJournal:

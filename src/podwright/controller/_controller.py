@@ -90,7 +90,7 @@ class Controller:
             METHODS[method_name].function: bound_call
             for method_name, bound_call in bound_calls.items()
         }
-        self._keeper: asyncio.Task[None] | None = None
+        self._keepers: list[asyncio.Task[None]] = []
         self.epoch = 0  #: of the store's openings, once started
         self._heads_at = 0.0
         self._phase = "not started"
@@ -131,7 +131,10 @@ class Controller:
         services.waiting.load(opened_store)
         services.moves.load(opened_store)
         reconciler = Reconciler(self._state, self._sleep, self._sweep)
-        self._keeper = asyncio.get_running_loop().create_task(reconciler.run())
+        loop = asyncio.get_running_loop()
+        self._keepers = [loop.create_task(reconciler.run())]
+        if services.fabric_watch is not None:
+            self._keepers.append(loop.create_task(services.fabric_watch.run()))
         watch_machines(services)
         self._phase = ""
 
@@ -140,10 +143,9 @@ class Controller:
         if self._phase == "closed":
             return
         self._phase = "closed"
-        if self._keeper is not None:
-            self._keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeper
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
         while self._state.tasks:
             await asyncio.wait(self._state.tasks)
         await leave_machines(self._services)
@@ -221,6 +223,20 @@ class Controller:
         """What kind of fabric joins devices of several machines; empty for none."""
         driver = self._state.hardware.fabric
         return driver.kind if driver is not None else ""
+
+    @property
+    def fabric_age(self) -> float | None:
+        """Seconds since the fabric was last read and compared; None: not since the start."""
+        watch = self._services.fabric_watch
+        if watch is None or watch.read_at is None:
+            return None
+        return max(0.0, self._state.now() - watch.read_at)
+
+    @property
+    def fabric_problem(self) -> str:
+        """Why the last attempt to read the fabric failed; empty: it did not."""
+        watch = self._services.fabric_watch
+        return watch.problem if watch is not None else ""
 
     # -- callers, and what each one sees -----------------------------------------------------
 

@@ -20,6 +20,7 @@ from podwright.controller.calls._agent_calls import let_go
 from podwright.controller.calls._call_context import Services
 from podwright.controller.hardware._discovery import Discovery
 from podwright.controller.hardware._fabric_journal import StoredFabricJournal
+from podwright.controller.hardware._fabric_watch import FabricWatch
 from podwright.controller.hardware._heartbeats import Heartbeats, Sleep
 from podwright.controller.hardware._registry import ConnectAgent, Registry
 from podwright.controller.moves._launch_moves import LaunchMoves
@@ -67,9 +68,11 @@ def make_services(
 
     state.record_event = record_event
     fabric_journal = StoredFabricJournal(state.journal)
+    fabric_watch = None
     if machine_settings.fabric is not None:
+        fabric_watch = FabricWatch(state, sleep)
         fabric_site = FabricSite(
-            fabric_journal, lambda machine: reported_attributes(state, machine)
+            fabric_journal, lambda machine: reported_attributes(state, machine), fabric_watch.wake
         )
         state.hardware.fabric = machine_settings.fabric(fabric_site)
     state.hardware.patience = min(state.hardware.patience, machine_settings.silence)
@@ -88,6 +91,7 @@ def make_services(
         introduce=machine_settings.introduce,
         starting=machine_settings.starting,
         fabric_journal=fabric_journal,
+        fabric_watch=fabric_watch,
     )
 
 

@@ -135,6 +135,9 @@ class Reconciler:
                 or partition_entry.fences
             ):
                 return
+            if partition_entry.known.unremoved:  # whoever removed it wants it gone
+                await steps.remove(state, partition_entry, force=False)
+                return
             if not await steps.reset(state, partition_entry, auto=True):
                 partition_record = partition_entry.known
                 state.record_event(

@@ -110,7 +110,8 @@ class _ControllerLife:
         if all_devices:
             await self._call_until_done("", all_devices, with_faults=False)
         self._compare_with_truth("at the end")
-        if partitions := dict(await self._driver.read()):
+        reading = await self._driver.read()
+        if partitions := dict(reading.partitions):
             raise ContractBroken(f"read() shows {partitions}, and nothing is joined")
 
     # -- what a controller does ----------------------------------------------------------------

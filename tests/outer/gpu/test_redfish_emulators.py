@@ -112,7 +112,7 @@ async def test_dmtf_composes_what_we_ask_for(dmtf: HttpManager) -> None:
     await fabric.join("a", 1, {"h1": [0], "h2": [0, 1]})
     await fabric.join("a", 2, {"h1": [1]})
     everything = {FabricDevice(host, index) for host in ("h1", "h2") for index in (0, 1)}
-    assert await fabric.read() == {"a": everything}
+    assert (await fabric.read()).partitions == {"a": everything}
     links = {"ResourceBlocks": [{"@odata.id": block(2)}]}
     body = {"Id": "tenant", "Name": "tenant", "Links": links}
     for machine in ("h1", "h2"):
@@ -124,7 +124,7 @@ async def test_dmtf_composes_what_we_ask_for(dmtf: HttpManager) -> None:
         await fabric.join("b", 5, {"h1": [0]})
     assert dmtf.request("POST", "/redfish/v1/Systems", {**body, "Id": "twice"}).status == 201
     await fabric.leave(6, {"h1": [1], "h2": [0, 1]})
-    assert await fabric.read() == {}
+    assert (await fabric.read()).partitions == {}
 
 
 async def test_snia_is_read_and_not_believed(snia: HttpManager) -> None:
@@ -160,14 +160,14 @@ async def test_snia_is_read_and_not_believed(snia: HttpManager) -> None:
     with pytest.raises(WrongState, match="device 0 of machine h2 is in zone tenant"):
         await fabric.join("a", 1, {"h1": [0], "h2": [0]})
     zone("podwright-a-h1", "HostA", "GpuA", "GpuB")
-    assert await fabric.read() == {"a": {FabricDevice("h1", 0), FabricDevice("h1", 1)}}
+    assert (await fabric.read()).partitions == {"a": {FabricDevice("h1", 0), FabricDevice("h1", 1)}}
     with pytest.raises(WrongState, match="is in partition a"):
         await fabric.join("b", 2, {"h1": [1]})
     # It answers a PATCH that leaves Status out with an error of its own, and changes nothing.
     with pytest.raises(Internal, match="500"):
         await fabric.leave(3, {"h1": [1]})
     await fabric.leave(4, {"h1": [0, 1]})
-    assert await fabric.read() == {}
+    assert (await fabric.read()).partitions == {}
     # It lists a zone of ours at an address where nothing answers. Its word is not believed.
     with pytest.raises(Internal, match="says that it is done, but partition c has no devices"):
         await fabric.join("c", 5, {"h2": [1]})

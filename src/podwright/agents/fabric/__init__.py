@@ -1,12 +1,13 @@
 """Drivers of fabrics, which join devices of several machines. One package has all kinds."""
 
+from podwright.agents._fabric_driver_interface import FabricReading
 from podwright.agents.fabric._device_matching import (
     DeviceIdentity,
     FabricInventory,
     MachineIdentity,
     read_inventory,
 )
-from podwright.agents.fabric._hardware_interface import FabricHardware, FabricReading, FabricTiming
+from podwright.agents.fabric._hardware_interface import FabricHardware, FabricTiming
 from podwright.agents.fabric._journaled_driver import OrderedFabric
 from podwright.agents.fabric._manager_http_client import (
     HttpAnswer,

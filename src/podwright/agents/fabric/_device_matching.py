@@ -3,6 +3,8 @@
 The identities come from a file of the site, or from the attributes that a machine's agent reports
 for its devices. The file is TOML:
 
+    free_partitions = ["tray_partition_*"]             # NMX-M's, whose GPUs count as free
+
     [machines.t0]
     domain = "3b7f0a1e-9a53-4f4e-8d6b-6f7f2f9d4c10"   # NMX-M's DomainUUID
     chassis = "1820324160012"                          # serial number; slot and tray alike
@@ -64,15 +66,17 @@ class MachineIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _InventoryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    machines: dict[str, MachineIdentity]
+    machines: dict[str, MachineIdentity] = {}
     hosts: dict[str, str] = {}
+    free_partitions: tuple[str, ...] = ()
 
 
 class FabricInventory:
     """The identities of all devices.
 
     reported_attributes: returns the agent's attributes for a machine that the file does not name.
-    hosts: the endpoints of the hosts that devices of a pool may get.
+    hosts: the endpoints of the hosts that devices of a pool may get. free_partitions: patterns of
+    the names of the fabric's partitions whose devices count as free, as in a shell.
     """
 
     def __init__(
@@ -80,7 +84,9 @@ class FabricInventory:
         machines: Mapping[str, MachineIdentity],
         reported_attributes: ReportedAttributes = lambda _: (),
         hosts: Mapping[str, str] | None = None,
+        free_partitions: Sequence[str] = (),
     ) -> None:
+        self.free_partitions = tuple(free_partitions)
         self._machines = dict(machines)
         self._hosts = dict(hosts or {})
         if shared_names := self._hosts.keys() & self._machines.keys():
@@ -201,7 +207,12 @@ def read_inventory(
     try:
         toml_document = tomllib.loads(path.read_text())
         inventory_file = msgspec.convert(toml_document, _InventoryFile)
-        return FabricInventory(inventory_file.machines, reported_attributes, inventory_file.hosts)
+        return FabricInventory(
+            inventory_file.machines,
+            reported_attributes,
+            inventory_file.hosts,
+            inventory_file.free_partitions,
+        )
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, msgspec.ValidationError) as error:

@@ -8,41 +8,11 @@ are in `_journaled_driver`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
-from podwright.agents._fabric_driver_interface import FabricDevice
-
-
-@dataclass(frozen=True)
-class FabricReading:
-    """The state of a fabric at one moment.
-
-    partitions: Podwright's partitions, by name. foreign: devices in other parties' partitions, with
-    these partitions' names. free: devices in no partition, or in the fabric's default partition.
-    The fabric does not know a device that is in none of these three. doubts: by name of a
-    partition, why it cannot be used as it is: a device in two partitions, a bad health, two records
-    that disagree. unmatched: by name of a partition, its members that match no device; nothing can
-    be added to such a partition. disputed: by device, the partition of Podwright's that only one of
-    the fabric's two records gives it. ill: by device, why it cannot be joined.
-    """
-
-    partitions: Mapping[str, frozenset[FabricDevice]]
-    foreign: Mapping[FabricDevice, str] = field(default_factory=dict)
-    free: frozenset[FabricDevice] = frozenset()
-    doubts: Mapping[str, str] = field(default_factory=dict)
-    unmatched: Mapping[str, str] = field(default_factory=dict)
-    disputed: Mapping[FabricDevice, str] = field(default_factory=dict)
-    ill: Mapping[FabricDevice, str] = field(default_factory=dict)
-
-    def knows(self, device: FabricDevice) -> bool:
-        """Return whether the fabric lists this device."""
-        return (
-            device in self.free
-            or device in self.foreign
-            or any(device in members for members in self.partitions.values())
-        )
+from podwright.agents._fabric_driver_interface import FabricDevice, FabricReading
 
 
 class FabricHardware(Protocol):
@@ -57,16 +27,21 @@ class FabricHardware(Protocol):
     #: The name of the fabric for people.
     kind: str
 
-    def settle(self) -> None:
-        """Wait until the fabric works on no request to Podwright's partitions, whoever sent it.
+    def settle(self, partition: str, devices: frozenset[FabricDevice]) -> None:
+        """Wait until the fabric works on no request that concerns this partition or these devices.
 
+        Whoever sent the request. partition: empty for a call that takes devices out of partitions.
         Raises Unavailable when that takes too long.
         """
         ...
 
-    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
-        """Return the state of the fabric. devices: those that the caller must know about.
+    def read(
+        self, devices: Iterable[FabricDevice], machines: Collection[str] = ()
+    ) -> FabricReading:
+        """Return the state of the fabric.
 
+        devices: those that the caller must know about. machines: all of their devices are looked
+        at; one that has no identity is not known to the fabric, and is no error.
         Raises Internal for a device whose identity contradicts the fabric's record of it.
         """
         ...

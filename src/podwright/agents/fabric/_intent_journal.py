@@ -7,11 +7,17 @@ cover disjoint sets of devices, so there are never more open intents than device
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable
 
 import msgspec
 
-from podwright.agents._fabric_driver_interface import FabricDevice, FabricJournal, FabricParts
+from podwright.agents._fabric_driver_interface import (
+    FabricDevice,
+    FabricJournal,
+    devices_of,
+    parts_of,
+)
 
 
 class FabricIntent(msgspec.Struct, frozen=True):
@@ -34,6 +40,7 @@ class Intents:
 
     def __init__(self, journal: FabricJournal) -> None:
         self._journal = journal
+        self._writing = asyncio.Lock()
         self.open: dict[int, FabricIntent] = {}
         self._seen: dict[str, dict[int, int]] = {}
         for entry_key, entry_json in journal.entries().items():
@@ -61,34 +68,32 @@ class Intents:
 
         The new call supersedes older open calls for the devices that both have.
         """
-        intent_number = max(self.open, default=0) + 1
-        journal_changes: dict[str, bytes | None] = {
-            f"intent:{intent_number}": msgspec.json.encode(intent)
-        }
-        open_intents = {**self.open, intent_number: intent}
-        for open_number, open_intent in self.open.items():
-            if open_intent.devices.isdisjoint(intent.devices):
-                continue
-            if remaining_devices := open_intent.devices - intent.devices:
-                open_intents[open_number] = FabricIntent(
-                    open_intent.partition, open_intent.epoch, parts_of(remaining_devices)
-                )
-                journal_changes[f"intent:{open_number}"] = msgspec.json.encode(
-                    open_intents[open_number]
-                )
-            else:
-                del open_intents[open_number]
-                journal_changes[f"intent:{open_number}"] = None
-        seen_epochs = self._raised_epochs(intent)
-        journal_changes.update(
-            {
-                f"machine:{machine}": msgspec.json.encode(seen_epochs[machine])
-                for machine in intent.parts
-            }
-        )
-        await self._journal.write(journal_changes)
-        self.open, self._seen = open_intents, seen_epochs
-        return intent_number
+        async with self._writing:  # two calls must not get one number, nor shorten one intent
+            number = max(self.open, default=0) + 1
+            changed: dict[int, FabricIntent | None] = {number: intent}
+            for older, open_intent in self.open.items():
+                if not open_intent.devices.isdisjoint(intent.devices):
+                    rest = parts_of(open_intent.devices - intent.devices)
+                    changed[older] = (
+                        FabricIntent(open_intent.partition, open_intent.epoch, rest)
+                        if rest
+                        else None
+                    )
+            # Epochs count from here on: a call that only raises one may come before the write ends.
+            self._seen = self._raised_epochs(intent)
+            await self._journal.write(
+                {
+                    f"intent:{key}": msgspec.json.encode(value) if value is not None else None
+                    for key, value in changed.items()
+                }
+                | self._epoch_entries(intent)
+            )
+            for key, value in changed.items():
+                if value is not None:
+                    self.open[key] = value
+                else:
+                    self.open.pop(key, None)
+            return number
 
     def end(self, number: int) -> None:
         """Close the intent of a call that is complete, or that was refused before it changed
@@ -101,12 +106,13 @@ class Intents:
         """Record the epoch of a call that had nothing to change."""
         if self.newest(intent.devices) < intent.epoch:
             self._seen = self._raised_epochs(intent)
-            self._journal.write_later(
-                {
-                    f"machine:{machine}": msgspec.json.encode(self._seen[machine])
-                    for machine in intent.parts
-                }
-            )
+            self._journal.write_later(self._epoch_entries(intent))
+
+    def _epoch_entries(self, intent: FabricIntent) -> dict[str, bytes | None]:
+        return {
+            f"machine:{machine}": msgspec.json.encode(self._seen[machine])
+            for machine in intent.parts
+        }
 
     def _raised_epochs(self, intent: FabricIntent) -> dict[str, dict[int, int]]:
         seen_epochs = dict(self._seen)
@@ -118,30 +124,3 @@ class Intents:
             }
             seen_epochs[machine] = {**known_epochs, **raised_epochs}
         return seen_epochs
-
-
-def devices_of(parts: FabricParts) -> frozenset[FabricDevice]:
-    """Return the parts as a set of devices."""
-    return frozenset(
-        FabricDevice(machine, device_index)
-        for machine, indices in parts.items()
-        for device_index in indices
-    )
-
-
-def parts_of(devices: Iterable[FabricDevice]) -> dict[str, list[int]]:
-    """Return the devices by machine, in order; the inverse of `devices_of`."""
-    indices_by_machine: dict[str, list[int]] = {}
-    for device in sorted(devices):
-        indices_by_machine.setdefault(device.machine, []).append(device.index)
-    return indices_by_machine
-
-
-def named_devices(devices: Iterable[FabricDevice]) -> str:
-    """Return the devices in words: `devices 0, 1 of machine m1`."""
-    indices_by_machine: Mapping[str, list[int]] = parts_of(devices)
-    return ", ".join(
-        f"device{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))} "
-        f"of machine {machine}"
-        for machine, indices in indices_by_machine.items()
-    )

@@ -2,10 +2,12 @@
 
 The fault kit (`podwright.testing`) holds every driver to these rules:
 
-- One call runs at a time. A caller that gives up does not end its call, because the request is on
-  its way and can still take effect. So the lock is held until the call has really ended. Otherwise
-  a later call would read the fabric before the earlier request changed it, and would write back
-  devices that had left meanwhile.
+- Calls on the same devices or the same partition run one after the other, in the order in which
+  they came. Others run side by side where the manager allows it (`_turns`).
+- A caller that gives up does not end its call, because the request is on its way and can still
+  take effect. So a turn lasts until its call has really ended. Otherwise a later call would read
+  the fabric before the earlier request changed it, and would write back devices that had left
+  meanwhile.
 - Nothing is sent before the fabric has ended what earlier calls began. The outcome of a request
   whose reply is missing is read from the fabric. No request is repeated because its reply is
   missing.
@@ -19,12 +21,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
 from typing import Any, TypeVar
 
-from podwright.agents._fabric_driver_interface import FabricDevice, FabricJournal, FabricParts
-from podwright.agents.fabric._hardware_interface import FabricHardware, FabricReading, FabricTiming
-from podwright.agents.fabric._intent_journal import FabricIntent, Intents, named_devices
+from podwright.agents._fabric_driver_interface import (
+    FabricDevice,
+    FabricJournal,
+    FabricParts,
+    FabricReading,
+    named_devices,
+)
+from podwright.agents.fabric._hardware_interface import FabricHardware, FabricTiming
+from podwright.agents.fabric._intent_journal import FabricIntent, Intents
+from podwright.agents.fabric._turns import EVERYTHING, Turn, Turns
 from podwright.errors import Fenced, Internal, NotFound, PodwrightError, Unavailable, WrongState
 
 _T = TypeVar("_T")
@@ -47,21 +56,21 @@ class OrderedFabric:
         self._timing = timing or FabricTiming()
         self._journal = journal
         self._intents: Intents | None = None
-        self._lock = asyncio.Lock()
+        self._turns = Turns()
+        self._side_by_side = bool(getattr(hardware, "side_by_side", False))
         self._recovered = False
 
     async def join(self, partition: str, epoch: int, parts: FabricParts) -> None:
         """See `FabricDriver.join`."""
-        await self._run_in_turn(lambda: self._change(_call_intent(partition, epoch, parts)))
+        await self._change_in_turn(_call_intent(partition, epoch, parts))
 
     async def leave(self, epoch: int, parts: FabricParts) -> None:
         """See `FabricDriver.leave`."""
-        await self._run_in_turn(lambda: self._change(_call_intent("", epoch, parts)))
+        await self._change_in_turn(_call_intent("", epoch, parts))
 
-    async def read(self) -> Mapping[str, frozenset[FabricDevice]]:
+    async def read(self, machines: Collection[str] = ()) -> FabricReading:
         """See `FabricDriver.read`."""
-        reading = await self._run_in_turn(lambda: self._call(self._hardware.read, ()))
-        return reading.partitions
+        return await self._call(self._hardware.read, (), machines)
 
     async def recover(self) -> None:
         """Carry out the calls that a killed server had begun.
@@ -69,22 +78,33 @@ class OrderedFabric:
         Raises PodwrightError for the first intent that cannot be carried out, after trying the
         others too.
         """
-        await self._run_in_turn(lambda: self._carry_out_open_intents(frozenset(), strict=True))
+        await self._run_in_turn(
+            EVERYTHING, lambda _: self._carry_out_open_intents(frozenset(), strict=True)
+        )
 
     # -- the order of calls --------------------------------------------------------------------
 
-    async def _run_in_turn(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Do the work after all earlier calls have ended, whether or not their callers still wait.
+    async def _change_in_turn(self, intent: FabricIntent) -> None:
+        keys: frozenset[Hashable] | None = EVERYTHING
+        # The first call also carries out what a killed server had begun, on whichever devices.
+        if self._side_by_side and self._recovered:
+            keys = frozenset([*intent.devices, intent.partition]) - {""}
+        await self._run_in_turn(keys, lambda turn: self._change(intent, turn))
 
-        The lock is released when the work ends, and not when its caller is cancelled.
+    async def _run_in_turn(
+        self, keys: frozenset[Hashable] | None, work: Callable[[Turn], Coroutine[Any, Any, _T]]
+    ) -> _T:
+        """Do the work after the earlier calls on these keys, whether or not their callers wait.
+
+        The turn ends when the work ends, and not when its caller is cancelled.
         """
-        await self._lock.acquire()
-        task = asyncio.ensure_future(work())
-        task.add_done_callback(self._release_after_call)
+        turn = await self._turns.begin(keys)
+        task = asyncio.ensure_future(work(turn))
+        task.add_done_callback(lambda done: self._end_call(turn, done))
         return await asyncio.shield(task)
 
-    def _release_after_call(self, task: asyncio.Future[Any]) -> None:
-        self._lock.release()
+    def _end_call(self, turn: Turn, task: asyncio.Future[Any]) -> None:
+        self._turns.end(turn)
         if not task.cancelled():
             task.exception()  # its caller may be gone, so the error is retrieved here
 
@@ -96,13 +116,16 @@ class OrderedFabric:
             self._intents = Intents(self._journal)
         return self._intents
 
-    async def _change(self, intent: FabricIntent) -> None:
+    async def _change(self, intent: FabricIntent, turn: Turn) -> None:
         intents = self._loaded_intents()
         is_outdated = intent.epoch < (newest_epoch := intents.newest(intent.devices))
         if not is_outdated and not self._recovered:
             await self._carry_out_open_intents(intent.devices, strict=False)
             self._recovered = True
         reading = await self._call(self._settled_reading, intent)
+        if records := _records_changed(intent, reading):
+            await self._turns.widen(turn, records)
+            reading = await self._call(self._settled_reading, intent)
         if _is_complete(intent, reading):
             if not is_outdated and intents.overlap(intent.devices):
                 # An earlier call on these devices is open, and must not be carried out after the
@@ -147,7 +170,7 @@ class OrderedFabric:
     # -- in a thread ---------------------------------------------------------------------------
 
     def _settled_reading(self, intent: FabricIntent) -> FabricReading:
-        self._hardware.settle()
+        self._hardware.settle(intent.partition, intent.devices)
         return self._hardware.read(intent.devices)
 
     def _carry_out_intent(self, intent: FabricIntent, reading: FabricReading) -> None:
@@ -227,6 +250,19 @@ def _call_intent(partition: str, epoch: int, parts: FabricParts) -> FabricIntent
     return FabricIntent(
         partition, epoch, {machine: sorted(indices) for machine, indices in parts.items()}
     )
+
+
+def _records_changed(intent: FabricIntent, reading: FabricReading) -> frozenset[str]:
+    """Return the partitions and shared records that this call may change, beside its own."""
+    records = {
+        name
+        for name, members in reading.partitions.items()
+        if not intent.devices.isdisjoint(members)
+    }
+    records |= {name for device, name in reading.disputed.items() if device in intent.devices}
+    if intent.partition:
+        records |= {name for device, name in reading.shared.items() if device in intent.devices}
+    return frozenset(records - {intent.partition})
 
 
 def _intent_in_words(intent: FabricIntent) -> str:

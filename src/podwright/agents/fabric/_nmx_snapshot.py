@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 
-from podwright.agents._fabric_driver_interface import FabricDevice
+import msgspec
+
+from podwright.agents._fabric_driver_interface import FabricDevice, FabricReading
 from podwright.agents.fabric._device_matching import DeviceIdentity, FabricInventory
-from podwright.agents.fabric._hardware_interface import FabricReading
 from podwright.agents.fabric._nmx_client import Nmx
 from podwright.agents.fabric._nmx_messages import (
     NmxGpu,
@@ -28,6 +30,7 @@ class NmxView:
     """NMX-M's lists at one moment, with every GPU matched to a device if there is one."""
 
     def __init__(self, nmx: Nmx, inventory: FabricInventory, machines: Iterable[str]) -> None:
+        self._free_names = inventory.free_partitions
         self.gpus = nmx.gpus()
         self.partitions = nmx.partitions()
         self.gpu_by_device: dict[FabricDevice, NmxGpu] = {}
@@ -47,6 +50,20 @@ class NmxView:
         """
         for member in partition.Members or ():
             yield member, self._device_of.get(member)
+
+    def device_of(self, member: object) -> FabricDevice | None:
+        """Return the device of a member as the body of an operation has it: an id or a location."""
+        try:
+            return self._device_of.get(msgspec.convert(member, NmxPlace | str))
+        except msgspec.ValidationError:
+            return None
+
+    def is_free(self, partition: NmxPartition) -> bool:
+        """Return whether the members of a partition count as free."""
+        return partition.PartitionID == DEFAULT_PARTITION or (
+            not partition.Name.startswith(PARTITION_NAME_PREFIX)
+            and any(fnmatchcase(partition.Name, name) for name in self._free_names)
+        )
 
     def gpu(self, device: FabricDevice) -> NmxGpu:
         """Return the GPU of a device. Raises NotFound when the GPU is no longer listed."""
@@ -142,8 +159,12 @@ class _Memberships:
 
 def fabric_reading_of(view: NmxView) -> FabricReading:
     memberships = _Memberships(view)
+    shared: dict[FabricDevice, str] = {}
     for partition in view.partitions:
-        if partition.PartitionID != DEFAULT_PARTITION:
+        if view.is_free(partition):
+            members = [device for _, device in view.members(partition) if device is not None]
+            shared.update(dict.fromkeys(members, f"NMX-M's {partition.ID}"))
+        else:
             memberships.add(partition)
     return FabricReading(
         memberships.ours,
@@ -157,6 +178,7 @@ def fabric_reading_of(view: NmxView) -> FabricReading:
             for device, gpu in view.gpu_by_device.items()
             if gpu.Health == "NO_NVLINK"
         },
+        shared,
     )
 
 

@@ -1,17 +1,17 @@
 """The NVLink fabric of racks behind NMX-M, as `OrderedFabric` drives it.
 
-A partition of Podwright's is NMX-M's partition `podwright-NAME`. GPUs in no partition and in the
-default partition are free. A PUT replaces all members, and NMX-M has neither a tag nor an epoch to
-make it conditional. So only the order of calls prevents an old list from being written back.
+A partition of Podwright's is NMX-M's partition `podwright-NAME`. GPUs are free in no partition, in
+the default partition, and in those that the site's inventory names (`free_partitions`). A PUT
+replaces all members, and NMX-M has neither a tag nor an epoch to make it conditional. So only the
+order of calls prevents an old list from being written back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from podwright.agents._fabric_driver_interface import FabricDevice
+from podwright.agents._fabric_driver_interface import FabricDevice, FabricReading
 from podwright.agents.fabric._device_matching import FabricInventory
-from podwright.agents.fabric._hardware_interface import FabricReading
 from podwright.agents.fabric._nmx_client import Nmx
 from podwright.agents.fabric._nmx_messages import (
     NmxGpu,
@@ -21,7 +21,6 @@ from podwright.agents.fabric._nmx_messages import (
     NmxPlace,
 )
 from podwright.agents.fabric._nmx_snapshot import (
-    DEFAULT_PARTITION,
     PARTITION_NAME_PREFIX,
     NmxView,
     fabric_reading_of,
@@ -34,41 +33,47 @@ class Racks:
     """A FabricHardware over NMX-M."""
 
     kind = "NMX-M"
+    side_by_side = True
 
     def __init__(self, nmx: Nmx, inventory: FabricInventory) -> None:
         self._nmx = nmx
         self._inventory = inventory
 
-    def settle(self) -> None:
+    def settle(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.settle`."""
-        own_partition_ids = {
-            partition.ID
-            for partition in self._nmx.partitions()
-            if partition.Name.startswith(PARTITION_NAME_PREFIX)
-            or partition.PartitionID == DEFAULT_PARTITION
+        view = self._view(devices)
+        name = PARTITION_NAME_PREFIX + partition if partition else ""
+        ids = {
+            listed.ID
+            for listed in view.partitions
+            if listed.Name == name or any(device in devices for _, device in view.members(listed))
         }
 
         def concerns(operation: NmxOperation) -> bool:
-            partition_name = (operation.Request.Body or {}).get("Name", "")
-            return operation.target in own_partition_ids or str(partition_name).startswith(
-                PARTITION_NAME_PREFIX
+            body = operation.Request.Body or {}
+            return (
+                operation.target in ids
+                or (name and body.get("Name") == name)
+                or any(view.device_of(member) in devices for member in body.get("Members") or ())
             )
 
         self._nmx.wait_while(concerns)
 
-    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+    def read(
+        self, devices: Iterable[FabricDevice], machines: Collection[str] = ()
+    ) -> FabricReading:
         """See `FabricHardware.read`."""
         devices = list(devices)
         for device in devices:  # raises for a device that has no identity
             self._inventory.identity(device)
-        return fabric_reading_of(self._view(devices))
+        return fabric_reading_of(self._view(devices, machines))
 
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
         nmx_view = self._view(devices)
         gpus = [nmx_view.gpu(device) for device in sorted(devices)]
         for nmx_partition in nmx_view.partitions:
-            if nmx_partition.PartitionID == DEFAULT_PARTITION and any(
+            if nmx_view.is_free(nmx_partition) and any(
                 device in devices for _, device in nmx_view.members(nmx_partition)
             ):
                 self._without(nmx_view, nmx_partition, devices)
@@ -98,8 +103,10 @@ class Racks:
             if nmx_partition.Name == PARTITION_NAME_PREFIX + partition:
                 self._without(nmx_view, nmx_partition, devices)
 
-    def _view(self, devices: Iterable[FabricDevice]) -> NmxView:
-        return NmxView(self._nmx, self._inventory, {device.machine for device in devices})
+    def _view(self, devices: Iterable[FabricDevice], machines: Collection[str] = ()) -> NmxView:
+        return NmxView(
+            self._nmx, self._inventory, {*machines, *(device.machine for device in devices)}
+        )
 
     def _without(
         self, nmx_view: NmxView, partition: NmxPartition, devices: frozenset[FabricDevice]
@@ -110,7 +117,7 @@ class Racks:
         ]
         if remaining_members:
             self._nmx.update(partition.ID, remaining_members)
-        elif partition.PartitionID == DEFAULT_PARTITION:
+        elif nmx_view.is_free(partition):
             self._nmx.update(partition.ID, [])
         else:
             self._nmx.delete(partition.ID)

@@ -7,7 +7,7 @@ schemas Zone, Endpoint and Task. Every answer is checked for the parts that are 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -56,6 +56,7 @@ class Redfish:
     """One Redfish service. Calls block, and raise Unavailable or Internal.
 
     login: user and password of a session, which ends with the process; None opens no session.
+    changed: is told of each event of the service, from another thread.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class Redfish:
         transport: HttpTransport,
         timing: FabricTiming | None = None,
         login: tuple[str, str] | None = None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._transport = transport
-        self._events = RedfishEvents(transport)
+        self._events = RedfishEvents(transport, changed)
         timing = timing or FabricTiming()
         sleep = timing.sleep
         self._timing = replace(timing, sleep=lambda seconds: self._events.pause(seconds, sleep))
@@ -115,10 +117,12 @@ class Redfish:
         elif not 200 <= answer.status < 300:
             raise _refusal_error(method, path, answer)
 
-    def wait_for_tasks(self, resource_path: str) -> None:
-        """Wait until no task works on a resource below this path.
+    def wait_for_tasks(self, concerns: Callable[[str, str | None], bool]) -> None:
+        """Wait until no task that concerns the caller is under way.
 
-        Returns at once when the service lists no tasks.
+        concerns: takes the path that a task works on, and the body of its request: empty for a
+        deletion, None for a body that the service does not tell. Returns at once when the service
+        lists no tasks.
         """
         tasks_path = f"{REDFISH_ROOT}/TaskService/Tasks"
         running_tasks: list[RedfishResource] = []
@@ -129,7 +133,7 @@ class Redfish:
                 task
                 for task in self.members(tasks_path)
                 if task.document.get("TaskState") in _RUNNING_STATES
-                and _task_target(task.document).startswith(resource_path)
+                and concerns(*_task_request(task.document))
             ]
             if not running_tasks:
                 return
@@ -154,7 +158,7 @@ class Redfish:
         monitor_path = _location_path(answer.headers.get("location", ""))
         if not monitor_path:
             raise Internal(f"the Redfish service answers {request_line} with 202 and no Location")
-        self._listen_for_events()
+        self.listen_for_events()
         task_state: Any = None
         for _ in self._timing.pauses():
             answer = self._request("GET", monitor_path)
@@ -171,10 +175,10 @@ class Redfish:
             f"within {self._timing.patience:g} s: {task_state}"
         )
 
-    def _listen_for_events(self) -> None:
-        """Let events shorten the pauses between two readings, if the service offers a stream of
-        them.
-        """
+    def listen_for_events(self) -> None:
+        """Let events shorten the pauses between two readings, if the service offers a stream."""
+        if self._events.is_listening:
+            return
         try:
             event_service = self.get(f"{REDFISH_ROOT}/EventService")
         except PodwrightError:
@@ -216,9 +220,14 @@ class Redfish:
         self._token, self._session = token, _location_path(answer.headers.get("location", ""))
 
 
-def _task_target(task: Mapping[str, Any]) -> str:
+def _task_request(task: Mapping[str, Any]) -> tuple[str, str | None]:
     payload = task.get("Payload")
-    return str(payload.get("TargetUri") or "") if isinstance(payload, Mapping) else ""
+    if not isinstance(payload, Mapping):
+        return "", None
+    if payload.get("HttpOperation") == "DELETE":
+        return str(payload.get("TargetUri") or ""), ""
+    body = payload.get("JsonBody")
+    return str(payload.get("TargetUri") or ""), body if isinstance(body, str) else None
 
 
 def _location_path(location: str) -> str:

@@ -9,12 +9,11 @@ another system already (DMTF's emulator does), so the driver checks that itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from podwright.agents._fabric_driver_interface import FabricDevice
+from podwright.agents._fabric_driver_interface import FabricDevice, FabricReading
 from podwright.agents.fabric._device_matching import FabricInventory
-from podwright.agents.fabric._hardware_interface import FabricReading
 from podwright.agents.fabric._redfish_client import REDFISH_ROOT, Redfish, RedfishResource
 from podwright.agents.fabric._redfish_zones import RedfishZones, critical_problem
 from podwright.errors import NotFound
@@ -35,20 +34,17 @@ class RedfishComposition(RedfishZones):
 
     def __init__(self, service: Redfish, inventory: FabricInventory) -> None:
         super().__init__(service, "", inventory)
+        self._task_roots = _SYSTEMS_PATH, COMPOSITION
 
-    def settle(self) -> None:
-        """See `FabricHardware.settle`."""
-        self._service.wait_for_tasks(_SYSTEMS_PATH)
-        self._service.wait_for_tasks(COMPOSITION)
-
-    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+    def read(
+        self, devices: Iterable[FabricDevice], machines: Collection[str] = ()
+    ) -> FabricReading:
         """See `FabricHardware.read`.
 
         A block also names the systems that it is in. A system that is not in the list of systems
         belongs to another party.
         """
-        wanted_devices = list(devices)
-        reading = super().read(wanted_devices)
+        reading = super().read(devices, machines)
         listed_paths = {system.path for system in self._zones()}
         foreign = dict(reading.foreign)
         for device in reading.free:

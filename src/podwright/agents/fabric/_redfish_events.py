@@ -32,19 +32,28 @@ class EventTransport(Protocol):
 
 
 class RedfishEvents:
-    """Wakes pauses by events. transport: reads the stream; without streams, every pause is full."""
+    """Wakes pauses by events. transport: reads the stream; without streams, every pause is full.
 
-    def __init__(self, transport: object) -> None:
+    changed: is told of each event, in the thread that reads the stream.
+    """
+
+    def __init__(self, transport: object, changed: Callable[[], None] = lambda: None) -> None:
         self._transport = transport
+        self._changed = changed
         self._event_arrived = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the stream is being read."""
+        return self._thread is not None and self._thread.is_alive()
 
     def listen(self, stream_uri: object, headers: dict[str, str]) -> None:
         """Read the stream at this address from now on, unless it is read already.
 
         Only its path is used: the host in it is the service's or nobody's.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if self.is_listening:
             return
         if (
             not isinstance(stream_uri, str)
@@ -64,7 +73,7 @@ class RedfishEvents:
         """Wait for these seconds, or until an event arrives. sleep: waits when there is no
         stream.
         """
-        if self._thread is None or not self._thread.is_alive():
+        if not self.is_listening:
             sleep(seconds)
             return
         self._event_arrived.wait(seconds)
@@ -77,6 +86,7 @@ class RedfishEvents:
             for line in transport.lines(stream_path, headers):
                 if line.startswith(b"data:"):
                     self._event_arrived.set()
+                    self._changed()
         except PodwrightError as error:
             _log.info("the Redfish service's events end: %s", error.message)
         self._event_arrived.set()

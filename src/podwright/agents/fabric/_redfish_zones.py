@@ -12,12 +12,11 @@ host. Below, a zone's place is the machine or the host in its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from podwright.agents._fabric_driver_interface import FabricDevice, attached_name
+from podwright.agents._fabric_driver_interface import FabricDevice, FabricReading, attached_name
 from podwright.agents.fabric._device_matching import FabricInventory
-from podwright.agents.fabric._hardware_interface import FabricReading
 from podwright.agents.fabric._redfish_client import Redfish, RedfishResource
 from podwright.errors import Internal, NotFound
 
@@ -35,24 +34,53 @@ class RedfishZones:
     """
 
     kind = "Redfish"
+    side_by_side = True
     link = "Endpoints"
     noun = "zone"
 
     def __init__(self, service: Redfish, fabric: str, inventory: FabricInventory) -> None:
         self._service = service
         self._zones_path = f"{fabric.rstrip('/')}/Zones"
+        #: The paths below which tasks change partitions.
+        self._task_roots: tuple[str, ...] = (self._zones_path,)
         self._inventory = inventory
         #: See `PoolDriver`.
         self.hosts = inventory.hosts()
 
-    def settle(self) -> None:
+    def settle(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.settle`."""
-        self._service.wait_for_tasks(self._zones_path)
+        paths = {self._endpoint_path(device) for device in devices}
+        zones = {
+            zone.path
+            for zone in self._zones()
+            if (partition and self._owner_and_place(zone)[0] == partition)
+            or not paths.isdisjoint(zone.links("Links", self.link))
+        }
+        words = {*paths, f"{ZONE_PREFIX}{partition.partition('@')[0]}-"} if partition else paths
 
-    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+        def concerns(target: str, body: str | None) -> bool:
+            if any(target == zone or target.startswith(f"{zone}/") for zone in zones):
+                return True
+            # A change that will add one of the devices tells so only in its body.
+            return target.startswith(self._task_roots) and (
+                body is None or any(word in body for word in words)
+            )
+
+        self._service.wait_for_tasks(concerns)
+
+    def read(
+        self, devices: Iterable[FabricDevice], machines: Collection[str] = ()
+    ) -> FabricReading:
         """See `FabricHardware.read`."""
-        wanted_devices = list(devices)
-        device_by_path = self._device_of({device.machine for device in wanted_devices})
+        if machines:  # the controller compares, and wants to hear of changes
+            self._service.listen_for_events()
+        wanted_devices = dict.fromkeys(devices)
+        device_by_path = self._device_of(
+            {device.machine for device in wanted_devices}.union(machines)
+        )
+        wanted_devices.update(
+            (device, None) for device in device_by_path.values() if device.machine in machines
+        )
         endpoints = {device: self._endpoint_resource(device) for device in wanted_devices}
         partitions: dict[str, frozenset[FabricDevice]] = {}
         foreign: dict[FabricDevice, str] = {}

@@ -92,7 +92,8 @@ class FabricGuard:
         """
         if self._recorded is not None:
             expected_devices = devices | self._recorded.get(partition, frozenset())
-            for fabric_partition, member_devices in (await self._driver.read()).items():
+            reading = await self._driver.read()
+            for fabric_partition, member_devices in reading.partitions.items():
                 is_leftover = (
                     fabric_partition not in self._recorded
                     and not member_devices.isdisjoint(devices)

@@ -84,13 +84,15 @@ class FabricManager:
 
     # -- the contract of all fabrics ---------------------------------------------------------------
 
-    def settle(self) -> None:
+    def settle(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.settle`.
 
         Fabric Manager carries out one request after the other, so the next request waits by itself.
         """
 
-    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+    def read(
+        self, devices: Iterable[FabricDevice], machines: Collection[str] = ()
+    ) -> FabricReading:
         """See `FabricHardware.read`. The two records are the notes and the active partitions."""
         partitions: dict[str, frozenset[FabricDevice]] = {}
         foreign_holders: dict[FabricDevice, str] = {}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.agents._fabric_driver_interface import FabricDevice
@@ -80,10 +80,12 @@ class ImexChannels:
 
     # -- the contract of all fabrics ---------------------------------------------------------------
 
-    def settle(self) -> None:
+    def settle(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.settle`. The kernel makes a file at once or not at all."""
 
-    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+    def read(
+        self, devices: Iterable[FabricDevice], machines: Collection[str] = ()
+    ) -> FabricReading:
         """See `FabricHardware.read`. The two records are the notes and the device files."""
         partitions: dict[str, frozenset[FabricDevice]] = {}
         doubt_texts: dict[str, str] = {}

@@ -13,6 +13,7 @@ from podwright.controller.administration._users import Users
 from podwright.controller.calls import _object_replies as views
 from podwright.controller.hardware._discovery import Discovery
 from podwright.controller.hardware._fabric_journal import StoredFabricJournal
+from podwright.controller.hardware._fabric_watch import FabricWatch
 from podwright.controller.hardware._heartbeats import Heartbeats
 from podwright.controller.hardware._registry import Registry
 from podwright.controller.moves._launch_moves import LaunchMoves
@@ -49,6 +50,7 @@ class Services:
     privacy: Privacy
     introduce: Callable[[str, int], None]
     fabric_journal: StoredFabricJournal
+    fabric_watch: FabricWatch | None
     starting: float
     reported: ReportedQueues = field(default_factory=ReportedQueues)
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)

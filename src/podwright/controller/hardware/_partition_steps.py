@@ -143,9 +143,12 @@ async def finish_reset(
     machine_faults = await state.hardware.reset(
         partition_record.epoch, partition_entry.parts(partition_record.dirty_mask)
     )
-    if joins_anew and not machine_faults:
+    # With a fabric, a reset also joins what is reset: the fabric may have lost it, and what is
+    # joined already stays as it is.
+    if not machine_faults and (joins_anew or state.hardware.fabric is not None):
+        joined_mask = None if joins_anew else partition_record.dirty_mask
         machine_faults = await join(
-            state, partition_entry, partition_record.epoch, partition_entry.parts()
+            state, partition_entry, partition_record.epoch, partition_entry.parts(joined_mask)
         )
     if machine_faults:
         await mark_partition_broken(state, partition_entry, machine_faults)
@@ -175,7 +178,7 @@ async def remove(
     state.drop_leases(partition_entry, ending_leases)
     machine_faults = await release_devices(state, partition_entry)
     if machine_faults and not force:
-        await mark_partition_broken(state, partition_entry, machine_faults)
+        await mark_partition_broken(state, partition_entry, machine_faults, unremoved=True)
     else:
         await finish_remove(state, partition_entry, machine_faults)
     return machine_faults
@@ -237,12 +240,15 @@ async def take_without_reset(
 
 
 async def mark_partition_broken(
-    state: ControllerState, partition_entry: PartitionEntry, machine_faults: Sequence[MachineFault]
+    state: ControllerState,
+    partition_entry: PartitionEntry,
+    machine_faults: Sequence[MachineFault],
+    *,
+    unremoved: bool = False,
 ) -> None:
-    """A step failed: ERROR, with the reasons."""
-    broken_record = move(
-        partition_entry.known, BROKEN, errors=tuple(fault.reason for fault in machine_faults)
-    )
+    """A step failed: ERROR, with the reasons, each once. unremoved: the step was its removal."""
+    reasons = dict.fromkeys(fault.reason for fault in machine_faults)
+    broken_record = move(partition_entry.known, BROKEN, errors=tuple(reasons), unremoved=unremoved)
     state.record_event(
         "Error", partition_entry.name, broken_record.owner, "; ".join(broken_record.errors)
     )

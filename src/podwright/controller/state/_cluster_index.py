@@ -31,6 +31,8 @@ class IndexedCluster:
         self.drained: set[str] = set()
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
+        #: By machine: the devices that the fabric could not join now, and why.
+        self.unjoinable: dict[str, dict[int, str]] = {}
         self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
         self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
         #: What its last test found of its cables: machine and problem.
@@ -96,7 +98,7 @@ class IndexedCluster:
         self.allocations = {
             name: list(machine_names) for name, machine_names in machines_by_allocation.items()
         } or {layout.name: self.machines()}
-        for machine_table in (self.attributes, self.unhealthy):
+        for machine_table in (self.attributes, self.unhealthy, self.unjoinable):
             for name in machine_table.keys() - self.places.keys():
                 del machine_table[name]
         self.drained &= self.places.keys()
@@ -125,7 +127,7 @@ class IndexedCluster:
     def _update_index(self, machine: str) -> None:
         """Tell the index which devices of a machine are unhealthy, and which are slices."""
         if isinstance(self.index, NodeIndex):
-            self.index.avoid_devices(machine, self.unhealthy[machine])
+            self.index.avoid_devices(machine, self.avoided(machine))
             numbered_attributes = enumerate(self.attributes[machine])
             profiles = {
                 device_index: attributes.get("profile", "")
@@ -135,6 +137,17 @@ class IndexedCluster:
                 machine,
                 {device_index: profile for device_index, profile in profiles.items() if profile},
             )
+
+    def avoided(self, machine: str) -> frozenset[int]:
+        """The devices of a machine that nobody gets: ill ones, and those that cannot be joined."""
+        return self.unhealthy.get(machine, frozenset()).union(self.unjoinable.get(machine, ()))
+
+    def withhold(self, machine: str, reasons: dict[int, str]) -> None:
+        """Take over which free devices of a machine the fabric could not join, and why."""
+        if reasons != self.unjoinable.get(machine, {}):
+            self.unjoinable[machine] = reasons
+            if machine in self.attributes:  # else its first report does it
+                self._update_index(machine)
 
     def machines(self) -> list[str]:
         """All machines, in the order of domains and links."""

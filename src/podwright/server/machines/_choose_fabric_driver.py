@@ -81,7 +81,9 @@ def fabric_driver(
         )
         inventory = given_inventory or FabricInventory({}, fabric_site.attributes)
         if is_redfish:
-            redfish_service = Redfish(http_manager, login=redfish_login)
+            redfish_service = Redfish(
+                http_manager, login=redfish_login, changed=fabric_site.changed
+            )
             if fabric_path == COMPOSITION:
                 return OrderedFabric(
                     RedfishComposition(redfish_service, inventory), fabric_site.journal
