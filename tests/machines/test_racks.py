@@ -390,3 +390,64 @@ async def test_a_server_that_is_lost_while_the_fabric_changes_leaks_nothing(
 async def _create_and_remove(controller: Controller) -> None:
     await controller.create_partition(ROOT, CreateRequest(spec=PartitionSpec(name="p1", size=8)))
     await controller.remove_partition(ROOT, RemoveRequest(name="p1"))
+
+
+# -- calls side by side ----------------------------------------------------------------------------
+
+
+async def test_a_slow_change_of_one_tray_holds_up_no_other(rack: Rack) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow(HttpManager):
+        def request(self, method: str, *arguments: Any, **named: Any) -> HttpAnswer:
+            if method == "POST" and not entered.is_set():
+                entered.set()
+                assert go.wait(60)
+            return super().request(method, *arguments, **named)
+
+    timing = FabricTiming(sleep=lambda _: None)
+    rack.partitions.clear()
+    racks = OrderedFabric(
+        Racks(Nmx(Slow("NMX-M", rack.url), timing), inventory()), MemoryFabricJournal(), timing
+    )
+    await racks.recover()
+    slow = asyncio.create_task(racks.join("a", 1, {"t0": [0, 1]}))
+    assert await asyncio.to_thread(entered.wait, 60)
+    await racks.join("b", 2, {"t1": [0, 1]})
+    assert not slow.done()
+    assert set(rack.named()) == {"podwright-b"}
+    overlapping = asyncio.create_task(racks.leave(3, {"t0": [1]}))
+    go.set()
+    await asyncio.gather(slow, overlapping)
+    assert rack.named()["podwright-a"] == ids(rack, 0, (1,))
+
+
+async def test_changes_that_share_the_default_partition_lose_no_member(
+    rack: Rack, racks: OrderedFabric
+) -> None:
+    """Each takes its GPUs out of the default partition by a PUT of all remaining members."""
+    await racks.recover()
+    await asyncio.gather(
+        *(racks.join(f"p{tray}", tray + 1, {f"t{tray}": [0, 1]}) for tray in range(6))
+    )
+    assert len(rack.named()["Default Partition"]) == 72 - 12
+    assert all(len(rack.named()[f"podwright-p{tray}"]) == 2 for tray in range(6))
+
+
+async def test_a_site_names_partitions_whose_gpus_are_free(rack: Rack) -> None:
+    rack.partitions.clear()
+    rack.add("tray_partition_0", sorted(ids(rack, 0)))
+    rack.add("tenant", sorted(ids(rack, 1)))
+    known = FabricInventory(
+        {name: inventory()._machines[name] for name in ("t0", "t1")},
+        free_partitions=["tray_partition_*"],
+    )
+    racks = OrderedFabric(Racks(Nmx(HttpManager("NMX-M", rack.url)), known), MemoryFabricJournal())
+    reading = await racks.read(["t0", "t1"])
+    assert {device.machine for device in reading.free} == {"t0"}
+    assert (
+        reading.why_not_free(FabricDevice("t1", 0)) == "it is in tenant, which is not Podwright's"
+    )
+    await racks.join("a", 1, {"t0": [0]})
+    assert rack.named()["podwright-a"] == ids(rack, 0, (1,))
+    assert rack.named()["tray_partition_0"] == ids(rack, 0, (2, 3, 4))

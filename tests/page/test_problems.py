@@ -93,6 +93,12 @@ PLANTED: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
         "The server is read only: nothing can be changed: the disk is full",
         "df -h",
     ),
+    "fabric": (
+        {"server": {"server": conditions(fabric=["NMX-M", "connection refused"])}},
+        "NMX-M cannot be read: nobody sees whether partitions are still isolated: "
+        "connection refused",
+        "podwright doctor",
+    ),
     "no-standby": (
         {"server": {"server": conditions(standbys=0)}},
         "No second server stands by",

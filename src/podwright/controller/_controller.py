@@ -174,6 +174,7 @@ class Controller:
         report_ages = self._services.reported.ages(state.now())
         return {
             "read_only": read_only_error.problem if read_only_error else "",
+            "fabric": [self.fabric, self.fabric_problem] if self.fabric_problem else [],
             "silent_schedulers": {
                 guest_name(scheduler_key): round((wall_time - age_seconds) / 10) * 10
                 for scheduler_key, age_seconds in report_ages.items()

@@ -191,8 +191,10 @@ def _may_reset(state: ControllerState, partition_entry: PartitionEntry, now: flo
     partition_record = partition_entry.record
     return (
         partition_record is not None
-        and partition_record.auto_reset
-        and partition_record.auto_resets < MAX_AUTO_RESETS
+        and (
+            partition_record.unremoved
+            or (partition_record.auto_reset and partition_record.auto_resets < MAX_AUTO_RESETS)
+        )
         and now >= partition_entry.retry_at
         and not partition_entry.leases
         and not partition_entry.fences

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from podwright.client import Client, LocalServers, ServerOptions, find_server
 from podwright.errors import PodwrightError, Unavailable
 from podwright.hosts import OK, PROBLEM, WARNING, DoctorFinding
-from podwright.wire import ReadyState
+from podwright.wire import ReadyState, ServerInfo
 
 
 def ask_server(
@@ -32,6 +32,7 @@ def ask_server(
             )
         ]
         if server.info.fabric:
+            findings.append(_fabric_reading(server.info))
             findings.append(_fabric_finding(server.info.fabric))
         if allocation:
             findings.append(_allocation_finding(server.client, allocation))
@@ -40,6 +41,24 @@ def ask_server(
     finally:
         server.client.close()
     return findings
+
+
+def _fabric_reading(info: ServerInfo) -> DoctorFinding:
+    """Tell how old the last comparison of the fabric with the server's partitions is."""
+    age = f"it was last read {info.fabric_age:.0f} s ago" if info.fabric_age >= 0 else "never read"
+    if info.fabric_problem:
+        return DoctorFinding(
+            "server",
+            "fabric read",
+            PROBLEM,
+            f"{info.fabric} cannot be read ({age}): {info.fabric_problem}",
+            f"see that {info.fabric} runs and answers the server",
+        )
+    if info.fabric_age < 0:
+        return DoctorFinding("server", "fabric read", WARNING, f"{info.fabric}: {age}", "")
+    return DoctorFinding(
+        "server", "fabric read", OK, f"{info.fabric}: {age}, and partitions are as they should be"
+    )
 
 
 def _fabric_finding(fabric_kind: str) -> DoctorFinding:

@@ -285,6 +285,18 @@ def _full_disk_problem(topics: _Topics, _: float) -> Iterator[PodProblem]:
         )
 
 
+def _fabric_problem(topics: _Topics, _: float) -> Iterator[PodProblem]:
+    if fabric := _server_conditions(topics).get("fabric"):
+        kind, cause = fabric
+        yield PodProblem(
+            "fabric",
+            kind,
+            f"{kind} cannot be read: nobody sees whether partitions are still isolated",
+            cause,
+            "podwright doctor",
+        )
+
+
 def _no_standby_problem(topics: _Topics, _: float) -> Iterator[PodProblem]:
     if _server_conditions(topics).get("standbys") == 0:
         yield PodProblem(
@@ -329,6 +341,7 @@ def _cable_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
 #: By kind: the function that finds such problems.
 PROBLEM_FINDERS: Final[Mapping[str, Callable[[_Topics, float], Iterable[PodProblem]]]] = {
     "full-disk": _full_disk_problem,
+    "fabric": _fabric_problem,
     "silent-agent": _silent_machine_problems,
     "wrong-key": _wrong_key_problems,
     "refused-machine": _refused_machine_problems,

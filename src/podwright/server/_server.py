@@ -186,6 +186,20 @@ class Server:
             }
         return connection_counts
 
+    def _fabric_metrics(self) -> list[Gauge]:
+        """Return the age of the last reading of the fabric, where there is one."""
+        age = getattr(self.controller, "fabric_age", None)
+        if age is None:
+            return []
+        return [
+            (
+                "fabric_reading_age_seconds",
+                "Seconds since the fabric was last read and compared.",
+                {},
+                round(age, 1),
+            )
+        ]
+
     def _gauge_metrics(self) -> list[Gauge]:
         """Return the gauges for /metrics."""
         is_active = self.calls.health()["status"] == "ok"
@@ -203,6 +217,7 @@ class Server:
                 {},
                 int(getattr(self.controller, "read_only", None) is not None),
             ),
+            *self._fabric_metrics(),
             ("epoch", "How often the store was opened: each restart and takeover.", {}, epoch),
             ("calls_under_way", "Calls that are being answered.", {}, self.calls.under_way),
             *(
@@ -245,6 +260,8 @@ class Server:
             active=standby.active if standby is not None else "",
             page=self.page,
             fabric=self.controller.fabric,
+            fabric_age=-1.0 if (age := self.controller.fabric_age) is None else round(age, 1),
+            fabric_problem=self.controller.fabric_problem,
             read_only=read_only_failure.problem
             if (read_only_failure := self.controller.read_only)
             else "",

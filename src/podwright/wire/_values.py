@@ -262,6 +262,8 @@ class ServerInfo(Value):
     standby: it answers nothing else, since another one is active: that one's words in `active`.
     page: where its page is for browsers, `http://host:port/`; empty where there is none.
     fabric: what joins devices of several machines, such as `NMX-M`; empty where nothing does.
+    fabric_age: seconds since it was last read and compared; -1: not since the server's start.
+    fabric_problem: why the last attempt to read it failed; empty: it did not.
     read_only: why it changes nothing for now, as when its store's disk is full; empty: it does.
     """
 
@@ -280,6 +282,8 @@ class ServerInfo(Value):
     page: str = ""
     fabric: str = ""
     read_only: str = ""
+    fabric_age: float = -1.0
+    fabric_problem: str = ""
 
 
 class TokenRequest(Value):

@@ -81,6 +81,7 @@ class OrderedFabric:
         await self._run_in_turn(
             EVERYTHING, lambda _: self._carry_out_open_intents(frozenset(), strict=True)
         )
+        self._recovered = True
 
     # -- the order of calls --------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ _EVENT_TEXTS: Final = {
     "MachineDown": "machine {about} is out of service: {detail}",
     "MachineUp": "machine {about} serves again: {detail}",
     "Error": "partition {about} of {owner} is in error: {detail}",
+    "Mended": "{about}: {detail}; it is as it should be again",
     "Reset": "partition {about} of {owner} was reset ({detail})",
     "Relocate": "partition {about} of {owner} moved to other devices: {detail}",
     "LeaseEnd": "a launch on partition {about} of {owner} is fenced: lease {detail}",
@@ -26,7 +27,7 @@ _EVENT_TEXTS: Final = {
     "Fenced": "a fence on partition {about} of {owner} is over: {detail}",
     "Start": "partition {about} of {owner} starts: {detail}",
 }
-_WARNING_EVENTS: Final = frozenset({"MachineDown", "Error", "LeaseEnd", "Fencing"})
+_WARNING_EVENTS: Final = frozenset({"MachineDown", "Error", "Mended", "LeaseEnd", "Fencing"})
 
 
 def log(event: EventInfo, *, own: bool) -> None:

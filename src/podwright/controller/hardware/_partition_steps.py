@@ -116,6 +116,7 @@ async def reset(
         epoch=lease.epoch if lease else state.epochs.next(),
         dirty=f"{partition_record.dirty_mask | mask:x}",
         errors=(),
+        unremoved=False,
         auto_resets=partition_record.auto_resets + 1 if auto else 0,
         auto_reset_at=state.wall() if auto else partition_record.auto_reset_at,
         transient=partition_record.transient and not keep,
@@ -247,8 +248,15 @@ async def mark_partition_broken(
     unremoved: bool = False,
 ) -> None:
     """A step failed: ERROR, with the reasons, each once. unremoved: the step was its removal."""
+    record = partition_entry.known
     reasons = dict.fromkeys(fault.reason for fault in machine_faults)
-    broken_record = move(partition_entry.known, BROKEN, errors=tuple(reasons), unremoved=unremoved)
+    broken_record = move(
+        record,
+        BROKEN,
+        errors=tuple(reasons),
+        unremoved=unremoved,
+        auto_resets=record.auto_resets + unremoved,  # the pause before the next attempt grows
+    )
     state.record_event(
         "Error", partition_entry.name, broken_record.owner, "; ".join(broken_record.errors)
     )

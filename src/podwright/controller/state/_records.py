@@ -45,7 +45,8 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     its slices; empty for whole devices. movable: its launch may be asked to move. hosts: to which a
     fabric attaches its devices, in equal shares in routing order; empty where they are not a
     pool's. guest: the scheduler that it was created for, as `_guest_first_jobs` knows it; empty for
-    people. unremoved: in error because its removal failed. created_at, auto_reset_at: by the system's clock (`ControllerState.wall`), to be shown.
+    people. unremoved: it is in error because its removal failed. created_at, auto_reset_at: by the
+    system's clock (`ControllerState.wall`), to be shown.
     placed_at, until: by the store's (`ControllerState.now`).
     """
 
