@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any
 
-from podwright.agents import Driver, FabricDriver, MachineReport, SimulatedMachine
+from podwright.agents import Driver, FabricDriver, FabricSite, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Machines, Role
 from podwright.errors import Unavailable
 from podwright.fabric import Cluster, preset
@@ -224,14 +224,14 @@ class World:
         clusters: Sequence[Cluster] = (),
         *,
         allocations: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
-        fabric: FabricDriver | None = None,
+        make_fabric: Callable[[FabricSite], FabricDriver] | None = None,
         driver_timeout: float = 30.0,
     ) -> None:
         self.time = Time()
         self.clusters = list(clusters) or [preset("pod16")]
         self.allocations = allocations
         self.driver_timeout = driver_timeout
-        self.fabric = fabric
+        self.make_fabric = make_fabric
         self.machines = {
             m.name: SimulatedMachine(m, c.family, max_kept_calls=1000, sleep=self.time.sleep)
             for c in self.clusters
@@ -261,9 +261,7 @@ class World:
             allocations=self.allocations,
             driver_timeout=self.driver_timeout,
             sleep=self.time.sleep,
-            machines=Machines(
-                starting=0.5, fabric=None if self.fabric is None else lambda _: self.fabric
-            ),
+            machines=Machines(starting=0.5, fabric=self.make_fabric),
         )
         await self.controller.start()
         self.running = True

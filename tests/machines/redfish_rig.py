@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from podwright.agents import (
     FabricDriver,
     FabricJournal,
     FabricParts,
+    FabricReading,
     attached_name,
 )
 from podwright.agents.fabric import FabricTiming, HttpAnswer, OrderedFabric, Redfish, RedfishZones
@@ -227,6 +229,8 @@ class _AtHosts:
         """See `FabricDriver.leave`."""
         await self._inner.leave(epoch, parts)
 
-    async def read(self) -> Mapping[str, Devices]:
+    async def read(self, machines: Collection[str] = ()) -> FabricReading:
         """See `FabricDriver.read`."""
-        return {name.partition("@")[0]: d for name, d in (await self._inner.read()).items()}
+        reading = await self._inner.read(machines)
+        named = {name.partition("@")[0]: d for name, d in reading.partitions.items()}
+        return replace(reading, partitions=named)

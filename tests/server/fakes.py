@@ -32,7 +32,8 @@ class FakeController:
         self.finished: list[str] = []
         self.started = self.closed = False
         self.simulated = True
-        self.fabric = ""
+        self.fabric = self.fabric_problem = ""
+        self.fabric_age: float | None = None
         self.clusters = [preset("pod4")]
         self.idle = True
         self.read_only: wire.PodwrightError | None = None

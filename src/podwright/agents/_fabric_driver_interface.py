@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 #: Maps a machine to the indices of its devices.
@@ -176,12 +177,18 @@ class FabricSite(NamedTuple):
 
     attributes: returns the attributes of a machine's devices in their order, as its agent last
     reported them; nothing for a machine that has not reported. changed: tells the controller, from
-    any thread, that the fabric reported an event, so that it reads the fabric at once.
+    any thread, that the fabric reported an event, so that it reads the fabric at once. url,
+    login_file, authority_file, inventory_file: the options --fabric-url, --fabric-login,
+    --fabric-ca and --fabric-inventory, for a driver that another package adds.
     """
 
     journal: FabricJournal
     attributes: Callable[[str], Sequence[Mapping[str, str]]]
     changed: Callable[[], None] = lambda: None
+    url: str = ""
+    login_file: Path | None = None
+    authority_file: Path | None = None
+    inventory_file: Path | None = None
 
 
 class MemoryFabricJournal:

@@ -11,6 +11,9 @@ from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, DoctorFinding, examine, expand, read_hosts
 from podwright.tables import table
 
+#: What names the server's port where no option does: a launch's, then that of V-IPU's commands.
+_PORT_VARIABLES = "IPUOF_VIPU_API_PORT", "VIPU_CLI_API_PORT"
+
 
 class Subject(NamedTuple):
     """What is examined. An empty text: what the environment names, if anything.
@@ -31,12 +34,13 @@ class Subject(NamedTuple):
 def diagnose(subject: Subject, environ: Mapping[str, str]) -> list[DoctorFinding]:
     """Return a finding for each check. Raises InvalidRequest for what cannot be read."""
     host = subject.server_host or environ.get("IPUOF_VIPU_API_HOST", "")
-    port = subject.server_port or environ.get("IPUOF_VIPU_API_PORT", "") or 8090
+    port = subject.server_port or next(filter(None, map(environ.get, _PORT_VARIABLES)), 8090)
     hosts = _subject_hosts(subject)
     try:
         port_number = int(port)
     except ValueError:
-        raise InvalidRequest(f"IPUOF_VIPU_API_PORT={port!r} is not a port") from None
+        variable = next(name for name in _PORT_VARIABLES if environ.get(name) == port)
+        raise InvalidRequest(f"{variable}={port!r} is not a port") from None
     findings = examine(hosts, environ, server=(host, port_number) if host else None)
     partition = subject.partition or environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
     if host or partition or subject.allocation:

@@ -114,6 +114,9 @@ class ServerArguments(opt.OptionTable):
         "certificates to trust for it; by default those of this machine", "FILE", group=MACHINES
     )
     fabric = opt.text("fabric whose driver another package adds", "NAME", group=MACHINES)
+    fabric_url = opt.optional("the address that this driver gets", "URL", group=MACHINES)
+    fabric_login = opt.optional("a file USER:PASSWORD that it gets", "FILE", group=MACHINES)
+    fabric_ca = opt.optional("the certificates that it gets", "FILE", group=MACHINES)
     fabric_inventory = opt.optional(
         "serial numbers and UIDs that assign the fabric's devices to machines, in TOML; by "
         "default the machines' agents report them",

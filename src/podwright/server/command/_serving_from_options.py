@@ -95,12 +95,24 @@ def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
         raise InvalidRequest(
             "one server drives one fabric", would_work="--nmx, --redfish or --fabric"
         )
+    chosen_fabric: tuple[str, str, str | None, str | None]
     if arguments.fabric:
-        return FabricOptions(arguments.fabric, "")
-    if arguments.nmx:
+        chosen_fabric = (
+            arguments.fabric,
+            arguments.fabric_url or "",
+            arguments.fabric_login,
+            arguments.fabric_ca,
+        )
+    elif arguments.nmx:
         chosen_fabric = "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca
     elif arguments.redfish:
         chosen_fabric = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
+    elif arguments.fabric_inventory or arguments.fabric_url:
+        raise InvalidRequest(
+            "no option says which fabric this is about",
+            operation="--fabric-inventory" if arguments.fabric_inventory else "--fabric-url",
+            would_work="--nmx URL, --redfish URL or --fabric NAME beside it",
+        )
     else:
         return None
     product, url, login_file, authority_file = chosen_fabric

@@ -38,7 +38,7 @@ def fabric_driver(
     if fabric_options is None:
         return None
     if fabric_options.product not in ("NMX-M", "Redfish"):
-        return _package_driver(fabric_options.product)
+        return _package_driver(fabric_options)
     from podwright.agents.fabric import (
         COMPOSITION,
         FabricInventory,
@@ -96,18 +96,27 @@ def fabric_driver(
     return make
 
 
-def _package_driver(driver_name: str) -> Callable[[FabricSite], FabricDriver]:
+def _package_driver(fabric_options: FabricOptions) -> Callable[[FabricSite], FabricDriver]:
     """Return a package's driver. Raises InvalidRequest for a name that no package adds."""
     make_driver: Callable[[FabricSite], FabricDriver] | None = plugins.load_function(
-        plugins.FABRICS, driver_name
+        plugins.FABRICS, fabric_options.product
     )
     if make_driver is None:
-        driver_names = ", ".join(plugins.names(plugins.FABRICS))
+        names = ", ".join(plugins.names(plugins.FABRICS))
         raise InvalidRequest(
-            f"no package adds a fabric called {driver_name}",
+            f"no package adds a fabric called {fabric_options.product}",
             operation="--fabric",
-            would_work=f"choose one of {driver_names}"
-            if driver_names
-            else "a package that adds one",
+            would_work=f"choose one of {names}" if names else "a package that adds one",
         )
-    return make_driver
+    if fabric_options.inventory_file is not None:
+        from podwright.agents.fabric import read_inventory
+
+        read_inventory(fabric_options.inventory_file)
+    return lambda site: make_driver(
+        site._replace(
+            url=fabric_options.url,
+            login_file=fabric_options.login_file,
+            authority_file=fabric_options.authority_file,
+            inventory_file=fabric_options.inventory_file,
+        )
+    )
