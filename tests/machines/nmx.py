@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from podwright.agents.fabric import FabricInventory, HttpAnswer, MachineIdentity
 
 DOMAIN = "3b7f0a1e-9a53-4f4e-8d6b-6f7f2f9d4c10"
+OTHER_DOMAIN = "f0000000-0000-4000-8000-000000000000"
 DEFAULT_PARTITION = 32766
 TIME = "2026-01-23T04:56:07.000+00:00"
 _OVER = ("completed", "failed", "cancelled")
@@ -31,6 +32,9 @@ class NmxFaults:
     slow: int = 0  #: how often the operation of the next change is found under way
     null_fields: bool = False
     missing_trays: set[int] = field(default_factory=set)
+    unlinked: set[str] = field(default_factory=set)  #: GPUs without NVLink
+    elsewhere: set[str] = field(default_factory=set)  #: GPUs that are listed in another domain
+    unhealthy: set[str] = field(default_factory=set)  #: names of partitions
 
 
 @dataclass
@@ -131,6 +135,21 @@ class NmxModel:
             "HostID": 1,
             "DeviceID": device,
         }
+
+    def move(self, gpu_ids: Iterable[str], name: str) -> None:
+        """Put GPUs into a partition, or into none, as another party's request would."""
+        moved = set(gpu_ids)
+        for partition in self.partitions.values():
+            members = [i for i in self._ids(partition["Members"]) if i not in moved]
+            partition["Members"] = members + sorted(moved if partition["Name"] == name else ())
+        empty = [
+            number
+            for number, partition in self.partitions.items()
+            if not partition["Members"] and partition["Name"].startswith("podwright-")
+        ]
+        for number in empty:
+            del self.partitions[number]
+        self._record("")
 
     def finish(self) -> None:
         """Let all operations take effect now."""
@@ -234,7 +253,7 @@ class NmxModel:
         shown: dict[str, Any] = {
             "ID": gpu_id,
             "Name": f"GPU-{tray}-{device}",
-            "DomainUUID": DOMAIN,
+            "DomainUUID": OTHER_DOMAIN if gpu_id in self.faults.elsewhere else DOMAIN,
             "DeviceID": device,
             "DeviceUID": uid(tray, device),
             "DevicePcieID": device,
@@ -242,7 +261,7 @@ class NmxModel:
             "VendorID": 0x10DE,
             "ALIDList": [1111, 2222],
             "PartitionID": self.gpu_partition[gpu_id],
-            "Health": "HEALTHY",
+            "Health": "NO_NVLINK" if gpu_id in self.faults.unlinked else "HEALTHY",
             "LocationInfo": {
                 "ChassisID": 1,
                 "ChassisSerialNumber": "1820324160012",
@@ -257,7 +276,8 @@ class NmxModel:
         return shown
 
     def _partition(self, partition: dict[str, Any]) -> dict[str, Any]:
-        return {**partition, "Members": partition["Members"] or None}
+        health = "UNHEALTHY" if partition["Name"] in self.faults.unhealthy else "HEALTHY"
+        return {**partition, "Health": health, "Members": partition["Members"] or None}
 
     def _shown(self, operation: Operation) -> dict[str, Any]:
         shown: dict[str, Any] = {

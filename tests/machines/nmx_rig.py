@@ -17,7 +17,15 @@ from podwright.agents.fabric import (
     Racks,
 )
 from podwright.errors import Unavailable
-from podwright.testing import FabricFault, FabricTruth, Killed, RequestGate, VirtualTime
+from podwright.testing import (
+    Affected,
+    FabricCondition,
+    FabricFault,
+    FabricTruth,
+    Killed,
+    RequestGate,
+    VirtualTime,
+)
 from tests.machines.nmx import DEFAULT_PARTITION, NmxModel, inventory
 
 Devices = frozenset[FabricDevice]
@@ -116,6 +124,36 @@ class NmxRig:
                 return False  # NMX-M has no tags
         return True
 
+    def change(self, condition: FabricCondition, random: Random) -> Affected | None:
+        """See `Changeable.change`."""
+        model, ours = self.model, self.truth().ours
+        joined = {name: members for name, members in ours.items() if members}
+        taken = frozenset().union(*joined.values(), *self._foreign.values())
+        free = sorted({_device(model, i) for i in model.trays} - taken)
+        name = random.choice(sorted(joined)) if joined else ""
+        chosen = frozenset(random.sample(free, 1)) if free else frozenset()
+        match condition:
+            case FabricCondition.UNHEALTHY if name:
+                model.faults.unhealthy = {f"podwright-{name}"}
+                return Affected(name)
+            case FabricCondition.UNKNOWN_MEMBER if name:
+                model.faults.missing_trays = {int(min(joined[name]).machine[1:])}
+                return Affected(name)
+            case FabricCondition.NO_LINK if chosen:
+                model.faults.unlinked = {_gpu(model, device) for device in chosen}
+                return Affected("", chosen)
+            case FabricCondition.WRONG_IDENTITY if chosen:
+                model.faults.elsewhere = {_gpu(model, device) for device in chosen}
+                return Affected("", chosen)
+            case FabricCondition.LOST_DEVICE if name:
+                lost = frozenset(random.sample(sorted(joined[name]), 1))
+                model.move([_gpu(model, device) for device in lost], "")
+                return Affected(name, lost)
+            case FabricCondition.LATE_ARRIVAL if name and chosen:
+                model.move([_gpu(model, device) for device in chosen], f"podwright-{name}")
+                return Affected(name, chosen)
+        return None
+
     def gate(self) -> RequestGate:
         """See `FabricRig.gate`."""
         self._gate = RequestGate()
@@ -194,6 +232,10 @@ class NmxRig:
 def make_driver(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     """Return the product's own driver."""
     return OrderedFabric(Racks(Nmx(rig, rig.timing), rig.inventory), journal, rig.timing)
+
+
+def _gpu(model: NmxModel, device: FabricDevice) -> str:
+    return model.gpu_id(int(device.machine[1:]), device.index + 1)
 
 
 def _device(model: NmxModel, gpu_id: str) -> FabricDevice:

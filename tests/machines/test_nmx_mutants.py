@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from podwright.agents import FabricDevice, FabricDriver, FabricJournal, MemoryFabricJournal
+from podwright.agents import (
+    FabricDevice,
+    FabricDriver,
+    FabricJournal,
+    FabricParts,
+    MemoryFabricJournal,
+    devices_of,
+)
 from podwright.agents.fabric import FabricReading, HttpAnswer, Nmx, OrderedFabric, Racks
 from podwright.agents.fabric._intent_journal import FabricIntent, Intents
+from podwright.agents.fabric._journaled_driver import _check_intent
 from podwright.agents.fabric._nmx_messages import NmxPartition
 from podwright.agents.fabric._nmx_snapshot import PARTITION_NAME_PREFIX, NmxView
+from podwright.errors import PodwrightError
 from podwright.testing import ContractBroken, check_fabric_driver
 from tests.machines.nmx import uid
 from tests.machines.nmx_rig import NmxRig
@@ -280,6 +290,127 @@ def takes_foreign_for_free(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
     return driver(rig, journal, Greedy)
 
 
+# -- what happens between calls --------------------------------------------------------------------
+
+
+def ignores_the_health_of_partitions(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """An unhealthy partition is handed out."""
+
+    class Blind(Racks):
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
+            reading = super().read(devices, machines)
+            doubts = {n: why for n, why in reading.doubts.items() if "health" not in why}
+            return replace(reading, doubts=doubts)
+
+    return driver(rig, journal, Blind)
+
+
+def ignores_missing_links(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """A GPU without NVLink is joined like any other."""
+
+    class Blind(Racks):
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
+            return replace(super().read(devices, machines), ill={})
+
+    return driver(rig, journal, Blind)
+
+
+def ignores_the_domain(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """A GPU of another domain is taken for the one with the same DeviceUID."""
+
+    class Domainless:
+        def request(
+            self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+        ) -> HttpAnswer:
+            answer = rig.request(method, path, body, headers)
+            if method != "GET" or not path.endswith("/gpus"):
+                return answer
+            listed = [{**gpu, "DomainUUID": None} for gpu in answer.document()]
+            return answer._replace(content=json.dumps(listed).encode())
+
+    return OrderedFabric(Racks(Nmx(Domainless(), rig.timing), rig.inventory), journal, rig.timing)
+
+
+def writes_its_intent_afterwards(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """The intent is durable only when the change is made."""
+
+    class Late(OrderedFabric):
+        async def _change(self, intent: FabricIntent, turn: Any) -> None:
+            reading = await self._call(self._settled_reading, intent)
+            if intent.epoch >= self._loaded_intents().newest(intent.devices):
+                with suppress(PodwrightError):
+                    _check_intent(intent, reading)
+                    await self._call(self._carry_out_intent, intent, reading)
+            await super()._change(intent, turn)
+
+    return driver(rig, journal, ordered=Late)
+
+
+def forgets_epochs_of_calls_that_change_nothing(
+    rig: NmxRig, journal: FabricJournal
+) -> FabricDriver:
+    """A repeated call leaves the devices at the epoch that they had."""
+
+    class Forgetful(Intents):
+        def raise_epochs(self, intent: FabricIntent) -> None:
+            """Nothing."""
+
+    made = driver(rig, journal)
+    made._intents = Forgetful(journal)
+    return made
+
+
+def leaves_open_intents_alone(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """What a killed server had begun is not finished."""
+
+    class Careless(OrderedFabric):
+        async def _carry_out_open_intents(self, excluded: Any, *, strict: bool) -> None:
+            """Nothing."""
+
+    return driver(rig, journal, ordered=Careless)
+
+
+def ignores_unmatched_members(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """A partition with a member that is no known GPU gets more members."""
+
+    class Blind(Racks):
+        def read(self, devices: Any, machines: Any = ()) -> FabricReading:
+            return replace(super().read(devices, machines), unmatched={})
+
+    return driver(rig, journal, Blind)
+
+
+def remembers_its_first_reading(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """`read` tells what the driver joined, and not what the fabric has."""
+
+    class Remembering(OrderedFabric):
+        joined: ClassVar[dict[str, Devices]] = {}
+
+        async def join(self, partition: str, epoch: int, parts: FabricParts) -> None:
+            await super().join(partition, epoch, parts)
+            self.joined[partition] = devices_of(parts)
+
+        async def read(self, machines: Any = ()) -> FabricReading:
+            return FabricReading(dict(self.joined))
+
+    return driver(rig, journal, ordered=Remembering)
+
+
+def goes_on_when_it_cannot_write(rig: NmxRig, journal: FabricJournal) -> FabricDriver:
+    """A server whose store was taken over changes the fabric all the same."""
+
+    class Bold(Intents):
+        async def begin(self, intent: FabricIntent) -> int:
+            try:
+                return await super().begin(intent)
+            except PodwrightError:
+                return 0
+
+    made = driver(rig, journal)
+    made._intents = Bold(journal)
+    return made
+
+
 MUTANTS = [
     identity_by_order,
     no_reading_back,
@@ -296,6 +427,15 @@ MUTANTS = [
     skips_what_is_missing,
     forgets_the_unlisted,
     takes_foreign_for_free,
+    ignores_the_health_of_partitions,
+    ignores_missing_links,
+    ignores_the_domain,
+    writes_its_intent_afterwards,
+    forgets_epochs_of_calls_that_change_nothing,
+    leaves_open_intents_alone,
+    ignores_unmatched_members,
+    remembers_its_first_reading,
+    goes_on_when_it_cannot_write,
 ]
 
 

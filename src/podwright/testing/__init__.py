@@ -13,10 +13,14 @@ from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.testing._amd_standin import AmdStandIn
-    from podwright.testing._fabric_check import FabricRun, check_fabric_driver
+    from podwright.testing._controller_life import FabricRun
+    from podwright.testing._fabric_check import check_fabric_driver
     from podwright.testing._fabric_rig import (
+        Affected,
+        Changeable,
         ContractBroken,
         DataPlane,
+        FabricCondition,
         FabricFault,
         FabricRig,
         FabricTruth,
@@ -35,9 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FABRIC_PATH",
+    "Affected",
     "AmdStandIn",
+    "Changeable",
     "ContractBroken",
     "DataPlane",
+    "FabricCondition",
     "FabricFault",
     "FabricRig",
     "FabricRun",
@@ -56,10 +63,14 @@ __all__ = [
 #: Each module, and the names that it exports.
 _LATER = {
     "_amd_standin": ("AmdStandIn",),
-    "_fabric_check": ("FabricRun", "check_fabric_driver"),
+    "_controller_life": ("FabricRun",),
+    "_fabric_check": ("check_fabric_driver",),
     "_fabric_rig": (
+        "Affected",
+        "Changeable",
         "ContractBroken",
         "DataPlane",
+        "FabricCondition",
         "FabricFault",
         "FabricRig",
         "FabricTruth",

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from podwright.agents import FabricDevice, FabricDriver, FabricJournal
 
@@ -111,6 +111,35 @@ class FabricRig(Protocol):
 
     def heal(self) -> None:
         """End all faults. Slow changes end now."""
+        ...
+
+
+class FabricCondition(enum.Enum):
+    """A state of a fabric that no call of the driver has caused. It lasts until the rig is healed,
+    but for devices that are lost or put back.
+    """
+
+    UNHEALTHY = "unhealthy"  #: a partition of Podwright's must not be used
+    UNKNOWN_MEMBER = "unknown-member"  #: such a partition has a member that is no known device
+    NO_LINK = "no-link"  #: free devices that cannot be joined
+    WRONG_IDENTITY = "wrong-identity"  #: free devices that the fabric knows as something else
+    LOST_DEVICE = "lost-device"  #: somebody took devices out of a partition of Podwright's
+    LATE_ARRIVAL = "late-arrival"  #: an old request put free devices into such a partition
+
+
+class Affected(NamedTuple):
+    """What a condition is about. partition: empty where it is about devices alone."""
+
+    partition: str = ""
+    devices: frozenset[FabricDevice] = frozenset()
+
+
+@runtime_checkable
+class Changeable(Protocol):
+    """A rig whose fabric can change between two calls."""
+
+    def change(self, condition: FabricCondition, random: Random) -> Affected | None:
+        """Bring a condition about. Returns None when this fabric cannot have it now."""
         ...
 
 
