@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from podwright.agents import FabricDevice, FabricParts, FabricReading, devices_of
+from podwright.agents import (
+    FabricDevice,
+    FabricParts,
+    FabricReading,
+    MachineReport,
+    SimulatedMachine,
+    devices_of,
+)
 from podwright.errors import NoCapacity, NotFound, Unavailable, WrongState
-from podwright.fabric import preset
+from podwright.fabric import Family, Machine, preset
 from podwright.wire import EventsRequest, ReadyState
 from tests.controller.world import ROOT, World, virtually
 
@@ -246,4 +255,101 @@ async def test_a_removal_that_failed_is_tried_again_and_never_undone() -> None:
     fabric.silent = False
     await world.time.advance(600.0)
     assert await world.names() == []
+    await world.stop()
+
+
+# -- a rack's GPUs change their clique only by a reset ---------------------------------------------
+
+
+class RackTray(SimulatedMachine):
+    """A tray of a rack, whose GPUs report the clique that they had at their last reset."""
+
+    fabric: ModelFabric
+    resets_work = True
+
+    def __init__(self, machine: Machine, family: Family, **options: Any) -> None:
+        super().__init__(machine, family, **options)
+        self.cliques = ["32766"] * family.devices_per_machine
+
+    def now(self, index: int) -> str:
+        """The clique that the fabric's manager would give a GPU that is reset now."""
+        device = FabricDevice(self.machine.name, index)
+        names = [name for name, members in self.fabric.partitions.items() if device in members]
+        return str(1 + sorted(self.fabric.partitions).index(names[0])) if names else "32766"
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        await super().reset(epoch, devices)
+        if self.resets_work:
+            for index in devices:
+                self.cliques[index] = self.now(index)
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        await super().release(epoch, devices)
+        for index in devices:
+            self.cliques[index] = self.now(index)
+
+    async def describe(self) -> MachineReport:
+        report = await super().describe()
+        devices = tuple(
+            replace(
+                device,
+                attributes={
+                    **device.attributes,
+                    "fabric guid": f"0x{device.index:016x}",
+                    "fabric": f"3b7f0a1e:{self.cliques[device.index]}",
+                },
+            )
+            for device in report.devices
+        )
+        return report._replace(devices=devices)
+
+
+async def rack() -> tuple[World, list[RackTray]]:
+    fabric = ModelFabric()
+    world = World([preset("nvl72")], make_fabric=lambda _: fabric)
+    trays = []
+    for name, machine in world.machines.items():
+        tray = RackTray(machine.machine, machine.family, sleep=world.time.sleep)
+        tray.fabric = fabric
+        fabric.devices |= {FabricDevice(name, index) for index in range(4)}
+        world.machines[name] = tray
+        trays.append(tray)
+    await world.start()
+    return world, trays
+
+
+@virtually
+async def test_a_partition_is_ready_when_its_gpus_share_a_clique_of_their_own() -> None:
+    world, trays = await rack()
+    await world.create("p1", 8)
+    used = [tray for tray in trays if "32766" not in tray.cliques]
+    assert len(used) == 2
+    assert len({clique for tray in used for clique in tray.cliques}) == 1
+    await world.create("p2", 4)
+    cliques = {clique for tray in trays for clique in tray.cliques}
+    assert len(cliques) == 3
+    await world.stop()
+
+
+@virtually
+async def test_a_gpu_that_keeps_its_clique_leaves_the_partition_in_error() -> None:
+    world, trays = await rack()
+    for tray in trays:
+        tray.resets_work = False
+    info = await world.create("p1", 4)
+    assert info.ready_state is ReadyState.ERROR
+    assert "is in clique 3b7f0a1e:32766 after its reset" in info.errors[0]
+    await world.stop()
+
+
+@virtually
+async def test_a_machine_with_two_devices_of_one_identity_serves_nobody() -> None:
+    world = World([preset("hgx8")])
+    await world.start()
+    machine = world.machines["gpu1"]
+    report = await machine.describe()
+    twins = tuple(replace(device, chip_id="GPU-4a10c0de") for device in report.devices)
+    registry = world.controller._services.registry
+    with pytest.raises(WrongState, match="two devices that are GPU-4a10c0de"):
+        registry.accept("gpu1", report._replace(devices=twins))
     await world.stop()

@@ -108,3 +108,8 @@ def test_the_callers_target_options_stand() -> None:
 def test_everything_of_the_caller_but_the_configuration_file() -> None:
     environ = {"A": "1", "B": "2", "IPUOF_CONFIG_PATH": "/x"}
     assert whole_environment(environ, (("B", "3"),), {"C": "4"}) == {"A": "1", "B": "3", "C": "4"}
+
+
+def test_a_part_of_an_amd_socket_is_named_by_its_number() -> None:
+    found = visible_gpus(gpus(*[("n1", "", f"{AMD}.{part}") for part in range(3)]), 3)
+    assert found == {"PODWRIGHT_GPUS": "0;1;2", "PODWRIGHT_GPUS_AS": "ROCR_VISIBLE_DEVICES"}

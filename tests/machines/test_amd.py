@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from podwright.agents.gpu import open_machine
-from podwright.errors import Internal
+from podwright.agents.gpu._guards import FileGuard
+from podwright.errors import Internal, InvalidRequest, Unavailable
 from podwright.fabric import HGX8, Machine
 from podwright.hosts.gpus import LibraryError, open_libraries, take_inventory
 from podwright.testing._amd_standin import STANDIN_VARIABLE
@@ -106,3 +107,51 @@ def _write(path: Path, text: str) -> None:
     at = os.stat(path).st_mtime_ns
     path.write_text(text)
     os.utime(path, ns=(0, at + 1))
+
+
+# -- a socket as several devices -------------------------------------------------------------------
+
+CPX = OAM.replace("gpus = 8", 'gpus = 16\nmode = "CPX"\nparts = 8')
+
+
+async def test_the_parts_of_a_socket_are_devices_of_their_own(oam: Path) -> None:
+    _write(oam, CPX)
+    machine = open_machine(Machine("n1"), {STANDIN_VARIABLE: str(oam)})
+    assert machine is not None
+    assert [gpu.uuid for gpu in machine.gpus[6:10]] == [
+        "GPU-4a10c0de00000000.6",
+        "GPU-4a10c0de00000000.7",
+        "GPU-4a10c0de00000001.0",
+        "GPU-4a10c0de00000001.1",
+    ]
+    assert {gpu.memory for gpu in machine.gpus} == {(196592 << 20) // 8}
+    assert {gpu.bus for gpu in machine.gpus} == {"0000:05:00.0", "0000:25:00.0"}
+    reports = (await machine.describe()).devices
+    assert {report.attributes["profile"] for report in reports} == {"cpx"}
+
+
+async def test_a_part_is_released_without_a_reset_of_its_socket(oam: Path) -> None:
+    _write(oam, CPX)
+    machine = open_machine(Machine("n1"), {STANDIN_VARIABLE: str(oam)})
+    assert machine is not None
+    resets: list[str] = []
+    machine._reset = lambda gpu: resets.append(gpu.uuid)
+    await machine.configure("a", 1, [0])
+    await machine.configure("b", 2, [1])
+    await machine.release(3, [0])
+    assert resets == []
+    assert (await machine.describe()).configured == {1: ("b", 2)}
+
+
+def test_guards_are_refused_where_they_would_change_the_numbers(oam: Path) -> None:
+    _write(oam, CPX)
+    with pytest.raises(InvalidRequest, match="in mode CPX: ROCm selects such devices by number"):
+        open_machine(
+            Machine("n1"), {STANDIN_VARIABLE: str(oam)}, guards=lambda gpus: [FileGuard()]
+        )
+
+
+def test_two_gpus_of_one_identity_are_refused(oam: Path) -> None:
+    _write(oam, OAM.replace("gpus = 8", "gpus = 8\nparts = 2"))
+    with pytest.raises(Unavailable, match="two GPUs of this machine are GPU-4a10c0de00000000"):
+        open_machine(Machine("n1"), {STANDIN_VARIABLE: str(oam)})

@@ -73,7 +73,7 @@ class _Mute:
         self._library = library
         self.version, self.health = library.version, library.health
         self.holders, self.sample, self.close = library.holders, library.sample, library.close
-        self.forget, self.condition = library.forget, library.condition
+        self.forget, self.condition, self.fabric = library.forget, library.condition, library.fabric
 
     def gpus(self) -> tuple[Gpu, ...]:
         return tuple(

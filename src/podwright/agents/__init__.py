@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Driver,
         MachineReport,
         OwnedDriver,
+        repeated,
     )
     from podwright.agents._fabric_driver_interface import (
         FabricDevice,
@@ -67,6 +68,7 @@ __all__ = [
     "named_devices",
     "parts_of",
     "read_key",
+    "repeated",
 ]
 #: Each module, and the names that come from it.
 _LATER = {
@@ -79,6 +81,7 @@ _LATER = {
         "Driver",
         "MachineReport",
         "OwnedDriver",
+        "repeated",
     ),
     "_fabric_driver_interface": (
         "FabricDevice",

@@ -8,7 +8,8 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
@@ -99,3 +100,9 @@ class OwnedDriver(Driver, Protocol):
         user.
         """
         ...
+
+
+def repeated(identities: Iterable[str]) -> list[str]:
+    """Return the identities that stand there more than once; an empty one is none."""
+    counts = Counter(filter(None, identities))
+    return [identity for identity, count in counts.items() if count > 1]

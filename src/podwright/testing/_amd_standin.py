@@ -8,6 +8,8 @@ A TOML file describes its GPUs, as for NVIDIA's (`_nvml_standin`):
     xgmi = true
     numa_nodes = 2
     driver = "6.12.12"
+    mode = "CPX"              # of every socket; gpus then counts the parts, `parts` of each socket
+    parts = 8
 
     [[gpu]]                   # how one differs
     index = 3
@@ -85,8 +87,19 @@ class AmdStandIn:
     def amdsmi_get_processor_handles(self) -> list[int]:
         return list(range(int(self._description.get("gpus", 0))))
 
+    def _socket_and_part(self, handle: int) -> tuple[int, int]:
+        return divmod(handle, int(self._description.get("parts", 1)))
+
     def amdsmi_get_gpu_device_bdf(self, handle: int) -> str:
-        return f"0000:{5 + 32 * handle:02x}:00.0"
+        socket, part = self._socket_and_part(handle)
+        return f"0000:{5 + 32 * socket:02x}:00.{part}"
+
+    def amdsmi_get_gpu_compute_partition(self, handle: int) -> str:
+        return str(self._description.get("mode", "SPX"))
+
+    def amdsmi_get_gpu_kfd_info(self, handle: int) -> dict[str, int]:
+        _, part = self._socket_and_part(handle)
+        return {"kfd_id": 1000 + handle, "node_id": 2 + handle, "current_partition_id": part}
 
     def amdsmi_get_gpu_driver_info(self, handle: int) -> dict[str, str]:
         driver_version = str(self._description.get("driver", "6.12.12"))
@@ -94,7 +107,8 @@ class AmdStandIn:
 
     def amdsmi_get_gpu_asic_info(self, handle: int) -> dict[str, Any]:
         market_name = str(self._describe_gpu(handle).get("name", "AMD Instinct MI300X"))
-        asic_serial = f"0x{0x4A10C0DE00000000 + handle:016X}"
+        socket, _ = self._socket_and_part(handle)
+        asic_serial = f"0x{0x4A10C0DE00000000 + socket:016X}"
         return {"market_name": market_name, "asic_serial": asic_serial, "vendor_id": "0x1002"}
 
     def amdsmi_get_gpu_vram_info(self, handle: int) -> dict[str, Any]:

@@ -33,35 +33,6 @@ class FabricRun:
     conditions: dict[FabricCondition, int] = field(default_factory=dict)
 
 
-class _KillingJournal:
-    """The driver's journal, which can end the driver's process before or after a note is
-    durable.
-    """
-
-    def __init__(self) -> None:
-        self.journal = MemoryFabricJournal()
-        self.kill_at: str = ""
-
-    def entries(self) -> Mapping[str, bytes]:
-        return self.journal.entries()
-
-    async def write(self, changes: Mapping[str, bytes | None]) -> None:
-        if self.replaced:
-            raise Fenced("another server has taken this store over")
-        kill_moment, self.kill_at = self.kill_at, ""
-        if kill_moment == "before":
-            raise Killed
-        await self.journal.write(changes)
-        if kill_moment == "after":
-            raise Killed
-
-    def write_later(self, changes: Mapping[str, bytes | None]) -> None:
-        if (
-            not self.kill_at and not self.replaced
-        ):  # a process that is about to die may lose this note
-            self.journal.write_later(changes)
-
-
 class KillingJournal:
     """The driver's journal, which can end the driver's process before or after a note is durable.
 

@@ -10,6 +10,7 @@ the fabric changes by itself (`_fabric_conditions`).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from podwright.errors import Fenced, PodwrightError, WrongState
@@ -36,7 +37,7 @@ async def check_fabric_driver(rig: FabricRig, seed: int) -> FabricRun:
 class _Play(ControllerLife):
     async def play(self) -> None:
         """Make all calls of a run."""
-        actions = (
+        actions: tuple[Callable[[], Awaitable[None]], ...] = (
             self._join_devices,
             self._join_devices,
             self._leave_partition,

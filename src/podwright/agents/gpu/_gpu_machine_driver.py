@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import msgspec
+
 from podwright.agents._device_record import DeviceRecord
 from podwright.agents._driver_interface import DeviceReport, MachineReport
 from podwright.agents.gpu._cgroups import Cgroups
@@ -330,6 +332,10 @@ class GpuMachine:
             # The driver measures whole GPUs. The figures of a whole GPU would show the user of one
             # slice what others do on it.
             sample = Sample() if self._parts[gpu.index].part else library.sample(library_index)
+            # The clique of a rack's GPU changes when it is reset in another partition.
+            current = gpu
+            if gpu.place is not None or gpu.fabric:
+                current = msgspec.structs.replace(gpu, fabric=library.fabric(library_index))
             if gpu.uuid in problems_by_uuid:
                 health = health._replace(problems=(*health.problems, problems_by_uuid[gpu.uuid]))
             device_reports.append(
@@ -341,7 +347,9 @@ class GpuMachine:
                     arch_id=0,
                     chip_id=gpu.uuid,
                     healthy=not health.problems,
-                    attributes=attributes(gpu, self._versions[gpu.vendor], health, holders, sample),
+                    attributes=attributes(
+                        current, self._versions[gpu.vendor], health, holders, sample
+                    ),
                 )
             )
         return tuple(device_reports)
@@ -417,8 +425,8 @@ class GpuMachine:
         self._wait_until_free(gpus)
         if self._reset is not None:
             for gpu in gpus:
-                if gpu.profile:
-                    continue  # a reset would affect the other slices of its GPU
+                if gpu.whole:
+                    continue  # a reset would affect the other parts of its GPU
                 self._reset(gpu)
                 library, library_index = self._library_of(gpu)
                 library.forget(library_index)

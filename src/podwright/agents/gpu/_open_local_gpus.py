@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+from podwright.agents._driver_interface import repeated
 from podwright.agents.gpu._gpu_machine_driver import RELEASE_PATIENCE_S, GpuMachine
 from podwright.agents.gpu._guards import Guard
 from podwright.agents.gpu._reset import gpu_resetter
@@ -41,6 +42,11 @@ def open_machine(
             "the GPUs of this machine are in MIG mode, and cut into nothing",
             would_work="nvidia-smi mig -cgi PROFILES -C, or leave MIG mode",
         )
+    if twins := repeated(gpu.uuid for gpu in divided_gpus):
+        raise Unavailable(
+            f"two GPUs of this machine are {twins[0]}, so none of them can be told apart",
+            would_work="a driver that names each of them",
+        )
     detected_family = family_of(divided_gpus)
     family = family or detected_family
     if family.devices_per_machine != len(divided_gpus):
@@ -49,12 +55,19 @@ def open_machine(
             f"{family.devices_per_machine}",
             would_work=f"--family {detected_family.name}",
         )
+    chosen_guards = guards(inventory.gpus)
+    if chosen_guards and (parts := [gpu for gpu in divided_gpus if gpu.whole and not gpu.shared]):
+        raise InvalidRequest(
+            f"the GPUs of this machine are in mode {parts[0].profile.upper()}: ROCm selects such "
+            "devices by number, and a guard changes the numbers",
+            would_work="no --guard, or amd-smi set --gpu all --compute-partition SPX",
+        )
     return GpuMachine(
         machine,
         family,
         inventory.libraries,
         inventory.gpus,
-        guards=guards(inventory.gpus),
+        guards=chosen_guards,
         reset=gpu_resetter(environ) if may_reset else None,
         patience=release_patience,
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from podwright.controller.hardware import _find_launch_processes as launch_sight
+from podwright.controller.hardware._cliques import settle_cliques
 from podwright.controller.hardware._gcd_division import Division
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
@@ -64,13 +65,16 @@ async def join(
     devices_by_machine: DevicesByMachine,
 ) -> list[MachineFault]:
     """Join devices of a partition, those of a pool at their hosts."""
-    return await state.hardware.configure(
+    faults = await state.hardware.configure(
         partition_entry.name,
         epoch,
         devices_by_machine,
         owner=partition_entry.known.owner,
         joins=partition_entry.joins(devices_by_machine),
     )
+    if faults or state.hardware.fabric is None:
+        return faults
+    return await settle_cliques(state, partition_entry, epoch, devices_by_machine)
 
 
 async def finish_create(

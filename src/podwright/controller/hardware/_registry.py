@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from podwright.agents import Driver, MachineReport
+from podwright.agents import Driver, MachineReport, repeated
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import Record, decode
@@ -129,6 +129,12 @@ class Registry:
         A machine whose devices were exchanged may have been cabled anew as well: somebody has to
         say that it is right.
         """
+        if twins := repeated(str(device.chip_id or "") for device in report.devices):
+            raise WrongState(
+                f"machine {machine} reports two devices that are {twins[0]}",
+                would_work="an agent or driver that names each of them",
+                machine=machine,
+            )
         registered_agent = self.agents.get(machine)
         if registered_agent is None:
             return

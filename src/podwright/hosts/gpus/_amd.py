@@ -1,13 +1,21 @@
 """AMD's GPUs through AMD SMI, by its package `amdsmi`, which comes with ROCm and is imported here.
 
 Names and shapes are those of amdsmi 7.0. A value that another version lacks is left out.
+
+An MI300 in another mode than SPX is several devices: each has a handle of its own, and all of a
+socket report one serial number, the whole memory, and PCI addresses that differ in a function that
+PCI does not have (ROCm's issues legacy-rocm-build 4261 and 4750, rocm-systems 5805 and PR 3977). So
+such a device is named by its socket and its number there.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+import msgspec
 
 from podwright.hosts.gpus._inventory_types import Gpu
 from podwright.hosts.gpus._nvml import slurm_gpu_type
@@ -25,6 +33,8 @@ from podwright.hosts.gpus._vendor_library import (
 
 _T = TypeVar("_T")
 
+#: The modes in which a socket is several devices, as amdsmi_get_gpu_compute_partition has them.
+_PARTED_MODES = ("DPX", "TPX", "QPX", "CPX")
 _XGMI_LINK_TYPE = 2  #: AMDSMI_LINK_TYPE_XGMI
 _PENDING_PAGE_STATUS = 1  #: AMDSMI_MEM_PAGE_STATUS_PENDING
 #: Fields of amdsmi_get_violation_status. The power limit is not a fault, since a loaded GPU always
@@ -109,7 +119,14 @@ class AmdSmi:
 
     def gpus(self) -> tuple[Gpu, ...]:
         """See `Library.gpus`."""
-        return tuple(self._describe_gpu(index) for index in range(len(self._handles)))
+        gpus = [self._describe_gpu(index) for index in range(len(self._handles))]
+        sizes = Counter(gpu.whole for gpu in gpus)
+        return tuple(
+            msgspec.structs.replace(gpu, memory=gpu.memory // sizes[gpu.whole])
+            if gpu.whole
+            else gpu
+            for gpu in gpus
+        )
 
     def _describe_gpu(self, index: int) -> Gpu:
         amd_library, gpu_handle = self._lib, self._handles[index]
@@ -124,13 +141,18 @@ class AmdSmi:
             str(asic_info["market_name"]),
             enumeration_info.get("drm_render"),
         )
+        uuid = f"GPU-{str(asic_info['asic_serial']).removeprefix('0x').lower():0>16}"
+        bus = self._buses[index]
+        mode, number = self._compute_partition(index)
+        if mode:  # a part of a socket
+            bus = f"{bus.rpartition('.')[0]}.0"
         return Gpu(
             index=index,
             vendor=self.vendor,
-            uuid=f"GPU-{str(asic_info['asic_serial']).removeprefix('0x').lower():0>16}",
+            uuid=f"{uuid}.{number}" if mode else uuid,
             name=market_name,
             type=slurm_gpu_type(market_name),
-            bus=self._buses[index],
+            bus=bus,
             memory=int(vram_info.get("vram_size", 0)) << 20,  # the library reports MiB
             node=-1 if numa_node is None else int(numa_node),
             files=(f"/dev/dri/renderD{render_number}",) if isinstance(render_number, int) else (),
@@ -138,7 +160,21 @@ class AmdSmi:
                 self._xgmi_link_count(gpu_handle, other_handle) for other_handle in self._handles
             ),
             firmware=str(vbios_info.get("version", "")),
+            profile=mode.lower(),
+            whole=uuid if mode else "",
         )
+
+    def _compute_partition(self, index: int) -> tuple[str, int]:
+        """Return the mode of the socket and the number of this device in it; no mode for SPX."""
+        read_mode = getattr(self._lib, "amdsmi_get_gpu_compute_partition", None)
+        mode = self._call_or_none(read_mode, self._handles[index]) if read_mode else None
+        if mode not in _PARTED_MODES:
+            return "", 0
+        read_kfd = getattr(self._lib, "amdsmi_get_gpu_kfd_info", None)
+        kfd = self._call_or_none(read_kfd, self._handles[index]) if read_kfd else None
+        number = (kfd or {}).get("current_partition_id")
+        # Older packages tell it in the address alone.
+        return str(mode), number if isinstance(number, int) else int(self._buses[index][-1], 16)
 
     def _xgmi_link_count(self, gpu_handle: Any, other_handle: Any) -> int:
         if gpu_handle is other_handle:
@@ -174,6 +210,10 @@ class AmdSmi:
             problems.append("replacing pages of its memory waits for a reset")
         row_remap_state = "" if bad_pages is None else "pending" if pending_pages else "none"
         return Health(tuple(problems), corrected, uncorrected, row_remap_state)
+
+    def fabric(self, index: int) -> str:
+        """See `Library.fabric`. No fabric joins AMD's GPUs across machines yet."""
+        return ""
 
     def forget(self, index: int) -> None:
         """See `Library.forget`. Nothing from before is kept."""

@@ -57,6 +57,7 @@ def divided(whole_or_sliced_gpus: Iterable[Gpu]) -> tuple[Device, ...]:
                 slices=(),
                 module=-1,
                 profile=gpu_slice.profile,
+                whole=undivided.uuid,
                 shared=undivided.files,
             )
             devices.append(Device(slice_gpu, undivided, str(gpu_slice.number)))

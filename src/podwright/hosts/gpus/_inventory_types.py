@@ -58,9 +58,10 @@ class Gpu(msgspec.Struct, frozen=True):
     do. mig: `on`, `off`, or empty where the GPU cannot be cut. module: its place on the board, from
     1; -1 where not known.
 
-    profile: of a slice that is a device of its own (`divided`), such as `1g.10gb`. shared: files
-    that it opens and that others open too. firmware: its VBIOS; empty where not known. place: in a
-    rack; None outside one.
+    profile: of a part of a GPU that is a device of its own, such as `1g.10gb` (`divided`) or
+    `cpx`. whole: the UUID of the GPU that it is a part of, whose reset resets all parts; empty for
+    a whole GPU. shared: files that it opens and that others open too. firmware: its VBIOS; empty
+    where not known. place: in a rack; None outside one.
     """
 
     index: int
@@ -84,6 +85,7 @@ class Gpu(msgspec.Struct, frozen=True):
     shared: tuple[str, ...] = ()
     firmware: str = ""
     place: RackPlace | None = None
+    whole: str = ""
 
 
 class Nic(msgspec.Struct, frozen=True):

@@ -199,6 +199,10 @@ class Nvml:
             for from_gpu in range(gpu_count)
         ]
 
+    def fabric(self, index: int) -> str:
+        """See `Library.fabric`."""
+        return self._fabric_clique(self._handles[index])
+
     def _fabric_clique(self, gpu_handle: Any) -> str:
         import ctypes
         import uuid

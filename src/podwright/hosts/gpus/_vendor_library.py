@@ -111,6 +111,10 @@ class Library(Protocol):
         """Return how a GPU is set and linked."""
         ...
 
+    def fabric(self, index: int) -> str:
+        """Return the fabric and clique of a GPU now, as `Gpu.fabric` has them."""
+        ...
+
     def forget(self, index: int) -> None:
         """Forget what the driver reported of a GPU before its reset."""
         ...

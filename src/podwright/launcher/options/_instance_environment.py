@@ -127,8 +127,13 @@ def visible_gpus(partition: PartitionInfo, instance_count: int) -> dict[str, str
         )
     # AMD's are 16 digits, NVIDIA's are UUIDs.
     all_amd = all(amd_id.count("-") == 1 for gcd in gpu_ids_by_gcd for amd_id in gcd)
+    # ROCm has no name for a part of a socket (`GPU-….3`), so its number on the host is used.
+    names_by_gcd = [
+        [str(device.index) if "." in device.chip_id else device.chip_id for device in gcd]
+        for gcd in partition.gcds
+    ]
     return {
-        "PODWRIGHT_GPUS": ";".join(",".join(gcd) for gcd in gpu_ids_by_gcd),
+        "PODWRIGHT_GPUS": ";".join(",".join(gcd) for gcd in names_by_gcd),
         "PODWRIGHT_GPUS_AS": " ".join(
             _AMD_VISIBILITY_VARIABLES if all_amd else _NVIDIA_VISIBILITY_VARIABLES
         ),
