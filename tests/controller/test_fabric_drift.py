@@ -19,7 +19,7 @@ from podwright.agents import (
 from podwright.errors import NoCapacity, NotFound, Unavailable, WrongState
 from podwright.fabric import Family, Machine, preset
 from podwright.wire import EventsRequest, ReadyState
-from tests.controller.world import ROOT, World, virtually
+from tests.controller.world import ROOT, World, claim, virtually
 
 #: Seconds within which the issue wants a difference to be seen.
 SEEN_WITHIN = 70.0
@@ -142,6 +142,8 @@ def test_a_partition_in_use_turns_to_error_and_names_both_sides(
         assert "NMX-M and Podwright differ: " in info.errors[0]
         assert fabric.calls.count("join p1") == joins  # never without the holder
         assert ("Error", "p1") in await events(world)
+        renewed = await world.controller.renew(ROOT, claim(held))
+        assert renewed.errors == info.errors  # so the holder is told
         await world.release(held)
         await world.stop()
 

@@ -146,9 +146,7 @@ async def test_a_part_is_released_without_a_reset_of_its_socket(oam: Path) -> No
 def test_guards_are_refused_where_they_would_change_the_numbers(oam: Path) -> None:
     _write(oam, CPX)
     with pytest.raises(InvalidRequest, match="in mode CPX: ROCm selects such devices by number"):
-        open_machine(
-            Machine("n1"), {STANDIN_VARIABLE: str(oam)}, guards=lambda gpus: [FileGuard()]
-        )
+        open_machine(Machine("n1"), {STANDIN_VARIABLE: str(oam)}, guards=lambda gpus: [FileGuard()])
 
 
 def test_two_gpus_of_one_identity_are_refused(oam: Path) -> None:

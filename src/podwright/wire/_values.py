@@ -184,7 +184,7 @@ class LeaseInfo(Value):
     hosts: where its instances run, as far as that was said. state: HELD; or FENCING: it is over,
     but its devices are nobody's until what `waits_for` names has said or done its part.
     move: its launch is asked to end within `move_within` seconds, and to say so by `Move` with this
-    word; empty: it is not, or no longer.
+    word; empty: it is not, or no longer. errors: of its partition, in the reply to a renewal.
     """
 
     id: str
@@ -201,6 +201,7 @@ class LeaseInfo(Value):
     waits_for: list[str] = []
     move: str = ""
     move_within: float = 0.0
+    errors: list[str] = []
 
 
 class PartitionInfo(Value):

@@ -58,6 +58,8 @@ async def renew(state: ControllerState, caller: Caller, request: LeaseRequest) -
         lease.record = changed_record
     partition_record = state.partitions[lease.record.partition].known
     lease_info = lease_info_of(lease, partition_record.size, state.now())
+    if partition_record.errors:
+        lease_info = msgspec.structs.replace(lease_info, errors=list(partition_record.errors))
     if state.journal.full is not None:  # whoever ended now could not move
         lease_info = msgspec.structs.replace(lease_info, move="", move_within=0.0)
     return lease_info

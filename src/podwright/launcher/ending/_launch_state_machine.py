@@ -410,6 +410,14 @@ class LaunchMachine:
         self._actions += self.relocation.counted(launch_event, len(self._instances.codes))
 
     @_take_event.register
+    def _(self, launch_event: on.PartitionFaulty) -> None:
+        if launch_event.errors:
+            text = f"the partition is in error, and the program runs on: {launch_event.errors}"
+        else:
+            text = "the partition is not in error any more"
+        self._actions.append(on.Log("W", text))
+
+    @_take_event.register
     def _(self, launch_event: on.MoveRequested) -> None:
         if not self.cause and not self._instances.all_ended:
             self.relocation.requested(launch_event, self._now)

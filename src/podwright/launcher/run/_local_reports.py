@@ -30,7 +30,7 @@ from podwright.launcher.watchers._guardian import (
 from podwright.launcher.watchers._guardian_channel import Channel
 from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Event
 from podwright.launcher.watchers._lease_clock import LeaseClock
-from podwright.launcher.watchers._lease_keeper import CLEARED, KEPT, LOST, MOVE
+from podwright.launcher.watchers._lease_keeper import CLEARED, FAULTY, KEPT, LOST, MOVE
 
 _READ_CHUNK_BYTES = 65536
 _INSTANCE_EVENT_BY_KIND: Mapping[str, Callable[[int, int], Event]] = {
@@ -149,6 +149,8 @@ class LocalReports:
                 yield on.LeaseLost()
             elif message_kind == MOVE:
                 yield on.MoveRequested(*values)
+            elif message_kind == FAULTY:
+                yield on.PartitionFaulty(*values)
             elif message_kind == SYNCED:
                 yield on.LivenessAnswered(KEEPER, values[0])
             elif message_kind == CLEARED:

@@ -166,6 +166,12 @@ class ListenersCounted(NamedTuple):
     number: int
 
 
+class PartitionFaulty(NamedTuple):
+    """The server says what is wrong with the partition; empty: nothing any more."""
+
+    errors: str
+
+
 class MoveRequested(NamedTuple):
     """The server asks the launch to move. word: names the request. within: seconds."""
 
@@ -200,6 +206,7 @@ Event = (
     | ForwardSignal
     | ListenersCounted
     | MoveRequested
+    | PartitionFaulty
 )
 
 # Actions

@@ -141,6 +141,8 @@ class KeptHolding:
         self.well = True
         #: The word of the request to move, and its seconds; or nothing.
         self.move: tuple[str, float] | None = None
+        #: What is wrong with the partition.
+        self.errors: tuple[str, ...] = ()
         self._kind, self._where, self._name, self._epoch = (
             held_kind,
             server_address,
@@ -168,6 +170,7 @@ class KeptHolding:
                 timeout=_CALL_TIMEOUT,
             )
             self.move = (lease_info.move, lease_info.move_within) if lease_info.move else None
+            self.errors = tuple(lease_info.errors)
             self.well = True
         except (Fenced, NotFound) as error:
             return error.code, error.message

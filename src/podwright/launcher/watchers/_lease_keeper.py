@@ -48,6 +48,7 @@ GUARDED, LOST, KEPT, CLEARED = "guarded", "lost", "kept", "cleared"
 #: From poprun: the launch can be moved, and what that loses. From the keeper: a request to move,
 #: with its deadline.
 MOVABLE, MOVE = "movable", "move"
+FAULTY = "faulty"
 #: Seconds from one renewal to the next, and to the repetition of one that failed.
 RENEW_INTERVAL_S = 3.0
 RENEW_RETRY_INTERVAL_S = 1.0
@@ -212,8 +213,8 @@ class _Keeper:
         self.guardian = guardian_pid
         self.means = means
         self.sweepers: dict[str, list[str]] = {}
-        self.holding: Sequence[object] = ()
         self.keeping: KeptHolding | None = None
+        self.errors: tuple[str, ...] = ()
         self.renewals = Renewals(boottime)
         self.lost = self.cleared = False
         self.move_seconds = 0.0
@@ -320,6 +321,9 @@ class _Keeper:
             self.channel.send(KEPT)
             if self.keeping.move:
                 self.channel.send(MOVE, *self.keeping.move)
+            if self.keeping.errors != self.errors:
+                self.errors = self.keeping.errors
+                self.channel.send(FAULTY, "; ".join(self.errors))
 
     def _give_back(self) -> None:
         cleared_hosts = self.means.cleared_hosts(self.sweepers) if self.sweepers else None

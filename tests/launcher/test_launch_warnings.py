@@ -1,4 +1,4 @@
-"""The user is warned once when mpirun has started no instance for a while. No process, no clock."""
+"""What a user is warned about while a launch goes on. No process, no clock."""
 
 from __future__ import annotations
 
@@ -42,3 +42,14 @@ def test_a_launch_that_ends_is_not_warned_about() -> None:
     machine = launch()
     machine.turn([on.EndSignal(15, "SIGTERM")], 1.0)
     assert warnings(machine.turn([], SLOW_START_SECONDS + 1)) == []
+
+
+def test_a_launch_says_that_its_partition_is_in_error_and_when_it_is_well_again() -> None:
+    machine = launch()
+    machine.turn([on.InstanceStarted(0, 100)], 1.0)
+    assert warnings(machine.turn([on.PartitionFaulty("NMX-M differs")], 2.0)) == [
+        "the partition is in error, and the program runs on: NMX-M differs"
+    ]
+    assert warnings(machine.turn([on.PartitionFaulty("")], 3.0)) == [
+        "the partition is not in error any more"
+    ]
