@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from podwright.agents.fabric._turns import EVERYTHING, Turns
+from podwright.agents.fabric._turns import EVERYTHING, FabricTurns
 
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_two_calls_on_one_key_run_at_once(seed: int) -> None:
     random = Random(seed)
-    turns = Turns()
+    turns = FabricTurns()
     running: list[frozenset[int]] = []
     order: dict[int, list[int]] = {}
 
@@ -48,7 +48,7 @@ async def test_no_two_calls_on_one_key_run_at_once(seed: int) -> None:
 
 
 async def test_a_call_that_runs_alone_waits_for_all_and_all_wait_for_it() -> None:
-    turns = Turns()
+    turns = FabricTurns()
     first = await turns.begin(frozenset([1]))
     alone = asyncio.ensure_future(turns.begin(EVERYTHING))
     later = asyncio.ensure_future(turns.begin(frozenset([2])))
@@ -62,7 +62,7 @@ async def test_a_call_that_runs_alone_waits_for_all_and_all_wait_for_it() -> Non
 
 
 async def test_a_caller_that_gives_up_leaves_the_line() -> None:
-    turns = Turns()
+    turns = FabricTurns()
     first = await turns.begin(frozenset([1]))
     waiting = asyncio.ensure_future(turns.begin(frozenset([1])))
     later = asyncio.ensure_future(turns.begin(frozenset([1])))

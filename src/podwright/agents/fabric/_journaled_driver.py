@@ -33,7 +33,7 @@ from podwright.agents._fabric_driver_interface import (
 )
 from podwright.agents.fabric._hardware_interface import FabricHardware, FabricTiming
 from podwright.agents.fabric._intent_journal import FabricIntent, Intents
-from podwright.agents.fabric._turns import EVERYTHING, Turn, Turns
+from podwright.agents.fabric._turns import EVERYTHING, FabricTurn, FabricTurns
 from podwright.errors import Fenced, Internal, NotFound, PodwrightError, Unavailable, WrongState
 
 _T = TypeVar("_T")
@@ -56,7 +56,7 @@ class OrderedFabric:
         self._timing = timing or FabricTiming()
         self._journal = journal
         self._intents: Intents | None = None
-        self._turns = Turns()
+        self._turns = FabricTurns()
         self._side_by_side = bool(getattr(hardware, "side_by_side", False))
         self._recovered = False
 
@@ -93,7 +93,9 @@ class OrderedFabric:
         await self._run_in_turn(keys, lambda turn: self._change(intent, turn))
 
     async def _run_in_turn(
-        self, keys: frozenset[Hashable] | None, work: Callable[[Turn], Coroutine[Any, Any, _T]]
+        self,
+        keys: frozenset[Hashable] | None,
+        work: Callable[[FabricTurn], Coroutine[Any, Any, _T]],
     ) -> _T:
         """Do the work after the earlier calls on these keys, whether or not their callers wait.
 
@@ -104,7 +106,7 @@ class OrderedFabric:
         task.add_done_callback(lambda done: self._end_call(turn, done))
         return await asyncio.shield(task)
 
-    def _end_call(self, turn: Turn, task: asyncio.Future[Any]) -> None:
+    def _end_call(self, turn: FabricTurn, task: asyncio.Future[Any]) -> None:
         self._turns.end(turn)
         if not task.cancelled():
             task.exception()  # its caller may be gone, so the error is retrieved here
@@ -117,7 +119,7 @@ class OrderedFabric:
             self._intents = Intents(self._journal)
         return self._intents
 
-    async def _change(self, intent: FabricIntent, turn: Turn) -> None:
+    async def _change(self, intent: FabricIntent, turn: FabricTurn) -> None:
         intents = self._loaded_intents()
         is_outdated = intent.epoch < (newest_epoch := intents.newest(intent.devices))
         if not is_outdated and not self._recovered:

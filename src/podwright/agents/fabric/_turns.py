@@ -10,7 +10,7 @@ from typing import Final
 EVERYTHING: Final = None
 
 
-class Turn:
+class FabricTurn:
     """The right of one call to its keys; None: to everything."""
 
     def __init__(self, keys: frozenset[Hashable] | None) -> None:
@@ -22,7 +22,7 @@ class Turn:
         return self.keys is None or keys is None or not self.keys.isdisjoint(keys)
 
 
-class Turns:
+class FabricTurns:
     """All calls that run or wait, the oldest first.
 
     A call waits for every earlier one that shares a key with it, also for those that still wait.
@@ -30,12 +30,12 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._turns: list[Turn] = []
+        self._turns: list[FabricTurn] = []
         self._ended = asyncio.Event()
 
-    async def begin(self, keys: frozenset[Hashable] | None) -> Turn:
+    async def begin(self, keys: frozenset[Hashable] | None) -> FabricTurn:
         """Wait for a turn. A caller that is cancelled meanwhile leaves the line."""
-        turn = Turn(keys)
+        turn = FabricTurn(keys)
         self._turns.append(turn)
         try:
             while self._must_wait(turn):
@@ -46,7 +46,7 @@ class Turns:
         turn.is_running = True
         return turn
 
-    async def widen(self, turn: Turn, keys: frozenset[Hashable]) -> None:
+    async def widen(self, turn: FabricTurn, keys: frozenset[Hashable]) -> None:
         """Add keys to a turn that runs, at most once.
 
         It waits only for turns that run: those that wait for this one must not hold it up.
@@ -60,13 +60,13 @@ class Turns:
             await self._ended.wait()
         turn.keys |= keys
 
-    def end(self, turn: Turn) -> None:
+    def end(self, turn: FabricTurn) -> None:
         """End a turn, and let those begin that waited for it."""
         self._turns.remove(turn)
         self._ended.set()
         self._ended = asyncio.Event()
 
-    def _must_wait(self, turn: Turn) -> bool:
+    def _must_wait(self, turn: FabricTurn) -> bool:
         is_earlier = True
         for other in self._turns:
             if other is turn:

@@ -214,7 +214,7 @@ class _Keeper:
         self.means = means
         self.sweepers: dict[str, list[str]] = {}
         self.keeping: KeptHolding | None = None
-        self.errors: tuple[str, ...] = ()
+        self.partition_errors: tuple[str, ...] = ()
         self.renewals = Renewals(boottime)
         self.lost = self.cleared = False
         self.move_seconds = 0.0
@@ -321,9 +321,9 @@ class _Keeper:
             self.channel.send(KEPT)
             if self.keeping.move:
                 self.channel.send(MOVE, *self.keeping.move)
-            if self.keeping.errors != self.errors:
-                self.errors = self.keeping.errors
-                self.channel.send(FAULTY, "; ".join(self.errors))
+            if self.keeping.errors != self.partition_errors:
+                self.partition_errors = self.keeping.errors
+                self.channel.send(FAULTY, "; ".join(self.partition_errors))
 
     def _give_back(self) -> None:
         cleared_hosts = self.means.cleared_hosts(self.sweepers) if self.sweepers else None
