@@ -213,6 +213,7 @@ class _Keeper:
         self.guardian = guardian_pid
         self.means = means
         self.sweepers: dict[str, list[str]] = {}
+        self.holding: Sequence[object] = ()
         self.keeping: KeptHolding | None = None
         self.partition_errors: tuple[str, ...] = ()
         self.renewals = Renewals(boottime)
