@@ -17,7 +17,7 @@ def _run(arguments: CheckOptions) -> int:
     from podwright.guests.slurm.service import load
 
     site = Path(arguments.site).absolute()
-    checks = setup.promises(load(site), site.parent, arguments.wait)
+    checks = setup.promises(load(site), site.parent, arguments.wait, arguments.user)
     chosen = [check for check in checks if arguments.only.lower() in check.lower()]
     if not chosen:
         raise InvalidRequest(
@@ -35,7 +35,7 @@ VERBS = (
         CheckOptions,
         _run,
         help="prove the set-up with small real jobs",
-        description="Runs small real jobs, and says of each promise whether it is kept. Exit code "
-        "1 where one is not.",
+        description="Runs small real jobs, and says of each promise whether it is kept, or that it "
+        "could not be tried. Exit code 1 where one is not kept.",
     ),
 )

@@ -21,6 +21,9 @@ class SetupOptions(GpuClusterOptions, PodSetupOptions):
     undo = opt.flag("take it back", rivals="group")
 
 
+_NOT_TRIED = "not tried: "
+
+
 class CheckOptions(opt.OptionTable):
     """The options of `check`."""
 
@@ -29,6 +32,7 @@ class CheckOptions(opt.OptionTable):
     wait = opt.value(
         "how long a small job may take, 60; longer on a full cluster", "SECONDS", float, 60.0
     )
+    user = opt.text("as whom root also runs a job", "NAME", "nobody")
     gpus = opt.optional("prove what configure --gpus FILE set up", "FILE")
     json = opt.JSON
 
@@ -88,6 +92,8 @@ def _print_note(text: str) -> None:
 
 def _print_promise(text: str, problem: str) -> None:
     word, reason = ("NO ", f": {problem}") if problem else ("yes", "")
+    if problem.startswith(_NOT_TRIED):
+        word, reason = "-- ", f": {problem}"
     print(f"{word}  {text}{reason}", flush=True)
 
 
@@ -124,17 +130,22 @@ def check(arguments: CheckOptions) -> int:
 
 
 def show_promises(promises: Iterable[tuple[str, str]], as_json: bool) -> int:
-    """Print for each promise whether it is kept, once that is known. An empty problem: it is."""
+    """Print for each promise whether it is kept, once that is known.
+
+    An empty problem: it is. One that begins with `not tried: `: nobody knows (null in JSON). Exit
+    code 1 where one is broken.
+    """
     rows = []
     for promise, problem in promises:
-        rows.append({"promise": promise, "kept": not problem, "problem": problem})
+        kept = None if problem.startswith(_NOT_TRIED) else not problem
+        rows.append({"promise": promise, "kept": kept, "problem": problem})
         if not as_json:
             _print_promise(promise, problem)
     if as_json:
         import json
 
         print(json.dumps(rows, indent=2))
-    return 0 if all(row["kept"] for row in rows) else 1
+    return 1 if any(row["kept"] is False for row in rows) else 0
 
 
 def _file(name: str | None) -> str:

@@ -14,6 +14,7 @@ from podwright.cli import podwright
 from podwright.guests.slurm.service import Fixed, Site, SlurmPod, dump
 from podwright.guests.slurm.setup._check_by_small_jobs import (
     _check_job_has_partition,
+    _check_ordinary_user,
     _check_server_reached,
 )
 from podwright.guests.slurm.setup._check_environment import ServedCluster
@@ -153,3 +154,32 @@ def test_a_shelf_without_a_reservation_is_not_waited_for(
     said = shelf(Told(Site(mode="static", partitions=SHELF), 600.0))
     assert "reservation is invalid" in said
     assert "podwright slurm serve" in said
+
+
+def test_what_waits_for_room_was_not_tried(
+    commands: Callable[[str, str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands("srun", "exec sleep 60")
+    commands("squeue", "printf '%-20s%-60s\\n' PENDING Resources")
+    (tmp_path / "native.toml").write_text(dump(Site(pods=(POD,), server=str(tmp_path / "none"))))
+    words = ["slurm", "check", "--site", str(tmp_path / "native.toml"), "--wait", "0.5"]
+    words += ["--only", "jobs without devices"]
+    assert podwright.main([*words, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["kept"] is None
+    assert "the cluster is full: a job waits for Resources" in row["problem"]
+    assert podwright.main(words) == 0
+    assert capsys.readouterr().out.startswith("--   jobs without devices run as ever: not tried")
+    commands("squeue", "printf '%-20s%-60s\\n' PENDING JobHeldAdmin")
+    assert podwright.main(words) == 1
+
+
+def test_root_also_runs_a_job_as_an_ordinary_user(commands: Callable[[str, str], None]) -> None:
+    cluster = ServedCluster(Site(pods=(POD,)))
+    commands("runuser", 'shift 3; exec "$@"')
+    commands("srun", "echo 'nobody may not open /run/podwright.sock on n1'")
+    assert "nobody may not open" in _check_ordinary_user(cluster, "nobody", "--ipus=1")
+    commands("srun", "echo answers")
+    assert _check_ordinary_user(cluster, "nobody", "--ipus=1") == ""
+    commands("srun", "echo 'srun: error: Invalid account or account/partition' >&2; exit 1")
+    assert _check_ordinary_user(cluster, "nobody", "--ipus=1").startswith("not tried: nobody may")

@@ -213,6 +213,19 @@ async def test_a_job_that_runs_says_what_it_holds() -> None:
     ]
 
 
+async def test_a_job_that_starts_says_what_it_waits_for() -> None:
+    line = "JobId=7 UserId=bob(1002) JobState=CONFIGURING Reason=None EndTime=Unknown "
+    line += "AdminComment=waits until partition slurm_7 is ready"
+    found = await explain_job(slurm(line), server(), "7", None)
+    assert found.lines[0].startswith("waits until partition slurm_7 is ready")
+
+
+async def test_a_job_that_depends_on_nothing_says_nothing_of_it() -> None:
+    line = f"{WAITS} Dependency=(null)"
+    found = await explain_job(slurm(line, "ipu:16"), server(), "9", Site(pods=(POD,)))
+    assert not any("null" in text for text in found.lines)
+
+
 async def test_what_is_no_job() -> None:
     with pytest.raises(InvalidRequest, match="is not a job"):
         await explain_job(slurm(""), server(), "--all", None)

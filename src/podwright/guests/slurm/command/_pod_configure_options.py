@@ -36,7 +36,8 @@ class PodSetupOptions(opt.OptionTable):
         str,
     )
     server = opt.text(
-        "vipu-server's Unix socket, or tcp:HOST:PORT[,HOST:PORT] where it is on other hosts",
+        "vipu-server's Unix socket, or tcp:HOST:PORT[,HOST:PORT] where it is on other hosts "
+        "(default: PODWRIGHT_SOCKET, then the system's socket)",
         "WHERE",
     )
     server_config = opt.text(

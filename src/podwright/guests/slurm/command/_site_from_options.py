@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from podwright.client import TIMEOUT, Address, Client
-from podwright.errors import InvalidRequest
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.command._pod_configure_options import PodSetupOptions
 from podwright.guests.slurm.hooks import addresses, reach, slurm_uid
 from podwright.guests.slurm.service import Site
@@ -23,6 +25,7 @@ from podwright.guests.slurm.setup._service_reachability import (
     server_host,
     without_munge,
 )
+from podwright.wire import SOCKET_VARIABLE
 
 
 def chosen_site(setup_options: PodSetupOptions) -> Site:
@@ -37,27 +40,26 @@ def chosen_site(setup_options: PodSetupOptions) -> Site:
             would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
         )
     slurm_conf = Path(setup_options.slurm_conf).absolute()
-    server_addresses = addresses(setup_options.server) or (Address("localhost"),)
-    if setup_options.server_config and not setup_options.server.startswith("tcp:"):
+    server = setup_options.server or os.environ.get(SOCKET_VARIABLE, "")
+    server_addresses = addresses(server) or (Address("localhost"),)
+    if setup_options.server_config and not server.startswith("tcp:"):
         raise InvalidRequest(
             "by the Unix socket the kernel says who calls",
             operation=f"--server-config {setup_options.server_config}",
             would_work="--server tcp:HOST:PORT with it",
         )
-    check_server(slurm_conf, setup_options.server)
+    check_server(slurm_conf, server)
     draft_site = Site(
-        server=setup_options.server,
+        server=server,
         credentials=str(Path(setup_options.server_config).absolute())
         if setup_options.server_config
         else "",
         munge_socket=setup_options.munge_socket or munge_socket(slurm_conf),
     )
-    with reach(draft_site, TIMEOUT) as client:
+    with _reached(draft_site) as client:
         # A Unix socket has no port, and a server may use any, so the server is asked for its own.
         server_port = (
-            0
-            if setup_options.port or addresses(setup_options.server)
-            else client.get_server_info().port
+            0 if setup_options.port or addresses(server) else client.get_server_info().port
         )
         site = _with_mode_devices(draft_site, setup_options, client)
     return msgspec.structs.replace(
@@ -67,7 +69,7 @@ def chosen_site(setup_options: PodSetupOptions) -> Site:
         host=server_host(
             Path(setup_options.slurm_conf),
             setup_options.host,
-            server_addresses[0].host if addresses(setup_options.server) else None,
+            server_addresses[0].host if addresses(server) else None,
         ),
         window_s=window(Path(setup_options.slurm_conf)),
         port=setup_options.port or server_port or server_addresses[0].port,
@@ -79,6 +81,21 @@ def chosen_site(setup_options: PodSetupOptions) -> Site:
         slurm_user=slurm_user(slurm_conf),
         metrics=setup_options.metrics,
     )
+
+
+@contextmanager
+def _reached(site: Site) -> Iterator[Client]:
+    """Yield a client of the site's server. A refusal names this command's own option."""
+    try:
+        with reach(site, TIMEOUT) as client:
+            yield client
+    except Unavailable as error:
+        raise Unavailable(
+            error.problem,
+            operation="ask the server what there is",
+            would_work=f"start vipu-server, or name it: --server PATH, --server tcp:HOST:PORT, or "
+            f"{SOCKET_VARIABLE}",
+        ) from None
 
 
 def _with_mode_devices(site: Site, setup_options: PodSetupOptions, client: Client) -> Site:

@@ -2,9 +2,11 @@
 
 from podwright.guests.slurm.setup._build_hook_plugin import build
 from podwright.guests.slurm.setup._check_by_small_jobs import promises
+from podwright.guests.slurm.setup._check_environment import NOT_TRIED
 from podwright.guests.slurm.setup._crash_repair_text import plan_text, plan_values
 from podwright.guests.slurm.setup._plan_site_changes import (
     NativePlaces,
+    missing,
     native,
     slurm_user,
     undo,
@@ -29,6 +31,7 @@ from podwright.guests.slurm.setup._slurmctld_crash_repair import (
 )
 
 __all__ = [
+    "NOT_TRIED",
     "LeftAlone",
     "NativePlaces",
     "RecoveryPlan",
@@ -40,6 +43,7 @@ __all__ = [
     "check_server",
     "far_door",
     "mapping",
+    "missing",
     "munge_socket",
     "native",
     "plan_text",

@@ -19,7 +19,13 @@ from podwright.guests.slurm.service._licence_counts import RESERVATION_NAME
 from podwright.guests.slurm.service._pods_and_licences import HET_WAIT_LICENCE
 from podwright.guests.slurm.setup import _check_changed_jobs as changes
 from podwright.guests.slurm.setup import _check_configuration as files
-from podwright.guests.slurm.setup._check_environment import SLEEP_SCRIPT, Check, ServedCluster
+from podwright.guests.slurm.setup._check_environment import (
+    NOT_TRIED,
+    SLEEP_SCRIPT,
+    Check,
+    ServedCluster,
+    is_root,
+)
 from podwright.guests.slurm.setup._check_partition_counts import shelf
 from podwright.slurm.reader import SHOW_RESERVATIONS, read_reservations
 from podwright.wire import ReadyState
@@ -31,15 +37,55 @@ _CONNECT_SCRIPT: Final = (
     'echo "nothing answers at $IPUOF_VIPU_API_HOST:$IPUOF_VIPU_API_PORT on $SLURMD_NODENAME"'
 )
 
+#: The same for whatever the job was given: a socket that its user may not open is no way in.
+_ASK_SERVER_SCRIPT: Final = (
+    'if [ -n "$PODWRIGHT_SOCKET" ] && ! [ -w "$PODWRIGHT_SOCKET" ]; then '
+    'echo "$(id -un) may not open $PODWRIGHT_SOCKET on $SLURMD_NODENAME"; else '
+    + _CONNECT_SCRIPT
+    + "; fi"
+)
 
-def promises(site: Site, folder: Path, wait_s: float = 60.0) -> dict[str, Check]:
+
+def promises(
+    site: Site, folder: Path, wait_s: float = 60.0, user: str = "nobody"
+) -> dict[str, Check]:
     """Return what a site's mode promises, each with its check: those of files first, then those
     with jobs.
 
-    folder: where `configure` wrote. wait_s: seconds that a small job may take.
+    folder: where `configure` wrote. wait_s: seconds that a small job may take. user: as whom root
+    also runs a job, since much is open to root alone.
     """
     cluster = ServedCluster(site, wait_s)
-    return {**files.promises(cluster, folder), **_job_checks(cluster)}
+    checks = {**files.promises(cluster, folder), **_job_checks(cluster)}
+    if is_root() and (options := _small_request(site)):
+        checks["an ordinary user's job reaches its partition"] = partial(
+            _check_ordinary_user, cluster, user, options
+        )
+    return checks
+
+
+def _small_request(site: Site) -> str:
+    """Return the option by which a job asks for as little as possible; empty: by its host alone."""
+    if site.mode == "host-mapping":
+        return ""
+    if site.mode == "static":
+        return f"--gres=vipu:{min(partition.size for partition in site.partitions)}"
+    return "--ipus=1"
+
+
+def _check_ordinary_user(cluster: ServedCluster, user: str, option: str) -> str:
+    """Check that what a job of this user is told of the server also lets him in."""
+    result = cluster.run("srun", option, "-n1", "bash", "-c", _ASK_SERVER_SCRIPT, user=user)
+    if not result.code and result.out.strip().endswith("answers"):
+        return ""
+    words = " ".join(result.text.split())
+    if (
+        "Invalid account" in words
+        or "Access/permission denied" in words
+        or "does not exist" in words
+    ):
+        return f"{NOT_TRIED}{user} may run no job here: name a user who may (--user): {words[:200]}"
+    return words[-300:] or "nothing was said"
 
 
 def _job_checks(cluster: ServedCluster) -> dict[str, Check]:
@@ -184,6 +230,8 @@ def _lives(cluster: ServedCluster) -> str:
             partition_name = srun_process.stdout.readline().strip()
             if not partition_name:
                 output = " ".join(srun_process.communicate(timeout=cluster.wait_s)[1].split())
+                if "busy" in output:  # what --immediate says of a full cluster
+                    return f"{NOT_TRIED}the cluster is full (--wait SECONDS)"
                 return output[:200] or "none in its environment"
             with cluster.partitions() as list_partitions:
                 partition_info = list_partitions().get(partition_name)
@@ -226,7 +274,8 @@ def _check_two_partitions(cluster: ServedCluster, *sbatch_options: str) -> str:
             return (
                 ""
                 if cluster.until(both, first_job)
-                else f"not within {cluster.wait_s:g} s: {cluster.state(first_job)}"
+                else cluster.full(first_job)
+                or f"not within {cluster.wait_s:g} s: {cluster.state(first_job)}"
             )
     except PodwrightError as error:
         return str(error)

@@ -24,6 +24,23 @@ _HELD_LOOKS_NEEDED: Final = 5
 Check = Callable[[], str]
 
 
+#: Slurm's reasons for a job that would run on an emptier cluster.
+_FULL_REASONS: Final = frozenset(
+    {
+        "Resources",
+        "Priority",
+        "Licenses",
+        "Reservation",
+        "QOSGrpNodeLimit",
+        "QOSMaxJobsPerUserLimit",
+    }
+)
+
+
+#: The beginning of a problem that says why a promise was neither kept nor broken.
+NOT_TRIED: Final = "not tried: "
+
+
 @dataclass(frozen=True)
 class ServedCluster:
     """The site and its Slurm. wait_s: seconds that a small job may take beside others' jobs."""
@@ -49,22 +66,45 @@ class ServedCluster:
         """
         if user:
             argv = ("runuser", "-u", user, "--", *argv)
+        pipe = subprocess.PIPE
         try:
-            completed = subprocess.run(
+            with subprocess.Popen(
                 argv,
-                input=stdin,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                text=True,
+                cwd="/" if user else None,  # a folder that this user may enter
+            ) as process:
+                try:
+                    out, err = process.communicate(stdin, timeout=self.wait_s)
+                except subprocess.TimeoutExpired:
+                    full = self.full(user=user)  # asked while the job still waits
+                    process.terminate()
+                    process.communicate()
+                    timeout_text = f"{argv[0]} did not end within {self.wait_s:g} s"
+                    return CommandResult(1, "", full or timeout_text)
+        except OSError as error:
+            return CommandResult(1, "", str(error))
+        return CommandResult(process.returncode, out, err)
+
+    def full(self, job: str = "", user: str | None = None) -> str:
+        """Return NOT_TRIED and why, if our newest job, or this one, waits for room; else ""."""
+        which = ["-j", job] if job else ["--sort=-V", "-u", user or str(os.geteuid())]
+        columns = listing_format(state=20, reason=60)
+        try:
+            listed = subprocess.run(
+                ["squeue", "-h", *which, "-O", columns],
                 capture_output=True,
                 text=True,
                 timeout=self.wait_s,
                 check=False,
-                cwd="/" if user else None,  # a folder that this user may enter
-            )
-        except subprocess.TimeoutExpired:
-            timeout_text = f"{argv[0]} did not end within {self.wait_s:g} s"
-            return CommandResult(1, "", f"{timeout_text}: the cluster may be full (--wait)")
-        except OSError as error:
-            return CommandResult(1, "", str(error))
-        return CommandResult(completed.returncode, completed.stdout, completed.stderr)
+            ).stdout.split()
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        if len(listed) < 2 or listed[0] != "PENDING" or listed[1] not in _FULL_REASONS:
+            return ""
+        return f"{NOT_TRIED}the cluster is full: a job waits for {listed[1]} (--wait SECONDS)"
 
     def lines(self, *argv: str) -> list[str]:
         """Run a command, and return the lines that it prints, or none if it fails."""

@@ -29,6 +29,7 @@ from podwright.slurm.site.files import included_files, lines, read
 
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"
+SPANK_PLUGIN = "spank_podwright.so"
 #: Modes in which users may type --gres=vipu:... for srun as well.
 _CLI_FILTER_MODES = ("plugin", "static")
 _LUA_PART_FILE_BY_MODE: Final = {"host-mapping": "mapping.lua", "static": "static.lua"}
@@ -98,7 +99,7 @@ def native(
     plugstack_path = Path(
         current_settings.get("plugstackconfig", "") or native_places.etc / "plugstack.conf"
     )
-    plugin_path = native_places.native / "spank_podwright.so"
+    plugin_path = native_places.native / SPANK_PLUGIN
     plugin_arguments = f"host={site.host} port={site.port}"
     if server_socket := socket_of(site.server):
         plugin_arguments += f" socket={server_socket}"
@@ -120,6 +121,15 @@ def native(
         conf_text, wanted_settings, str(native_places.slurm_conf)
     )
     return file_changes
+
+
+def missing(native_places: NativePlaces) -> list[Path]:
+    """Return the compiled files that the written ones would name, and that are not there.
+
+    slurmctld does not start when its hooks are dangling links, and srun not without its plugin.
+    """
+    needed = (native_places.native / "podwright-hook", native_places.native / SPANK_PLUGIN)
+    return [path for path in needed if not path.is_file()]
 
 
 def undo(native_places: NativePlaces) -> FileChanges:

@@ -50,6 +50,13 @@ _JOB_SUBMIT_NOTE: Final = re.compile(r"(?:ipus=\d+|vipu=)[^;]*(?:; |$)")
 #: A placeholder after free devices. `explain_job` puts what the job waits for in its place.
 _WAIT_TEXT_PLACEHOLDER: Final = ": what it waits for"
 _PLACEHOLDER_REASONS: Final = ("Licenses", "Reservation", "Resources", "Priority", "None")
+#: What Slurm prints for a field without a value.
+_NOTHING: Final = ("", "(null)", "N/A", "None")
+#: A job whose devices are free and that Slurm does not start may wait for a service that is away.
+_SERVICE_REASONS: Final = ("Licenses", "Reservation")
+_SERVICE_HINT: Final = (
+    "if that lasts, see that `podwright slurm serve` runs: it tells Slurm which devices are free"
+)
 _UNKNOWN_SITE_PODS: Final = (SlurmPod(type="pod", cluster="", devices=0, largest=0, domain=0),)
 
 
@@ -86,11 +93,15 @@ async def _explain_found_job(
     lines = _job_time_lines(job)
     # What the sweep last wrote there is computed again below.
     comment = _JOB_SUBMIT_NOTE.sub("", listed_job.comment if listed_job else "")
-    if comment and ("emptied for" in comment or not comment.startswith(_IGNORED_COMMENT_STARTS)):
+    if comment not in _NOTHING and (
+        "emptied for" in comment or not comment.startswith(_IGNORED_COMMENT_STARTS)
+    ):
         lines.append(comment)
     explanation = _explain_by_site_mode(listed_job, site, client, jobs)
     wait_text = f": {other_wait_text(reason)}" if reason in _PLACEHOLDER_REASONS else ""
     lines += [line.replace(_WAIT_TEXT_PLACEHOLDER, wait_text) for line in explanation.lines]
+    if explanation.starts_now and reason in _SERVICE_REASONS:
+        lines.append(_SERVICE_HINT)
     return msgspec.structs.replace(explanation, asked=job_text, problem=problem, lines=lines)
 
 
@@ -124,7 +135,10 @@ def _explain_by_site_mode(
 def _explain_started_job(job: JobRecord, client: Client, job_text: str) -> Explanation:
     """Explain a job that is not in the queue: what it holds, and until when."""
     partitions = [info for info in client.list_partitions() if info.name == f"slurm_{job.number}"]
-    lines = [
+    comment = _shown_text(lambda: job.admin_comment)
+    starting = job.state == "CONFIGURING" and comment not in _NOTHING
+    lines = [_JOB_SUBMIT_NOTE.sub("", comment)] if starting else []
+    lines += [
         f"partition {info.name} holds {info.size} devices, {info.ready_state.value}"
         for info in partitions
     ]
@@ -305,7 +319,8 @@ def _explain_host_mapping_wait(
 
 def _job_time_lines(job: JobRecord) -> list[str]:
     lines = []
-    if dependency := _shown_text(lambda: job.dependency):
+    dependency = _shown_text(lambda: job.dependency)
+    if dependency not in _NOTHING:
         lines.append(f"it depends on {dependency}")
     if start_time := _shown_text(lambda: job.start):
         lines.append(f"Slurm expects to start it at {start_time}")
