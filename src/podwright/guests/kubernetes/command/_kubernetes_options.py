@@ -26,10 +26,6 @@ class SettingOptions(opt.OptionTable):
     credentials_secret = opt.text(
         "a secret of that namespace with vipu-cli.hcl, and what that names", "NAME"
     )
-    exec_fallback = opt.flag(
-        "launchers call workers that they cannot connect to through the API server; for that "
-        "the operator may itself use pods/exec everywhere, and make accounts and roles"
-    )
     service_monitor = opt.flag(
         "a Service and a ServiceMonitor too, by which Prometheus finds the operator"
     )
@@ -91,12 +87,6 @@ class OperatorOptions(opt.OptionTable):
         "Podwright's, out of which launcher and relay are put into pods; by default none are, "
         "and a launcher cannot reach its workers",
         "IMAGE",
-    )
-    exec_fallback = opt.choice(
-        "whether launchers get the right to call their workers through the API server, where "
-        "they cannot connect to them; false",
-        ("true", "false"),
-        "false",
     )
     sweep_seconds = opt.value("between two full looks, 60", "S", opt.positive, 60)
     listen = opt.text(
