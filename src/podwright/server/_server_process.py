@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -78,11 +78,10 @@ class ServingOptions:
     store that was made secure requires it too. certs: the folder of TLS certificates.
 
     web: host and port of read-only HTTP. web_names: its further host names. proxy: the proxy that
-    names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
-    in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
-    accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
-    several machines. visible: what callers see of others' objects. sharing: between schedulers and
-    people.
+    names the callers of its page. pod: its name in metrics; empty: `pod_name` of the store. munge:
+    the socket of MUNGE, whose credentials are accepted; empty: the usual one; None: they are not
+    accepted. fabric: what joins devices of several machines. visible: what callers see of others'
+    objects. sharing: between schedulers and people.
     """
 
     storage: Path | str
@@ -107,7 +106,6 @@ class ServingOptions:
     web_names: tuple[str, ...] = ()
     proxy: SiteProxy | None = None
     pod: str = ""
-    other_pods: Mapping[str, str] = field(default_factory=dict)
     munge: str | None = None
     visible: Visible | None = None
     sharing: Sharing | None = None
@@ -263,7 +261,6 @@ def _server_for(
         page_options=PageOptions(
             names=options.web_names,
             proxy=options.proxy,
-            other_pods=options.other_pods,
             history=store.history(),
             standbys=lambda: getattr(store, "standbys", None),
             pod=options.pod or pod_name(options.storage, socket.gethostname()),
