@@ -173,7 +173,7 @@ def test_what_is_known_of_one(gc: Gc) -> None:
         ("gc-info -l --partition p1 --all-partitions", "not allowed with"),
         ("gc-info -l --al-partitions", "did you mean '--all-partitions'?"),
         ("gc-monitor --live --partition p1", "not allowed with"),
-        ("gc-monitor --live --json", "would work: gc-monitor --json"),
+        ("gc-monitor --live --json", "a screen is no JSON. gc-monitor --json"),
         ("gc-monitor --live", "this is not a terminal"),
         ("gc-monitor --partition px", "there is no partition 'px'. There are: p1"),
     ],

@@ -26,7 +26,6 @@ from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
 from podwright.server._make_store import is_secure
 from podwright.server._metrics import pod_name
-from podwright.server._opentelemetry_spans import open_traces
 from podwright.server._server import Server
 from podwright.server._shared_store import (
     LEASE_TTL_S,
@@ -285,7 +284,6 @@ def _server_for(
         ),
         # The controller is read at each call, since a standby serves another one after a takeover.
         extra_counters=lambda: {"commits": store.commits, **server.controller.moves},
-        traces=open_traces(os.environ),
     )
     return server
 
