@@ -17,7 +17,7 @@ from popdist._collectives import allReduceSum
 from popdist._environment import read_number
 from popdist._errors import BadUse
 
-_SIGNAL_VARIABLE = "PODWRIGHT_MOVE_SIGNAL"
+_MOVE_SIGNAL_VARIABLE = "PODWRIGHT_MOVE_SIGNAL"
 
 _move_asked = threading.Event()
 
@@ -31,7 +31,7 @@ def onMove(callback: Callable[[], object] | None = None) -> bool:
 
     Raises BadUse outside the main thread, and BadEnvironment.
     """
-    signal_number = read_number(_SIGNAL_VARIABLE, 0, least=0, most=int(signal.SIGRTMAX))
+    signal_number = read_number(_MOVE_SIGNAL_VARIABLE, 0, least=0, most=int(signal.SIGRTMAX))
     if not signal_number:
         return False
     if threading.current_thread() is not threading.main_thread():
