@@ -33,7 +33,7 @@ OUTSIDE = frozenset({
     "ctypes", "grpc", "hashlib", "http", "multiprocessing", "numpy", "random", "sched", "select",
     "socket", "sqlite3", "struct", "subprocess", "threading", "urllib",
 })  # fmt: skip
-#: What the classes of a command are: its options, rows of a table, the line that says how far it is.
+#: What the classes of a command are: options, rows of a table, the line that says how far it is.
 _COMMAND_CLASSES = re.compile(
     r".*(Options|OptionTable|JsonEverywhere|ServerNames|NamedTuple|ProgressLine)"
 )
