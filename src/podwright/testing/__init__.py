@@ -1,8 +1,8 @@
 """Tools for tests of drivers, in this repository and in other packages.
 
-The package also has the stand-ins for vendors' libraries and fabrics. Each module is loaded when
-one of its names is first used: product code loads a stand-in only if its description is given, and
-must not pay for the others.
+It has the kit that checks a fabric's driver, and stand-ins for fabrics. Those for vendors'
+libraries are beside their seam, in `hosts/gpus`. Each module is loaded when one of its names is
+first used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.testing._amd_standin import AmdStandIn
     from podwright.testing._fabric_check import FabricRun, check_fabric_driver
     from podwright.testing._fabric_rig import (
         ContractBroken,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
         RequestGate,
         VirtualTime,
     )
-    from podwright.testing._nvml_standin import StandIn
     from podwright.testing._redfish_standin import (
         FABRIC_PATH,
         RedfishServer,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FABRIC_PATH",
-    "AmdStandIn",
     "ContractBroken",
     "DataPlane",
     "FabricFault",
@@ -46,7 +43,6 @@ __all__ = [
     "RedfishServer",
     "RedfishStandIn",
     "RequestGate",
-    "StandIn",
     "VirtualTime",
     "check_fabric_driver",
     "endpoint_path",
@@ -55,7 +51,6 @@ __all__ = [
 
 #: Each module, and the names that it exports.
 _LATER = {
-    "_amd_standin": ("AmdStandIn",),
     "_fabric_check": ("FabricRun", "check_fabric_driver"),
     "_fabric_rig": (
         "ContractBroken",
@@ -67,7 +62,6 @@ _LATER = {
         "RequestGate",
         "VirtualTime",
     ),
-    "_nvml_standin": ("StandIn",),
     "_redfish_standin": (
         "FABRIC_PATH",
         "RedfishServer",
