@@ -25,6 +25,9 @@ def setEngineOptions(options: Mapping[str, str] | None = None) -> dict[str, str]
     is returned unchanged. (popdist::setEngineOptions of the guide; the Python form is our choice.)
 
     Raises BadEnvironment where POPLAR_ENGINE_OPTIONS is not JSON, and NotUniform.
+
+    >>> popdist.setEngineOptions({"debug.trace": "true"})
+    {'debug.trace': 'true'}
     """
     merged_options = dict(options or {})
     report_folder = os.environ.get(AUTOREPORT_VARIABLE)

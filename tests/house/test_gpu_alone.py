@@ -33,7 +33,8 @@ for package in (podwright.gpu, podwright.slurm):
             imported.append(module.name)
 assert len(imported) > 100, imported
 import pytest
-sys.exit(pytest.main(["-q", "--collect-only", "-p", "no:xdist", "--ignore", "tests/gpu/nodespage", "tests/gpu"]))
+words = ["-q", "--collect-only", "-p", "no:xdist", "--ignore", "tests/gpu/nodespage"]
+sys.exit(pytest.main([*words, "tests/gpu"]))
 """
 
 
