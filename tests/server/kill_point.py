@@ -132,5 +132,5 @@ class _CountedDriver:
 if __name__ == "__main__":
     fault, *arguments = sys.argv[1:]
     if fault:
-        server.serve = partial(server.serve, seam=KillPoint(fault).seam())  # type: ignore[assignment]
+        server.serve = partial(server.serve, seam=KillPoint(fault).seam())
     sys.exit(vipu_server.main(arguments))

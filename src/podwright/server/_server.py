@@ -182,7 +182,6 @@ class Server:
         return connection_counts
 
     def _gauge_metrics(self) -> list[Gauge]:
-        """Return the gauges for /metrics."""
         is_active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
         open_connections = {

@@ -58,9 +58,9 @@ def _parse_list_query(query: str) -> ListRequest:
     for field_name, field_values in query_fields.items():
         if field_name not in field_names or len(field_values) > 1:
             raise InvalidRequest(
-                f"a list is not asked for by {field_name[:40]!r}"
+                f"a list has no field {field_name[:40]!r}"
                 if field_name not in field_names
-                else f"{field_name} is said twice",
+                else f"{field_name} is given twice",
                 would_work=f"use fields of a list: {', '.join(field_names)}",
             )
     try:
