@@ -62,7 +62,7 @@ class ListenOptions:
 
 def _open_host_refusal(host: str, action: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{host} is reachable from other machines, whose users nobody checks",
+        f"{host} is reachable from other machines, and their users would not be checked",
         operation=action,
         would_work="127.0.0.1, or say --listen-anywhere as well",
     )
