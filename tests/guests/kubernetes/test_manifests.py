@@ -19,7 +19,6 @@ from podwright.guests.kubernetes import (
     chart,
     crd,
     filled,
-    kustomize,
     manifests,
     minor_of,
     read_sites,
@@ -291,14 +290,6 @@ def test_prometheus_finds_the_operator_by_its_service() -> None:
     assert port["targetPort"] in [each["name"] for each in ports]
     kinds = [item["kind"] for item in manifests(Setting(controllers="pod1:8090"))]
     assert "ServiceMonitor" not in kinds
-
-
-def test_a_kustomize_base_lists_a_file_for_each_object() -> None:
-    setting = Setting(controllers="pod1:8090", service_monitor=True)
-    files = kustomize(setting)
-    listed = _read(files["kustomization.yaml"])["resources"]
-    assert sorted(listed) == sorted(files.keys() - {"kustomization.yaml"})
-    assert [_read(files[name]) for name in listed] == manifests(setting)
 
 
 def test_the_charts_schema_takes_its_values_and_refuses_mistakes_of_ours() -> None:

@@ -46,15 +46,6 @@ class ManifestOptions(SettingOptions, _VersionOptions):
     """What `manifests` prints: the rows of the second base come first."""
 
 
-class _BaseOptions(opt.OptionTable):
-    folder = _FOLDER_ARGUMENT
-    version = opt.text("as for manifests", "VERSION", "1.25", name="--for")
-
-
-class KustomizeOptions(SettingOptions, _BaseOptions):
-    """What `kustomize` writes."""
-
-
 class FolderOptions(opt.OptionTable):
     """The folder that a verb writes."""
 

@@ -139,28 +139,6 @@ def monitor(setting: Setting) -> list[dict[str, Any]]:
     ]
 
 
-def kustomize(setting: Setting, kubernetes_minor: int = CEL_FROM) -> dict[str, str]:
-    """Return the files of a kustomize base, by name: one for each object, and the list of them."""
-    objects = manifests(setting, kubernetes_minor)
-    kinds = [str(manifest["kind"]) for manifest in objects]
-    file_names = [
-        f"{manifest['kind'].lower()}"
-        + (f"-{manifest['metadata']['name']}" if kinds.count(str(manifest["kind"])) > 1 else "")
-        + ".yaml"
-        for manifest in objects
-    ]
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": file_names,
-    }
-    files = {
-        file_name: as_yaml([manifest])
-        for file_name, manifest in zip(file_names, objects, strict=True)
-    }
-    return files | {"kustomization.yaml": as_yaml([kustomization])}
-
-
 def _rbac_rules(rights_table: Rights) -> list[dict[str, Any]]:
     return [
         {"apiGroups": [api_group], "resources": list(kinds), "verbs": list(verbs)}
