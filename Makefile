@@ -33,7 +33,7 @@ demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up; DEMO=moves:
 
 # All of them run, so that one call shows everything there is to mend.
 CHECKS := "lint-imports" "python -m tools.names" "python -m tools.limits" \
-	"python -m tools.binding_names" "python -m tools.generate_wire --check" \
+	"python -m tools.generate_wire --check" \
 	"ruff check ." "ruff format --check ." "mypy"
 check: $(VENV)/.dev  ## Layers, names, limits, generated files, style and types
 	@failed=; for check in $(CHECKS); do $(BIN)/$$check || failed="$$failed  make check: $$check"$$'\n'; done; \

@@ -1,5 +1,7 @@
 """Counts the files that a request passes through: `python -m tools.walk`.
 
+`--write` puts the counts into docs/design/house.md; a test compares them. `-v` names the files.
+
 For each of three requests: how many files of `src/podwright` are handed it, and how often it comes
 back to one that it had left for another. A call hands it over if one of its arguments is the
 request, or what was made of it before anything was decided; each walk names these types.
@@ -9,14 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent / "src" / "podwright"
+REPOSITORY = Path(__file__).resolve().parent.parent
+ROOT = REPOSITORY / "src" / "podwright"
+PAGE = REPOSITORY / "docs" / "design" / "house.md"
+_TABLE_HEAD = "| request | files | returns |\n|---|---|---|\n"
 
 
 class Walk:
@@ -115,19 +121,40 @@ async def _launch() -> Walk:
 
 
 WALKS: dict[str, Callable[[], Coroutine[Any, Any, Walk]]] = {
-    "create_partition(request)": _create,
-    "launch(plan)": _launch,
-    "the hook's begins": _begins,
+    "`create_partition(request)`": _create,
+    "`launch(plan)`, until it is watched": _launch,
+    "a hook's `begins`": _begins,
 }
 
 
+def take_walks() -> dict[str, Walk]:
+    """Each walk, by what the page calls it."""
+    return {name: asyncio.run(walk()) for name, walk in WALKS.items()}
+
+
+def table(walks: Mapping[str, Walk]) -> str:
+    """The counts as the page shows them."""
+    rows = (f"| {name} | {walk.files} | {walk.returns} |\n" for name, walk in walks.items())
+    return _TABLE_HEAD + "".join(rows)
+
+
+def page_table(page: str) -> str:
+    """The table that a page shows."""
+    match = re.search(re.escape(_TABLE_HEAD) + r"(\|.*\|\n)*", page)
+    assert match is not None, "the page has no table of walks"
+    return match[0]
+
+
 def main() -> None:
-    """Print a line for each."""
-    for name, walked in WALKS.items():
-        walk = asyncio.run(walked())
-        print(f"{name}: {walk.files} files, {walk.returns} returns")
-        if "-v" in sys.argv:
-            print("  " + " ".join(Path(step).stem for step in walk.steps))
+    """Print the table, or write it into the page."""
+    walks = take_walks()
+    print(table(walks), end="")
+    if "-v" in sys.argv:
+        for name, walk in walks.items():
+            print(f"{name}: " + " ".join(Path(step).stem for step in walk.steps))
+    if "--write" in sys.argv:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(page.replace(page_table(page), table(walks)), encoding="utf-8")
 
 
 if __name__ == "__main__":

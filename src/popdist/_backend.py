@@ -58,6 +58,10 @@ def init() -> None:
 
     Raises WorldMismatch when MPI's world is not the instances that poprun started, BackendError
     when mpi4py is missing, and BadEnvironment.
+
+    >>> popdist.init()
+    >>> popdist.isBackendInitialized()
+    True
     """
     if _state.initialized:
         return
@@ -66,7 +70,11 @@ def init() -> None:
 
 
 def initializeBackend() -> None:
-    """Join the other instances. The caller must call finalizeBackend(). Raises as init() does."""
+    """Join the other instances. The caller must call finalizeBackend(). Raises as init() does.
+
+    >>> popdist.initializeBackend()
+    >>> popdist.finalizeBackend()
+    """
     if _state.initialized:
         return
     records = open_records()
@@ -94,12 +102,21 @@ def initializeBackend() -> None:
 
 
 def isBackendInitialized() -> bool:
-    """Return whether this instance has joined the others and not left them yet."""
+    """Return whether this instance has joined the others and not left them yet.
+
+    >>> popdist.isBackendInitialized()
+    True
+    """
     return _state.initialized
 
 
 def finalizeBackend() -> None:
-    """Leave the other instances, after waiting for them. A second call does nothing."""
+    """Leave the other instances, after waiting for them. A second call does nothing.
+
+    >>> popdist.finalizeBackend()
+    >>> popdist.isBackendInitialized()
+    False
+    """
     if not _state.initialized:
         return
     _state.initialized = False

@@ -42,6 +42,9 @@ def allReduceSum(values: Values) -> Any:
     instances. Sums are made in that dtype; integers wrap around.
 
     Raises BadUse for other dtypes and when instances differ, and NotInitialized.
+
+    >>> popdist.allReduceSum(np.ones(3))
+    array([1., 1., 1.])
     """
     array, to_original_form = as_array(values, "iufc", "sums numbers")
     participants = group()
@@ -62,6 +65,9 @@ def allGather(values: Values) -> Any:
     values: an array or scalar of numbers or booleans, of one shape and dtype in all instances.
 
     Raises BadUse for other dtypes and when instances differ, and NotInitialized.
+
+    >>> popdist.allGather(np.arange(3)).shape
+    (1, 3)
     """
     import numpy as np
 
@@ -88,6 +94,9 @@ def broadcast(values: Values, root: int | None = None) -> Any:
 
     Raises BadUse for other dtypes, for a root that takes no part, and when instances differ. Raises
     NotInitialized.
+
+    >>> popdist.broadcast(np.arange(3), root=0)
+    array([0, 1, 2])
     """
     array, to_original_form = as_array(values, "biufc", "sends numbers and booleans")
     array = array.copy()
@@ -105,7 +114,10 @@ def broadcast(values: Values, root: int | None = None) -> Any:
 
 
 def barrier() -> None:
-    """Wait until all instances have called it. Raises NotInitialized."""
+    """Wait until all instances have called it. Raises NotInitialized.
+
+    >>> popdist.barrier()
+    """
     participants = group()
     if participants.communicator is not None:
         records = open_records()

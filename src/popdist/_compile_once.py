@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from popdist._errors import BadEnvironment
 
-CACHE_PATH_VARIABLE = "POPDIST_EXECUTABLE_CACHE_PATH"
+CACHE_VARIABLE = "POPDIST_EXECUTABLE_CACHE_PATH"
 
 Built = TypeVar("Built")
 
@@ -38,8 +38,11 @@ def compile_once(
 
     Without a folder (there is one instance, or the cache is switched off), every call runs build().
     Raises what build() raises, and BadEnvironment if the folder cannot be used.
+
+    >>> popdist.compile_once("net of 4 layers", lambda: b"compiled")
+    b'compiled'
     """
-    cache_folder = os.environ.get(CACHE_PATH_VARIABLE)
+    cache_folder = os.environ.get(CACHE_VARIABLE)
     if not cache_folder:
         return build()
     import hashlib
@@ -68,7 +71,7 @@ def _hold_lock(lock_path: str) -> Iterator[None]:
         os.makedirs(os.path.dirname(lock_path), 0o700, exist_ok=True)
         lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise BadEnvironment(f"{CACHE_PATH_VARIABLE}: {lock_path}: {error.strerror}") from None
+        raise BadEnvironment(f"{CACHE_VARIABLE}: {lock_path}: {error.strerror}") from None
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
         yield

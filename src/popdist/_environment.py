@@ -23,17 +23,28 @@ def isPopdistEnvSet() -> bool:
     """Return whether poprun started this program: POPDIST_NUM_TOTAL_REPLICAS is set.
 
     (Which variable Graphcore's function reads is not known; the choice is ours.)
+
+    >>> popdist.isPopdistEnvSet()  # without poprun
+    False
     """
     return TOTAL_REPLICAS_VARIABLE in os.environ
 
 
 def getNumTotalReplicas() -> int:
-    """Return the number of replicas of all instances; 1 without poprun. Raises BadEnvironment."""
+    """Return the number of replicas of all instances; 1 without poprun. Raises BadEnvironment.
+
+    >>> popdist.getNumTotalReplicas()
+    1
+    """
     return _read_variable(TOTAL_REPLICAS_VARIABLE, 1, least=1)
 
 
 def getNumLocalReplicas() -> int:
-    """Return the number of replicas of this instance; 1 without poprun. Raises BadEnvironment."""
+    """Return the number of replicas of this instance; 1 without poprun. Raises BadEnvironment.
+
+    >>> popdist.getNumLocalReplicas()
+    1
+    """
     local_replicas = _read_variable(LOCAL_REPLICAS_VARIABLE, 1, least=1)
     if local_replicas > getNumTotalReplicas():
         raise BadEnvironment(
@@ -44,12 +55,20 @@ def getNumLocalReplicas() -> int:
 
 
 def getNumIpusPerReplica() -> int:
-    """Return the number of devices of each replica; 1 without poprun. Raises BadEnvironment."""
+    """Return the number of devices of each replica; 1 without poprun. Raises BadEnvironment.
+
+    >>> popdist.getNumIpusPerReplica()
+    1
+    """
     return _read_variable(IPUS_PER_REPLICA_VARIABLE, 1, least=1, required=False)
 
 
 def checkNumIpusPerReplica(ipusPerReplica: int) -> bool:
-    """Return whether poprun gave each replica this number of devices. Raises BadEnvironment."""
+    """Return whether poprun gave each replica this number of devices. Raises BadEnvironment.
+
+    >>> popdist.checkNumIpusPerReplica(1)
+    True
+    """
     return ipusPerReplica == getNumIpusPerReplica()
 
 
@@ -57,6 +76,9 @@ def getReplicaIndexOffset() -> int:
     """Return the index, among all replicas, of this instance's first replica; 0 without poprun.
 
     Raises BadEnvironment.
+
+    >>> popdist.getReplicaIndexOffset()
+    0
     """
     replica_offset = _read_variable(REPLICA_OFFSET_VARIABLE, 0, least=0)
     if replica_offset + getNumLocalReplicas() > getNumTotalReplicas():
@@ -72,6 +94,9 @@ def getNumInstances() -> int:
     """Return the number of instances of this launch; 1 without poprun.
 
     Raises NotUniform where instances host different numbers of replicas, and BadEnvironment.
+
+    >>> popdist.getNumInstances()
+    1
     """
     return getNumTotalReplicas() // _uniform_replicas()
 
@@ -80,6 +105,9 @@ def getInstanceIndex() -> int:
     """Return the index of this instance among all; 0 without poprun.
 
     Raises as getNumInstances does.
+
+    >>> popdist.getInstanceIndex()
+    0
     """
     replicas_per_instance, replica_offset = _uniform_replicas(), getReplicaIndexOffset()
     if replica_offset % replicas_per_instance:
@@ -94,6 +122,9 @@ def getLocalInstanceIndex() -> int:
     """Return this instance's index among those on its host; 0 when not set.
 
     Raises BadEnvironment.
+
+    >>> popdist.getLocalInstanceIndex()
+    0
     """
     return _read_variable(LOCAL_INSTANCE_VARIABLE, 0, least=0, required=False)
 
@@ -107,6 +138,9 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
     each size follows the next smaller one is how Poplar lists devices; the rest is our choice.
 
     Raises BadUse where an instance's devices are not an aligned group of 2^k, and BadEnvironment.
+
+    >>> popdist.getDeviceId()
+    0
     """
     if ipusPerReplica < 0:
         raise BadUse(f"ipusPerReplica is {ipusPerReplica}; it must be 0 or more")
@@ -139,6 +173,9 @@ def shard(n: int, replica: int | None = None) -> slice:
     function is ours, not PopDist's.
 
     Raises BadUse for a negative n or a replica that does not exist, and BadEnvironment.
+
+    >>> popdist.shard(10)
+    slice(0, 10, None)
     """
     total_replicas = getNumTotalReplicas()
     if n < 0:

@@ -26,6 +26,9 @@ def record(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a program's main function: an exception that leaves it is recorded and raised again.
 
     It works as torchrun's `record`. `popdist.init()` does the same for uncaught exceptions. Ours.
+
+    >>> popdist.record(lambda: 7)()
+    7
     """
 
     @functools.wraps(function)

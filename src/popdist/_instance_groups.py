@@ -40,6 +40,9 @@ def execute_on_instances(
     can only narrow the set. (PopDist's guide, Python API; nesting is our choice.)
 
     Raises BadUse when an instance does not exist or takes no part, and NotUniform.
+
+    >>> popdist.execute_on_instances({0}, max, 3, 4)
+    4
     """
     chosen_instances = tuple(sorted(set(instances)))
     taking_part = _participant_ranks.get()

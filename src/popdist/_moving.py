@@ -17,7 +17,7 @@ from popdist._collectives import allReduceSum
 from popdist._environment import read_number
 from popdist._errors import BadUse
 
-_SIGNAL_VARIABLE = "PODWRIGHT_MOVE_SIGNAL"
+_MOVE_SIGNAL_VARIABLE = "PODWRIGHT_MOVE_SIGNAL"
 
 _move_asked = threading.Event()
 
@@ -30,8 +30,11 @@ def onMove(callback: Callable[[], object] | None = None) -> bool:
     step, leave it out, and call `mustMove` once a step.
 
     Raises BadUse outside the main thread, and BadEnvironment.
+
+    >>> popdist.onMove()  # without poprun --movable
+    False
     """
-    signal_number = read_number(_SIGNAL_VARIABLE, 0, least=0, most=int(signal.SIGRTMAX))
+    signal_number = read_number(_MOVE_SIGNAL_VARIABLE, 0, least=0, most=int(signal.SIGRTMAX))
     if not signal_number:
         return False
     if threading.current_thread() is not threading.main_thread():
@@ -53,5 +56,8 @@ def mustMove() -> bool:
     It is a collective: all instances must call it, and all get the same answer. If it is true, each
     instance writes the state that it needs and calls `sys.exit(popdist.MOVED)`. A call costs a sum
     of one number. Raises NotInitialized.
+
+    >>> popdist.mustMove()
+    False
     """
     return bool(allReduceSum(int(_move_asked.is_set())) > 0)

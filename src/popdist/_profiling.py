@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from popdist import _environment as environment
 from popdist._errors import BadEnvironment
 
-DIRECTORY = "POPDIST_AUTOREPORT_DIRECTORY"
-ENGINE_OPTIONS_VARIABLE = "POPLAR_ENGINE_OPTIONS"
+AUTOREPORT_VARIABLE = "POPDIST_AUTOREPORT_DIRECTORY"
+ENGINE_VARIABLE = "POPLAR_ENGINE_OPTIONS"
 
 
 def setEngineOptions(options: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -25,9 +25,12 @@ def setEngineOptions(options: Mapping[str, str] | None = None) -> dict[str, str]
     is returned unchanged. (popdist::setEngineOptions of the guide; the Python form is our choice.)
 
     Raises BadEnvironment where POPLAR_ENGINE_OPTIONS is not JSON, and NotUniform.
+
+    >>> popdist.setEngineOptions({"debug.trace": "true"})
+    {'debug.trace': 'true'}
     """
     merged_options = dict(options or {})
-    report_folder = os.environ.get(DIRECTORY)
+    report_folder = os.environ.get(AUTOREPORT_VARIABLE)
     if not report_folder:
         return merged_options
     has_profiling = any(
@@ -46,17 +49,17 @@ def set_profiling() -> None:
 
     It may be called twice.
     """
-    if os.environ.get(DIRECTORY):
+    if os.environ.get(AUTOREPORT_VARIABLE):
         import json
 
         existing_options = _environment_options()
-        os.environ[ENGINE_OPTIONS_VARIABLE] = json.dumps(
+        os.environ[ENGINE_VARIABLE] = json.dumps(
             {**existing_options, **setEngineOptions(existing_options)}
         )
 
 
 def _environment_options() -> dict[str, str]:
-    options_json = os.environ.get(ENGINE_OPTIONS_VARIABLE)
+    options_json = os.environ.get(ENGINE_VARIABLE)
     if not options_json:
         return {}
     import json
@@ -64,7 +67,7 @@ def _environment_options() -> dict[str, str]:
     try:
         parsed_options = json.loads(options_json)
     except ValueError as error:
-        raise BadEnvironment(f"{ENGINE_OPTIONS_VARIABLE}={options_json!r}: {error}") from None
+        raise BadEnvironment(f"{ENGINE_VARIABLE}={options_json!r}: {error}") from None
     if not isinstance(parsed_options, dict):
-        raise BadEnvironment(f"{ENGINE_OPTIONS_VARIABLE}={options_json!r}: expected a JSON object")
+        raise BadEnvironment(f"{ENGINE_VARIABLE}={options_json!r}: expected a JSON object")
     return parsed_options

@@ -21,6 +21,8 @@ def mark(name: str) -> None:
 
     Nothing happens where poprun does not trace. A name has at most 80 bytes. Use few different
     names: marks with the same name are counted together. The function is ours, not PopDist's.
+
+    >>> popdist.mark("epoch")
     """
     records = open_records()
     if records is not None:

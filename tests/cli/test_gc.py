@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
-import signal
-import subprocess
-import sys
-import threading
 from argparse import Namespace
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +35,6 @@ from podwright.wire import (
     read_holder,
 )
 from tests.cli.test_vipu import device, partition
-from tests.client.stub import http, stub
 
 P1 = partition("p1", 4, reconfigurable=True)
 P2 = replace(partition("p2", 2, 2), gcds=[[device(8)], [device(9)]])
@@ -181,7 +172,9 @@ def test_what_is_known_of_one(gc: Gc) -> None:
         ("gc-info -l --device-info", "--device-info needs -d N"),
         ("gc-info -l --partition p1 --all-partitions", "not allowed with"),
         ("gc-info -l --al-partitions", "did you mean '--all-partitions'?"),
-        ("gc-monitor --interval 0", "'0' is not a time in seconds above 0"),
+        ("gc-monitor --live --partition p1", "not allowed with"),
+        ("gc-monitor --live --json", "a screen is no JSON. gc-monitor --json"),
+        ("gc-monitor --live", "this is not a terminal"),
         ("gc-monitor --partition px", "there is no partition 'px'. There are: p1"),
     ],
 )
@@ -278,77 +271,3 @@ def test_a_launch_says_who_it_is_without_its_arguments(program: tuple[str, ...],
 def test_words_that_are_not_ours_are_the_program() -> None:
     assert read_holder("me") == ("me", 0, "")
     assert read_holder(holder_words("a\nb", 1, "")) == ("a?b", 1, "localhost")
-
-
-# -- live ----------------------------------------------------------------------------------------
-
-LIVE = [sys.executable, "-m", "podwright.cli.gc_monitor", "--interval", "0.05"]
-
-
-def answer(name: str, body: dict[str, Any]) -> bytes:
-    info = {"version": "1", "caller": "ann", "apis": ["virmgrpc"], "host": "h", "port": 1}
-    listed = {"partitions": [json.loads(json.dumps(_P1))]}
-    return http(info if name == "GetServerInfo" else listed)
-
-
-_P1: dict[str, Any] = {
-    "name": "p1", "cluster": "c", "allocation": "a", "size": 1, "num_gcds": 1, "num_replicas": 1,
-    "num_ilds": 1, "routing": "DNC", "gw_routing": "DEFAULT", "sync_type": "DEFAULT",
-    "ready_state": "ACTIVE", "gcds": [[{"domain": 0, "offset": 0, "machine": "m"}]],
-    "owner": "ann",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_live_it_repaints_and_leaves_the_terminal_as_it_was(
-    tmp_path: Path, number: int, code: int
-) -> None:
-    with stub(tmp_path / "s", answer) as made:
-        ours, theirs = pty.openpty()
-        environ = {**os.environ, "PODWRIGHT_SOCKET": made.path, "COLUMNS": "60", "LINES": "4"}
-        with subprocess.Popen(LIVE, env=environ, stdout=theirs, stderr=theirs) as process:
-            os.close(theirs)
-            said = read_until(ours, lambda said: said.count(b"\x1b[H") > 2)
-            process.send_signal(number)
-            said += read_until(ours, lambda more: b"\x1b[?1049l" in more)
-            assert process.wait(300) == code
-        os.close(ours)
-    assert said.startswith(b"\x1b[?1049h")
-    assert b"Partition: p1 [active] has 1 IPU, of ann" in said
-    assert "… 3 more lines; --partition NAME shows fewer".encode() in said
-    assert b"Traceback" not in said
-
-
-def read_until(file: int, true: Callable[[bytes], bool]) -> bytes:
-    said = b""
-    while not true(said):
-        assert select.select([file], [], [], 300)[0], said
-        said += os.read(file, 4096)
-    return said
-
-
-def test_live_into_a_pipe_it_goes_on_while_the_server_is_away(tmp_path: Path) -> None:
-    down = threading.Event()
-
-    def away(name: str, body: dict[str, Any]) -> bytes:
-        if down.is_set():
-            return http({"code": "UNAVAILABLE", "message": "gone"}, 503)
-        return answer(name, body)
-
-    with stub(tmp_path / "s", away) as made:
-        environ = {**os.environ, "PODWRIGHT_SOCKET": made.path}
-        with subprocess.Popen(
-            [*LIVE, "--json"], env=environ, stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            assert json.loads(process.stdout.readline())[0]["partition"] == "p1"
-            down.set()
-            while not isinstance(told := json.loads(process.stdout.readline()), dict):
-                pass
-            assert told["code"] == "UNAVAILABLE"
-            down.clear()
-            while not isinstance(json.loads(process.stdout.readline()), list):
-                pass
-            process.send_signal(signal.SIGINT)
-            process.stdout.close()
-            assert process.wait(300) in (130, 141)

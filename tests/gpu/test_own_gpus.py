@@ -13,18 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from podwright.agents.gpu import may_have_gpus
 from podwright.gpu.efficiency._sampler import _gpu_sampler
 from podwright.gpu.health import Settings, run
 from podwright.gpu.nodebench._measures import within
 from podwright.hosts.gpus import take_gpus
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
+
+
+def has_gpus() -> bool:
+    return any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd")))
 
 
 @pytest.fixture
 def environ(tmp_path: Path) -> Mapping[str, str]:
-    if may_have_gpus(os.environ):
+    if has_gpus():
         return os.environ
     path = tmp_path / "node.toml"
     path.write_text(HGX)

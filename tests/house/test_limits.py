@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tools import limits
 
 SEVEN = "a, b, c, d, e, f, g"
@@ -45,9 +46,40 @@ def test_files_of_a_package_are_counted(tmp_path: Path) -> None:
     assert limits.problems(tmp_path) == ["room: 26 files; at most 25"]
 
 
-def test_lines_of_a_room_are_counted_in_all_its_packages(tmp_path: Path) -> None:
-    source(tmp_path, "a = 1\nb = 2\n")
-    (tmp_path / "room" / "below").mkdir()
-    (tmp_path / "room" / "below" / "_deep.py").write_text("c = 3\n")
-    assert limits.long_rooms(tmp_path, {"room": 3}) == []
-    assert limits.long_rooms(tmp_path, {"room": 2}) == ["room: 3 lines; at most 2"]
+def command(root: Path, text: str, file: str = "podwright/cli/verbs.py") -> None:
+    path = root / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import socket\n", "import socket"),
+        ("def run():\n    from urllib.request import urlopen\n", "import urllib.request"),
+        ("while wait():\n    pass\n", "while wait()"),
+        ("for a in b:\n    for c in a:\n        d = c\n", "a loop in a loop over a"),
+        ("class Solver:\n    pass\n", "class Solver"),
+    ],
+)
+def test_a_command_that_does_the_work_of_another_room_is_found(
+    tmp_path: Path, text: str, found: str
+) -> None:
+    command(tmp_path, text)
+    assert limits.work_in_commands(tmp_path, {}) == [
+        f"podwright/cli/verbs.py: {found}: belongs to another room"
+    ]
+    assert limits.work_in_commands(tmp_path, {f"verbs.py: {found}": "why"}) == []
+    command(tmp_path, "")
+    assert limits.work_in_commands(tmp_path, {f"verbs.py: {found}": "why"}) == [
+        f"podwright/cli/verbs.py: {found}: is allowed, and not there"
+    ]
+
+
+def test_a_command_may_parse_call_and_print_at_any_length(tmp_path: Path) -> None:
+    text = (
+        "class _ShowOptions(opt.OptionTable): ...\nfor a in b:\n    for c in a:\n        print(c)\n"
+    )
+    command(tmp_path, text + "print(1)\n" * 9000)
+    command(tmp_path, "while words: pass\n", "podwright/cli/shared/_parser.py")
+    assert limits.work_in_commands(tmp_path, {}) == []

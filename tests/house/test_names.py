@@ -14,3 +14,17 @@ def test_what_is_alike_is_found(tmp_path: Path) -> None:
         (tmp_path / room / "errors.py").write_text("")
     (tmp_path / "one" / "_other.py").write_text("class Thing: ...\n")
     assert names.alike(tmp_path) == {"Thing": ["one", "two"], "work": ["one", "two"]}
+
+
+def test_what_has_two_names_is_found(tmp_path: Path) -> None:
+    for file, text in (
+        ("one", 'from room import _work as work\nSOCKET_VARIABLE = "PODWRIGHT_SOCKET"\n'),
+        ("two", 'from room import _work as acts\n_SOCKET: str = "PODWRIGHT_SOCKET"\n'),
+        ("three", 'from room import _rest as rest\n_FOLDER = "/run/podwright"\nWORD = "pod"\n'),
+        ("four", 'from room import _rest as rest\nFOLDER = "/run/podwright"\nTERM = "pod"\n'),
+    ):
+        (tmp_path / f"{file}.py").write_text(text)
+    assert names.two_names(tmp_path) == {
+        "PODWRIGHT_SOCKET": {"SOCKET_VARIABLE": "one.py", "SOCKET": "two.py"},
+        "room._work": {"acts": "two.py", "work": "one.py"},
+    }

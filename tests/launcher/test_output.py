@@ -147,7 +147,7 @@ def test_all_start_again_when_one_fails(launcher: Launcher, tmp_path: Path) -> N
     launcher.leaves_nothing()
 
 
-def test_there_is_an_end_to_that(launcher: Launcher) -> None:
+def test_a_launch_is_not_restarted_more_often_than_allowed(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "--max-restarts=1", "sh", "-c", "echo x; exit 4")
     assert ran.code == 4
     assert ran.err.count("starting all instances again") == 1

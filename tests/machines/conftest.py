@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts.gpus import Library, open_libraries
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX, make_sys
 
 

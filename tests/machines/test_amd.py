@@ -13,8 +13,8 @@ from podwright.agents.gpu._guards import FileGuard
 from podwright.errors import Internal, InvalidRequest, Unavailable
 from podwright.fabric import HGX8, Machine
 from podwright.hosts.gpus import LibraryError, open_libraries, take_inventory
-from podwright.testing._amd_standin import STANDIN_VARIABLE
-from podwright.testing._nvml_standin import STANDIN_VARIABLE as NVML
+from podwright.hosts.gpus._amd_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE as NVML
 from tests.machines.node import HGX
 
 OAM = """\

@@ -16,7 +16,7 @@ from podwright.agents.gpu import GpuMachine, may_have_gpus, open_machine
 from podwright.errors import Fenced, Internal
 from podwright.fabric import Machine
 from podwright.hosts.gpus import open_libraries, take_inventory
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 
 
 @pytest.fixture

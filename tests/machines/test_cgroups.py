@@ -19,8 +19,8 @@ from podwright.errors import Denied, Fenced, InvalidRequest, NotFound, WrongStat
 from podwright.fabric import Machine
 from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_cgroups
 from podwright.hosts.gpus import Library, divided
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 from podwright.launcher.watchers._join_cgroup import enter_partition
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
 from podwright.wire import AGENT_SOCKET_VARIABLE
 
 

@@ -23,7 +23,7 @@ from podwright.agents.gpu._reset import run
 from podwright.errors import Internal, InvalidRequest, WrongState
 from podwright.fabric import Machine
 from podwright.hosts.gpus import Gpu, Library
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 
 #: A board of 8: all, halves, quarters, single ones, as HGX boards have them.
 SETS = [

@@ -28,7 +28,7 @@ from podwright.hosts.gpus import (
 )
 from podwright.hosts.gpus._nvml import slurm_gpu_type
 from podwright.hosts.gpus._nvml_rack_place import read_place
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 
 
 @pytest.fixture

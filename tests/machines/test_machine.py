@@ -18,7 +18,7 @@ from podwright.agents.gpu._describe import attributes
 from podwright.errors import Fenced, Internal, InvalidRequest
 from podwright.fabric import HGX8, NVL72, Machine, family_named
 from podwright.hosts.gpus import Gpu, Health, Sample
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
 
 Make = Callable[..., GpuMachine]

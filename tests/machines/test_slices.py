@@ -20,7 +20,7 @@ from podwright.errors import Internal, Unavailable
 from podwright.fabric import Machine
 from podwright.hosts import RecordedCgroups
 from podwright.hosts.gpus import Gpu, Slice, divided
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
 
 MIG = (

@@ -84,9 +84,6 @@ class Fake:
     def conditions(self, who: Any) -> dict[str, object] | None:
         return None
 
-    def other_pods(self) -> dict[str, object]:
-        return {}
-
     def describe(self) -> dict[str, object]:
         return {"version": "1", "simulated": True}
 

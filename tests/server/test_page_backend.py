@@ -30,7 +30,7 @@ async def test_events_are_found_whatever_their_numbers(apart: int, count: int) -
         last = numbers[-1] if numbers else 0
         return EventList(events=later[: request.limit], last=last)
 
-    server = PageServer(cast(Calls, cast(Any, calls)), lambda: None, dict)
+    server = PageServer(cast(Calls, cast(Any, calls)), lambda: None)
     found = await server.listed(PageVisitor(ROOT), "ListEvents")
     shown = [event.number for event in found.events]
     assert shown == numbers[len(numbers) - len(shown) :]

@@ -8,7 +8,6 @@ completely.
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -37,6 +36,7 @@ from podwright.wire import (
     ResetRequest,
     Value,
 )
+from tests.server import kill_point
 
 SEED = 20240229
 CLIENTS = 4
@@ -75,15 +75,13 @@ class Server:
                 time.sleep(0.01)
 
     def _launch(self, fault: str) -> None:
-        environ = {**os.environ, "PODWRIGHT_FAULT": fault}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-m", "podwright.cli.vipu_server", "--user"),
+                    *(sys.executable, "-P", kill_point.__file__, fault, "--user"),
                     *("--preset", "pod16", "--idle-seconds", "3600"),
                     *("--storage", self.place, "--socket", self.socket),
                 ],
-                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -301,24 +299,6 @@ def test_killed_a_thousand_times(server: Server) -> None:
     assert len(faults) >= 1000
     answered = harass(server, faults, chance)
     print(f"\n{server.restarts} restarts, {answered} calls answered")
-
-
-def test_faults_are_for_simulated_hardware_and_must_be_named(server: Server) -> None:
-    for fault in ("commit", "commit:x:before", "reboot:1:after", "commit:1:during"):
-        ended = subprocess.run(
-            [
-                *(sys.executable, "-m", "podwright.cli.vipu_server", "--preset", "pod16"),
-                *("--storage", server.place, "--socket", server.socket, "--api-port", "0"),
-            ],
-            env={**os.environ, "PODWRIGHT_FAULT": fault},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert ended.returncode == 2
-        assert "names no step" in ended.stderr
-        assert not Path(server.place).exists()
 
 
 def test_a_backup_taken_under_load_restores_to_a_consistent_state(

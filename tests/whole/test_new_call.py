@@ -27,8 +27,8 @@ CALLS = (
     ),
     (
         "wire/__init__.py",
-        "from podwright.wire._method import",
-        "from podwright.wire._admin import Label as Label\nfrom podwright.wire._method import",
+        "from ._method import",
+        "from ._admin import Label as Label\nfrom ._method import",
     ),
     (
         "controller/calls/_cluster_calls.py",

@@ -67,7 +67,14 @@ def test_the_pod_in_a_terminal(shared16: Pod) -> None:
     assert terminal.end() == 0
 
 
+def test_gc_monitor_live_is_the_same_screen(shared16: Pod) -> None:
+    terminal = Terminal(shared16, "gc-monitor", "--live")
+    terminal.until("Machines")
+    os.write(terminal.leader, b"q")
+    assert terminal.end() == 0
+
+
 def test_without_a_terminal_it_says_what_would_work(shared16: Pod) -> None:
     ran = shared16.run("podwright", "top")
     assert ran.code == 2
-    assert "gc-monitor --live" in ran.err
+    assert "gc-monitor --json" in ran.err

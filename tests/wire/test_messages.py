@@ -103,10 +103,6 @@ def test_the_service_has_exactly_the_calls_of_the_table() -> None:
     assert {
         call.name: (call.input_type.name, call.output_type.name) for call in service.methods
     } == {m.name: (m.request.__name__, m.reply.__name__) for m in METHODS.values()}
-    for name in METHODS:
-        assert messages.method_of(messages.method_path(name)) is METHODS[name]
-    assert messages.method_of("/podwright.v1.Podwright/Nothing") is None
-    assert messages.method_of("/virmgrpc.UserService/CreatePartition") is None
 
 
 def test_no_message_without_a_value() -> None:

@@ -82,6 +82,9 @@ def launch(  # type: ignore[misc]  # mypy compares *args: *Ts with no implementa
     options: as for `podwright.run`. The instances end with this program, however it ends.
 
     Raises `NotPicklable`, and `InvalidRequest` for an option that poprun does not have.
+
+    >>> podwright.launch(max, 3, 4, instances=2).results()
+    [4, 4]
     """
     replicas, instances = launch_counts(partition, replicas, instances, options)
     poprun_options: dict[str, Option | None] = {
@@ -99,7 +102,12 @@ def launch(  # type: ignore[misc]  # mypy compares *args: *Ts with no implementa
 
 
 class Job(Generic[R]):
-    """A launch of a function. `results()` and `await job` wait for it."""
+    """A launch of a function. `results()` and `await job` wait for it.
+
+    >>> job = podwright.launch(max, 3, 4)
+    >>> job.result()
+    4
+    """
 
     def __init__(
         self,

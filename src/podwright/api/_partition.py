@@ -58,6 +58,10 @@ class Partition:
 
     At the end of a `with` block the partition is given back, and removed if it was created for this
     program. Launches that still run in it are ended first.
+
+    >>> with podwright.connect() as pod, pod.partition(4, name="p1") as held:
+    ...     held.name
+    'p1'
     """
 
     def __init__(self, pod: PodOfPartition, acquire_reply: AcquireReply) -> None:

@@ -63,6 +63,10 @@ def connect(
     the folder with `ca.pem`, `cert.pem` and `key.pem`. timeout: seconds that a call may take.
 
     Raises `Unavailable` where no server answers, `InvalidRequest` for an address that is malformed.
+
+    >>> with podwright.connect() as pod:
+    ...     len(pod.devices())
+    16
     """
     options = ServerOptions(
         host=host,
@@ -86,6 +90,10 @@ def partition(
     """Hold a partition of the server that `connect()` finds, for as long as a `with` block lasts.
 
     `Pod.partition` has more options.
+
+    >>> with podwright.partition(4) as held:
+    ...     held.info.size
+    4
     """
     with (
         connect() as pod,
@@ -98,6 +106,10 @@ class Pod:
     """A server and the devices behind it. Close it, or use it in a `with` block.
 
     Any thread may use it. Every method raises the errors of `podwright.errors`.
+
+    >>> with podwright.connect() as pod:
+    ...     pod.create(podwright.PartitionSpec(name="p1", size=4)).ready_state.value
+    'ACTIVE'
     """
 
     def __init__(self, server: FoundServer, options: ServerOptions) -> None:

@@ -72,6 +72,10 @@ class PodAdmin:
     its method returns. Every method raises the errors of `podwright.errors`: `Denied` for a caller
     who is not an administrator, `NotFound` for a name that does not exist, `AlreadyExists` for a
     name that is taken, `WrongState` for a thing that is in use.
+
+    >>> with podwright.connect() as pod:
+    ...     {row.state for row in pod.admin.machines()}
+    {'UP'}
     """
 
     def __init__(self, client: Client, lock: LockType) -> None:

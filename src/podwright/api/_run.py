@@ -51,6 +51,9 @@ def run(
     its message and in `data["instance"]`, and `TimedOut` after `timeout` seconds. Raises what the
     server refuses: `NoCapacity`, `Held`, `Unavailable` … Ctrl-C ends the instances in order and
     then raises.
+
+    >>> podwright.run(["echo", "hello"], capture=True).exit_code
+    0
     """
     with _RunningLaunch(
         program,
@@ -81,6 +84,9 @@ async def run_async(
     """Run a program as `run` does, for asyncio.
 
     Cancelling it ends the instances in order before the call returns.
+
+    >>> asyncio.run(podwright.run_async(["true"], capture=True)).exit_code
+    0
     """
     with _RunningLaunch(
         program,

@@ -1,4 +1,4 @@
-"""`gc-monitor`: the users of each device, once or live.
+"""`gc-monitor`: the users of each device.
 
 The name and the title line are V-IPU's (PopRun guide 2.10.2). Its columns are not documented, so
 ours are our choice: user, host, process and program, according to the lease on the device.
@@ -6,39 +6,22 @@ ours are our choice: user, host, process and program, according to the lease on 
 
 from __future__ import annotations
 
-import shutil
-import signal
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
 
 from podwright import option_rows as opt
 from podwright.cli.devices import _gc_common
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server_options import Connect, run_with_server
-from podwright.option_rows import seconds
-
-if TYPE_CHECKING:
-    from podwright.client import FoundServer
 
 _EXAMPLES = """\
 examples:
   gc-monitor
   gc-monitor --all-partitions --json
-  gc-monitor --live --interval 1
-
---live goes on until Ctrl-C; with --json it prints a line each time."""
-
-#: Terminal codes: to another screen and back to the former one; the cursor hidden, and shown.
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-_HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+  gc-monitor --live              the whole pod, as podwright top shows it"""
 
 
 class _MonitorOptions(_gc_common.GcOptions):
-    live = opt.flag("again and again, until Ctrl-C")
-    interval = opt.value("seconds between two looks, 2; implies --live", "S", seconds, None)
+    live = opt.flag("open podwright top", rivals="partition")
 
 
 def build_parser() -> Parser:
@@ -55,83 +38,32 @@ def main(argv: Sequence[str] | None = None, connect: Connect = _gc_common.reach)
 
 def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     arguments = _MonitorOptions(build_parser().parse_args(argv))
-    server = connect(arguments)
-    with server.client:
-        if not _is_live(arguments):
-            print(_once(arguments, server))
-            return 0
-        paints = sys.stdout.isatty() and not arguments.json
-        with _screen() if paints else nullcontext():
-            while True:
-                text = _watch_devices(arguments, server)
-                if paints:
-                    _repaint(text)
-                else:
-                    print(text, flush=True)
-                time.sleep(arguments.interval or 2.0)
-
-
-def _once(arguments: _MonitorOptions, server: FoundServer) -> str:
+    if arguments.live:
+        return _open_top(arguments, connect)
     from podwright.cli.shared import _json
     from podwright.client import devices
 
-    uses = _gc_common.device_uses(arguments, server)
-    if arguments.json:
-        data = devices.monitor_json(uses)
-        return _json.line(data) if _is_live(arguments) else _json.text(data)
-    return devices.monitor(uses) or _gc_common.none_there(arguments, server)
-
-
-def _is_live(arguments: _MonitorOptions) -> bool:
-    return arguments.live or arguments.interval is not None
-
-
-def _watch_devices(arguments: _MonitorOptions, server: FoundServer) -> str:
-    """Return the text to show. A server that is away for a while does not end the command."""
-    from podwright.errors import NotFound, TimedOut, Unavailable
-
-    try:
-        text = _once(arguments, server)
-    except (NotFound, TimedOut, Unavailable) as error:
+    server = connect(arguments)
+    with server.client:
+        uses = _gc_common.device_uses(arguments, server)
         if arguments.json:
-            from podwright.cli.shared import _json
+            print(_json.text(devices.monitor_json(uses)))
+        else:
+            print(devices.monitor(uses) or _gc_common.none_there(arguments, server))
+    return 0
 
-            return _json.line({"code": error.code, "message": error.message})
-        text = f"gc-monitor: {error.message}"
+
+def _open_top(arguments: _MonitorOptions, connect: Connect) -> int:
+    from podwright.cli.launch import _top
+    from podwright.errors import InvalidRequest
+
     if arguments.json:
-        return text
-    return f"{time.strftime('%H:%M:%S')}  {server.address}\n\n{text}\n"
-
-
-@contextmanager
-def _screen() -> Iterator[None]:
-    """Use a screen of our own, and restore the terminal whatever ends the command."""
-
-    def end(number: int, _frame: object) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    sys.stdout.write(_ENTER)
-    try:
-        yield
-    finally:
-        sys.stdout.write(_LEAVE)
-        sys.stdout.flush()
-        signal.signal(signal.SIGTERM, before)
-
-
-def _repaint(text: str) -> None:
-    """Print the text over the former one, cut to the window. Nothing is cleared first, to avoid
-    flicker.
-    """
-    width, height = shutil.get_terminal_size()
-    lines = text.splitlines()
-    if len(lines) >= height > 1:
-        left = len(lines) - height + 1
-        lines = [*lines[: height - 1], f"… {left} more lines; --partition NAME shows fewer"]
-    painted = (f"{line[:width]}{_END_OF_LINE}" for line in lines)
-    sys.stdout.write(_HOME + "\r\n".join(painted) + _BELOW)
-    sys.stdout.flush()
+        raise InvalidRequest(
+            "a screen is no JSON",
+            operation="gc-monitor --live --json",
+            would_work="gc-monitor --json, as often as you want to look",
+        )
+    return _top.show(arguments, connect)
 
 
 if __name__ == "__main__":

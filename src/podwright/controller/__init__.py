@@ -1,33 +1,19 @@
 """The controller: it alone owns partitions and leases, and makes machines agree with them."""
 
-from podwright.controller._controller import Controller
-from podwright.controller._controller_assembly import Machines
-from podwright.controller._store_check import StoreFault, damaged, find_faults
-from podwright.controller.administration._audit import with_new_chains
-from podwright.controller.administration._privacy import Visible, private_kinds
-from podwright.controller.administration._users import first_user
-from podwright.controller.hardware._discovery import Discovery
-from podwright.controller.queue._fair_share import Sharing, weights_of
-from podwright.controller.queue._simulated_queue import PlaceInPod, PodRehearsal
-from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._own_host import OwnHost
-
-__all__ = [
-    "Caller",
-    "Controller",
-    "Discovery",
-    "Machines",
-    "OwnHost",
-    "PlaceInPod",
-    "PodRehearsal",
-    "Role",
-    "Sharing",
-    "StoreFault",
-    "Visible",
-    "damaged",
-    "find_faults",
-    "first_user",
-    "private_kinds",
-    "weights_of",
-    "with_new_chains",
-]
+from ._controller import Controller as Controller
+from ._controller_assembly import Machines as Machines
+from ._store_check import StoreFault as StoreFault
+from ._store_check import damaged as damaged
+from ._store_check import find_faults as find_faults
+from .administration._audit import with_new_chains as with_new_chains
+from .administration._privacy import Visible as Visible
+from .administration._privacy import private_kinds as private_kinds
+from .administration._users import first_user as first_user
+from .hardware._discovery import Discovery as Discovery
+from .queue._fair_share import Sharing as Sharing
+from .queue._fair_share import weights_of as weights_of
+from .queue._simulated_queue import PlaceInPod as PlaceInPod
+from .queue._simulated_queue import PodRehearsal as PodRehearsal
+from .state._caller import Caller as Caller
+from .state._caller import Role as Role
+from .state._own_host import OwnHost as OwnHost

@@ -1,5 +1,5 @@
 """What works here and what does not: hosts, the server with its store and agents, Slurm, GPUs."""
 
-from podwright.doctor._collect_findings import Subject, diagnose, findings_text
-
-__all__ = ["Subject", "diagnose", "findings_text"]
+from ._collect_findings import Subject as Subject
+from ._collect_findings import diagnose as diagnose
+from ._collect_findings import findings_text as findings_text

@@ -1,60 +1,29 @@
 """What hardware there is, and its families' rules. Pure data, the standard library alone."""
 
-from podwright.fabric._cabling import cabling
-from podwright.fabric._cluster import (
-    Cluster,
-    ClusterTopology,
-    DomainTopology,
-    LinkDomain,
-    Machine,
-)
-from podwright.fabric._errors import FabricError
-from podwright.fabric._family import (
-    ALIGNED_POWER_OF_TWO,
-    FAMILIES,
-    HGX8,
-    IPU,
-    MACHINE_SUBSET_OR_WHOLE_MACHINES,
-    MACHINES_OF_A_SWITCH,
-    NVL72,
-    Attachment,
-    BlockRule,
-    Family,
-    family_named,
-    family_names,
-    gpu_family,
-    rule_name,
-    rule_of,
-)
-from podwright.fabric._load_cluster import load_cluster
-from podwright.fabric._presets import preset, presets, simulated_gpus, simulated_ipus
-
-__all__ = [
-    "ALIGNED_POWER_OF_TWO",
-    "FAMILIES",
-    "HGX8",
-    "IPU",
-    "MACHINES_OF_A_SWITCH",
-    "MACHINE_SUBSET_OR_WHOLE_MACHINES",
-    "NVL72",
-    "Attachment",
-    "BlockRule",
-    "Cluster",
-    "ClusterTopology",
-    "DomainTopology",
-    "FabricError",
-    "Family",
-    "LinkDomain",
-    "Machine",
-    "cabling",
-    "family_named",
-    "family_names",
-    "gpu_family",
-    "load_cluster",
-    "preset",
-    "presets",
-    "rule_name",
-    "rule_of",
-    "simulated_gpus",
-    "simulated_ipus",
-]
+from ._cabling import cabling as cabling
+from ._cluster import Cluster as Cluster
+from ._cluster import ClusterTopology as ClusterTopology
+from ._cluster import DomainTopology as DomainTopology
+from ._cluster import LinkDomain as LinkDomain
+from ._cluster import Machine as Machine
+from ._errors import FabricError as FabricError
+from ._family import ALIGNED_POWER_OF_TWO as ALIGNED_POWER_OF_TWO
+from ._family import FAMILIES as FAMILIES
+from ._family import HGX8 as HGX8
+from ._family import IPU as IPU
+from ._family import MACHINE_SUBSET_OR_WHOLE_MACHINES as MACHINE_SUBSET_OR_WHOLE_MACHINES
+from ._family import MACHINES_OF_A_SWITCH as MACHINES_OF_A_SWITCH
+from ._family import NVL72 as NVL72
+from ._family import Attachment as Attachment
+from ._family import BlockRule as BlockRule
+from ._family import Family as Family
+from ._family import family_named as family_named
+from ._family import family_names as family_names
+from ._family import gpu_family as gpu_family
+from ._family import rule_name as rule_name
+from ._family import rule_of as rule_of
+from ._load_cluster import load_cluster as load_cluster
+from ._presets import preset as preset
+from ._presets import presets as presets
+from ._presets import simulated_gpus as simulated_gpus
+from ._presets import simulated_ipus as simulated_ipus

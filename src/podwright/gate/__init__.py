@@ -5,34 +5,17 @@ receives only complete calls. Its Unix socket and web port keep answering beside
 process loads the modules that import grpc; importing this package does not.
 """
 
-from podwright.gate._gate_process import Setup, spawn, words
-from podwright.gate._gate_server_link import (
-    Cancel,
-    Done,
-    End,
-    GateCounted,
-    GateLink,
-    GateRefused,
-    LinkMessage,
-    Question,
-    ShownCredentials,
-    from_server,
-    to_server,
-)
-
-__all__ = [
-    "Cancel",
-    "Done",
-    "End",
-    "GateCounted",
-    "GateLink",
-    "GateRefused",
-    "LinkMessage",
-    "Question",
-    "Setup",
-    "ShownCredentials",
-    "from_server",
-    "spawn",
-    "to_server",
-    "words",
-]
+from ._gate_process import Setup as Setup
+from ._gate_process import spawn as spawn
+from ._gate_process import words as words
+from ._gate_server_link import Cancel as Cancel
+from ._gate_server_link import Done as Done
+from ._gate_server_link import End as End
+from ._gate_server_link import GateCounted as GateCounted
+from ._gate_server_link import GateLink as GateLink
+from ._gate_server_link import GateRefused as GateRefused
+from ._gate_server_link import LinkMessage as LinkMessage
+from ._gate_server_link import Question as Question
+from ._gate_server_link import ShownCredentials as ShownCredentials
+from ._gate_server_link import from_server as from_server
+from ._gate_server_link import to_server as to_server

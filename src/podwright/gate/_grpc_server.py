@@ -60,7 +60,7 @@ MAX_UNFINISHED_REQUESTS, MAX_UNFINISHED_PER_CALLER, UNFINISHED_S = 4096, 32, 10.
 _REPORT_PERIOD_S = 1.0  #: seconds between two words about the connections
 #: Seconds at an end for refusals to be written, and for connections to be closed.
 _CLOSING_TIME_S = 0.5
-_FORWARDED_HEADERS = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
+_FORWARDED_HEADERS = frozenset({"authorization", USER_KEY, ACCESS_KEY})
 _GRPC_OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -20,10 +20,8 @@ from podwright.hosts._cores import (
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._kubernetes_workers import (
-    EXEC_VARIABLE,
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
-    WAY,
     WORKER_ROLE,
     WORKER_VARIABLE,
     WORKERS_VARIABLE,
@@ -100,7 +98,6 @@ if TYPE_CHECKING:
     from podwright.hosts._ssh_key_distribution import KEY_TYPES, NoKey, distribute_key, find_key
 
 __all__ = [
-    "EXEC_VARIABLE",
     "HELD",
     "HELD_BY_CGROUP",
     "HELD_BY_USER",
@@ -111,7 +108,6 @@ __all__ = [
     "OK",
     "PROBLEM",
     "WARNING",
-    "WAY",
     "WORKERS_VARIABLE",
     "WORKER_ROLE",
     "WORKER_VARIABLE",

@@ -82,8 +82,6 @@ def copy_folder(
 
 
 class _RunningRsync:
-    """One run of rsync."""
-
     def __init__(
         self,
         rsync_path: str,

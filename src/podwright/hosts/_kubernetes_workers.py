@@ -3,8 +3,7 @@
 Each worker runs a small server (_worker_door), which whoever made the pods installed. The launcher
 calls it by TLS. Each side presents the job's certificate for its own role and accepts only the
 certificate for the other role. So no API server stands between them, and nobody outside the job
-gets in. Where no direct connection is possible, a launcher with the right to do so calls the same
-server through the API server (_pods_exec_client).
+gets in.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ WORKERS_VARIABLE: Final = "PODWRIGHT_JOB_WORKERS"
 WORKER_VARIABLE: Final = "PODWRIGHT_JOB_WORKER"
 #: Set in both: the folder with certificates and keys.
 KEYS_VARIABLE: Final = "PODWRIGHT_JOB_KEYS"
-#: Set in a launcher that may use pods/exec: `NAMESPACE/CONTAINER` of its workers.
-EXEC_VARIABLE: Final = "PODWRIGHT_JOB_EXEC"
 #: The two roles, which are also the names of their files (`worker.crt`, `worker.key`).
 LAUNCHER_ROLE: Final = "launcher"
 WORKER_ROLE: Final = "worker"
@@ -37,10 +34,6 @@ _PORTS_PER_WORKER: Final = 8
 #: OpenSSL's X509_V_FLAG_NO_CHECK_TIME. Certificates last as long as the job, and clocks of nodes
 #: differ.
 _NO_CHECK_TIME: Final = 0x200000
-
-#: Begins what a call reports about its way to a worker, on standard error, before the worker
-#: answers.
-WAY: Final = "podwright: "
 
 #: The head of a frame: its kind and its size. The frame's bytes follow.
 FRAME_HEADER: Final = struct.Struct(">BI")

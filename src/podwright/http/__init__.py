@@ -4,28 +4,20 @@ It serves the server's Unix socket and web port, and the hooks of Slurm's servic
 limits the connections of listeners of other kinds.
 """
 
-from podwright.http._connection_limits import TooManyVisitors, Visitor, Visitors
-from podwright.http._host_header import host_of, host_port, names_this_server
-from podwright.http._http_server import HttpServer, listen, more_descriptors
-from podwright.http._listener_state import Handler, HttpRequest, Limits, Listener, Reply
-from podwright.http._metrics_front import Figure, MetricsFront, metrics_text
-
-__all__ = [
-    "Figure",
-    "Handler",
-    "HttpRequest",
-    "HttpServer",
-    "Limits",
-    "Listener",
-    "MetricsFront",
-    "Reply",
-    "TooManyVisitors",
-    "Visitor",
-    "Visitors",
-    "host_of",
-    "host_port",
-    "listen",
-    "metrics_text",
-    "more_descriptors",
-    "names_this_server",
-]
+from ._connection_limits import TooManyVisitors as TooManyVisitors
+from ._connection_limits import Visitor as Visitor
+from ._connection_limits import Visitors as Visitors
+from ._host_header import host_of as host_of
+from ._host_header import host_port as host_port
+from ._host_header import names_this_server as names_this_server
+from ._http_server import HttpServer as HttpServer
+from ._http_server import listen as listen
+from ._http_server import more_descriptors as more_descriptors
+from ._listener_state import Handler as Handler
+from ._listener_state import HttpRequest as HttpRequest
+from ._listener_state import Limits as Limits
+from ._listener_state import Listener as Listener
+from ._listener_state import Reply as Reply
+from ._metrics_front import Figure as Figure
+from ._metrics_front import MetricsFront as MetricsFront
+from ._metrics_front import metrics_text as metrics_text

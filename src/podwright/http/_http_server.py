@@ -155,7 +155,6 @@ class HttpServer:
 
 
 async def _handle_asgi_request(scope: Any, receive: Any, send: Any) -> None:
-    """Handle one request, by ASGI 3."""
     connection: Connection = scope["state"]["connection"]
     listener = connection.door
     request_body = bytearray()

@@ -1,38 +1,23 @@
 """The launcher: it makes a plan from the options, runs it, and leaves nothing behind."""
 
-from podwright.launcher.instances._exit_cause import TIMED_OUT
-from podwright.launcher.instances._function_exchange import Exchange
-from podwright.launcher.instances._poprun_output import Output
-from podwright.launcher.instances._run_folder import RunFolder, make_folder
-from podwright.launcher.options._command_line import parse
-from podwright.launcher.options._config import write_config
-from podwright.launcher.options._option_table import OPTIONS, help_text
-from podwright.launcher.options._options import Options
-from podwright.launcher.plan._dry_run import would_run
-from podwright.launcher.plan._plan import Instance, Plan, make_plan, places_instances
-from podwright.launcher.run._launch import LaunchResult, launch, run_plan
-from podwright.launcher.run._mpirun_engine import Command, Engine, Mpirun
-
-__all__ = [
-    "OPTIONS",
-    "TIMED_OUT",
-    "Command",
-    "Engine",
-    "Exchange",
-    "Instance",
-    "LaunchResult",
-    "Mpirun",
-    "Options",
-    "Output",
-    "Plan",
-    "RunFolder",
-    "help_text",
-    "launch",
-    "make_folder",
-    "make_plan",
-    "parse",
-    "places_instances",
-    "run_plan",
-    "would_run",
-    "write_config",
-]
+from .instances._exit_cause import TIMED_OUT as TIMED_OUT
+from .instances._function_exchange import Exchange as Exchange
+from .instances._poprun_output import Output as Output
+from .instances._run_folder import RunFolder as RunFolder
+from .instances._run_folder import make_folder as make_folder
+from .options._command_line import parse as parse
+from .options._config import write_config as write_config
+from .options._option_table import OPTIONS as OPTIONS
+from .options._option_table import help_text as help_text
+from .options._options import Options as Options
+from .plan._dry_run import would_run as would_run
+from .plan._plan import Instance as Instance
+from .plan._plan import Plan as Plan
+from .plan._plan import make_plan as make_plan
+from .plan._plan import places_instances as places_instances
+from .run._launch import LaunchResult as LaunchResult
+from .run._launch import launch as launch
+from .run._launch import run_plan as run_plan
+from .run._mpirun_engine import Command as Command
+from .run._mpirun_engine import Engine as Engine
+from .run._mpirun_engine import Mpirun as Mpirun

@@ -90,13 +90,6 @@ class PageBackend(Protocol):
         """
         ...
 
-    def other_pods(self) -> dict[str, object]:
-        """Return the other pods by name, each with `url` and `state`.
-
-        The state is ok, standby, unhealthy, unreachable or not known.
-        """
-        ...
-
     def describe(self) -> dict[str, object]:
         """Return the server's description for the page's head."""
         ...

@@ -167,7 +167,6 @@ class Page:
                     partial(self._server.listed, caller),
                     time.time,
                     conditions=self._server.conditions(caller),
-                    other_pods=self._server.other_pods(),
                 ),
                 self._server.counted,
             )

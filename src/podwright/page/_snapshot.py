@@ -51,12 +51,11 @@ async def take(
     *,
     topics: Collection[str] = (),
     conditions: Mapping[str, object] | None = None,
-    other_pods: Mapping[str, object] | None = None,
 ) -> dict[str, dict[str, object]]:
     """Return all that a caller may see, with its `problems`.
 
     topics: only these topics of it, and `fragments`. now: seconds since 1970. conditions: the
-    server's own, where the caller may know them. other_pods: by name, with address and health.
+    server's own, where the caller may know them.
 
     Raises wire.PodwrightError. A list that is denied raises nothing; its topic is missing.
     """
@@ -78,8 +77,6 @@ async def take(
         contents["readings"] = readings
     if conditions is not None and not topics:
         contents["server"] = {"server": dict(conditions)}
-    if other_pods and not topics:
-        contents["pods"] = dict(other_pods)
     if "clusters" in lists_by_topic and "devices" in lists_by_topic:
         contents["fragments"] = dict(
             fragments(lists_by_topic["clusters"], lists_by_topic["devices"])

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from podwright.server._listen_options import ListenOptions, PageOptions
     from podwright.server._make_store import make_store
-    from podwright.server._other_pods import parse_other_pods
     from podwright.server._server import Server
     from podwright.server._server_process import ServingOptions, serve
     from podwright.server._socket_lock import SocketPlace
@@ -44,7 +43,6 @@ __all__ = [
     "make_certificates",
     "make_store",
     "make_user_certificate",
-    "parse_other_pods",
     "renew_certificates",
     "restore_from",
     "serve",
@@ -74,7 +72,6 @@ _LATER = {
         "ListenOptions",
         "PageOptions",
     ),
-    "_other_pods": ("parse_other_pods",),
     "_server": ("Server",),
     "_server_process": (
         "ServingOptions",

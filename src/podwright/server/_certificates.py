@@ -47,9 +47,9 @@ def check_name(host_name: str, action: str) -> str:
         return host_name
     if address.is_unspecified:
         raise InvalidRequest(
-            f"{host_name} stands for all addresses, and nobody connects to it",
+            f"{host_name} stands for all addresses, and clients connect to one of them",
             operation=action,
-            would_work="give the names and addresses by which clients come: --name head1 "
+            would_work="give the names and addresses that clients use: --name head1 "
             "--name 10.0.0.1",
         )
     return str(address)

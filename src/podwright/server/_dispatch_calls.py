@@ -12,7 +12,6 @@ from podwright.controller import Caller
 from podwright.errors import Denied, Internal, PodwrightError, Unavailable
 from podwright.server._call_counts import CallCounts
 from podwright.server._caller_identity import Identity
-from podwright.server._opentelemetry_spans import Traces
 from podwright.server._standby_answers import Standby
 from podwright.wire import METHODS, Method, ServerInfo, TokenRequest, Value, joined, next_page
 
@@ -47,7 +46,6 @@ class Calls:
         self.last_end = clock()
         self.count = 0
         self.figures = CallCounts()
-        self.traces: Traces | None = None
         self._gate: Callable[[], PodwrightError | None] = lambda: None
         self._table = self._functions_by_method(controller)
 
@@ -75,16 +73,6 @@ class Calls:
         Raises wire.PodwrightError and nothing else, unless it is cancelled. The controller finishes
         a call that changes something, even when the caller has gone.
         """
-        if self.traces is None:
-            return await self._carry_out_call(caller, method, request)
-        with self.traces.call(method.name, caller) as record_refusal:
-            try:
-                return await self._carry_out_call(caller, method, request)
-            except PodwrightError as error:
-                record_refusal(error.code)
-                raise
-
-    async def _carry_out_call(self, caller: Caller, method: Method, request: Value) -> Any:
         if self._ending:
             raise Unavailable("the server is ending", operation=method.name, would_work="try again")
         if (refusal := self._gate()) is not None and method.name != "GetServerInfo":

@@ -37,7 +37,6 @@ from podwright.gate import (
 from podwright.http import listen
 from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
-from podwright.server._opentelemetry_spans import TRACE_PARENT
 from podwright.wire import METHODS, read_certificates
 
 if TYPE_CHECKING:
@@ -224,8 +223,6 @@ class GrpcFront:
             caller = ANONYMOUS_CALLER
         else:
             credentials: ShownCredentials = question.shown
-            if self._calls.traces is not None:
-                TRACE_PARENT.set(dict(credentials.metadata).get("traceparent", ""))
             caller = await self._calls.identity.caller_of_metadata(
                 credentials.metadata, credentials.proof, credentials.certificate
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,7 @@ class ListenOptions:
 
 def _open_host_refusal(host: str, action: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{host} is reachable from other machines, whose users nobody checks",
+        f"{host} is reachable from other machines, and their users would not be checked",
         operation=action,
         would_work="127.0.0.1, or say --listen-anywhere as well",
     )
@@ -74,8 +74,8 @@ class PageOptions:
 
     history: where the present state is recorded once a minute; None: nowhere. proxy: the proxy that
     names callers. names: further host names of the page. standbys: returns the number of servers
-    that wait to take over; None: the store is this server's alone. other_pods: the pages of other
-    pods, URLs by name. pod: the label `pod` of its metrics; empty: none.
+    that wait to take over; None: the store is this server's alone. pod: the label `pod` of its
+    metrics; empty: none.
     """
 
     history: History | None = None
@@ -83,7 +83,6 @@ class PageOptions:
     names: tuple[str, ...] = ()
     standbys: Callable[[], int | None] = lambda: None
     pod: str = ""
-    other_pods: Mapping[str, str] = field(default_factory=dict)
 
 
 #: A page that keeps nothing and trusts no proxy.

@@ -163,7 +163,6 @@ def _format_metrics(
 
 
 def _list_metrics(*server_lists: Any) -> list[Metric]:
-    """Return the metrics that are counted from the lists."""
     clusters = server_lists[0].clusters
     devices, partitions = server_lists[1].devices, server_lists[2].partitions
     leases, agents, waiters = (

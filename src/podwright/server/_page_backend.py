@@ -52,9 +52,8 @@ class PageServer:
         self,
         calls: Calls,
         standbys: Callable[[], int | None],
-        other_pods: Callable[[], dict[str, object]],
     ) -> None:
-        self._calls, self._standbys, self._other_pods = calls, standbys, other_pods
+        self._calls, self._standbys = calls, standbys
 
     def anonymous(self) -> Who | None:
         """Return the caller without credentials; None where the server is secure."""
@@ -147,10 +146,6 @@ class PageServer:
             return None
         return {**self._calls.controller.conditions(time.time()), "standbys": self._standbys()}
 
-    def other_pods(self) -> dict[str, object]:
-        """Return, by name, the URL of each pod's page and its health."""
-        return self._other_pods()
-
     def describe(self) -> dict[str, object]:
         """Return the server's description for the page's head."""
         return {"version": __version__, "simulated": self._calls.controller.simulated}
@@ -171,16 +166,15 @@ def make_page(
     history: History | None = None,
     proxy: SiteProxy | None = None,
     standbys: Callable[[], int | None] = lambda: None,
-    other_pods: Callable[[], dict[str, object]] = dict,
 ) -> Page:
     """Return the page of a server.
 
     safe_login: whether access keys may be sent to it. history: the pod's past. proxy: the proxy
     that names callers. standbys: returns the number of servers that wait to take over; None: the
-    store is this server's alone. other_pods: returns URL and health by name.
+    store is this server's alone.
     """
     return Page(
-        PageServer(calls, standbys, other_pods),
+        PageServer(calls, standbys),
         lambda refusal_code: HTTP_STATUS_BY_CODE.get(refusal_code, 500),
         safe_login=safe_login,
         past=None if history is None else Past(history),

@@ -17,7 +17,6 @@ from podwright.server._dispatch_calls import Calls
 from podwright.server._grpc_front import GrpcFront
 from podwright.server._listen_options import DEFAULT_PAGE, ListenOptions, PageOptions
 from podwright.server._metrics import Gauge
-from podwright.server._opentelemetry_spans import Traces
 from podwright.server._socket_lock import SocketPlace
 from podwright.server._unix_http_front import HttpFront
 from podwright.server._web_front import WebFront
@@ -34,8 +33,8 @@ class Server:
     """Serves a controller, which it starts and closes.
 
     page_options: the options of the page. extra_counters: returns further counters for
-    GetServerInfo. clock: seconds, never backwards. traces: receives spans of calls. Raises
-    wire.InvalidRequest for a host beyond loopback.
+    GetServerInfo. clock: seconds, never backwards. Raises wire.InvalidRequest for a host
+    beyond loopback.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class Server:
         page_options: PageOptions = DEFAULT_PAGE,
         extra_counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
-        traces: Traces | None = None,
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
@@ -69,7 +67,6 @@ class Server:
         self._clock = clock
         self._counters = extra_counters
         self.calls = Calls(controller, identity, self._describe_server, clock=clock)
-        self.calls.traces = traces
         self._http = HttpFront(self.calls, idle_seconds=listen_options.idle, clock=clock)
         self._web = WebFront(
             self.calls,
@@ -123,8 +120,6 @@ class Server:
             finally:
                 if self._place is not None:
                     self._place.release()
-                if self.calls.traces is not None:
-                    await self.calls.traces.close()
         return self.controller.idle
 
     def adopt(self, controller: Controller, gate: Callable[[], PodwrightError | None]) -> None:
@@ -201,7 +196,6 @@ class Server:
         ]
 
     def _gauge_metrics(self) -> list[Gauge]:
-        """Return the gauges for /metrics."""
         is_active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
         open_connections = {

@@ -10,9 +10,9 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from podwright._version import __version__
 from podwright.agents import Driver
@@ -22,12 +22,10 @@ from podwright.http import more_descriptors
 from podwright.page import SiteProxy
 from podwright.server._caller_identity import Identity, find_munge
 from podwright.server._garbage_collection import start_without_gc
-from podwright.server._kill_point import KillPoint
 from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
 from podwright.server._make_store import is_secure
 from podwright.server._metrics import pod_name
-from podwright.server._opentelemetry_spans import open_traces
 from podwright.server._server import Server
 from podwright.server._shared_store import (
     LEASE_TTL_S,
@@ -50,6 +48,9 @@ from podwright.store import (
     shown_place,
     storage_file,
 )
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _log = logging.getLogger("podwright.server")
 _event_log = logging.getLogger("podwright.events")
@@ -78,11 +79,10 @@ class ServingOptions:
     store that was made secure requires it too. certs: the folder of TLS certificates.
 
     web: host and port of read-only HTTP. web_names: its further host names. proxy: the proxy that
-    names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
-    in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
-    accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
-    several machines. visible: what callers see of others' objects. sharing: between schedulers and
-    people.
+    names the callers of its page. pod: its name in metrics; empty: `pod_name` of the store. munge:
+    the socket of MUNGE, whose credentials are accepted; empty: the usual one; None: they are not
+    accepted. fabric: what joins devices of several machines. visible: what callers see of others'
+    objects. sharing: between schedulers and people.
     """
 
     storage: Path | str
@@ -107,25 +107,41 @@ class ServingOptions:
     web_names: tuple[str, ...] = ()
     proxy: SiteProxy | None = None
     pod: str = ""
-    other_pods: Mapping[str, str] = field(default_factory=dict)
     munge: str | None = None
     visible: Visible | None = None
     sharing: Sharing | None = None
     administrators: frozenset[str] = frozenset()
 
 
-async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware], None]) -> None:
+class StoreAndDrivers(NamedTuple):
+    """How a server gets at its store and its machines. Tests wrap both, to kill it at one step.
+
+    connect: replaces sqlite3.connect. store: returns what is used in place of an opened store.
+    drivers: returns the drivers of hardware, by the machines' names.
+    """
+
+    connect: Callable[..., sqlite3.Connection] | None = None
+    store: Callable[[Any], Any] = lambda store: store
+    drivers: Callable[[ServedHardware], Mapping[str, Driver]] = ServedHardware.drivers
+
+
+async def serve(
+    options: ServingOptions,
+    ready: Callable[[Server, ServedHardware], None],
+    seam: StoreAndDrivers | None = None,
+) -> None:
     """Serve until a signal or idleness, or until the store fails; that failure is raised.
 
     ready: called once all fronts answer. Raises wire.PodwrightError when the server cannot begin.
     """
     # grpc's own lines on standard error are silenced, since Podwright's refusals are clearer.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    seam = seam or StoreAndDrivers()
     more_descriptors()
     prepare_folder(options.socket.parent, private=options.private)
     store_file = storage_file(options.storage)
     if store_file is None:
-        await _serve_shared(options, ready)
+        await _serve_shared(options, ready, seam)
         return
     prepare_folder(store_file.parent, folder_mode=0o700)
     store_lock = Lock(store_file, f"the store {store_file}", locks_inode=True)
@@ -133,7 +149,7 @@ async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware
         return
     is_empty = False
     try:
-        is_empty = await _serve_own_store(options, store_file, ready, store_lock)
+        is_empty = await _serve_own_store(options, store_file, ready, store_lock, seam)
     finally:
         if options.user and is_empty:
             _remove_store_files(options, store_file)
@@ -162,18 +178,19 @@ async def _take_store_lock(store_lock: Lock, options: ServingOptions) -> bool:
 
 
 async def _serve_shared(
-    options: ServingOptions, on_ready: Callable[[Server, ServedHardware], None]
+    options: ServingOptions,
+    on_ready: Callable[[Server, ServedHardware], None],
+    seam: StoreAndDrivers,
 ) -> None:
     stop_event = asyncio.Event()
     _end_on_signals(stop_event)
-    kill_point = KillPoint.from_environment(os.environ)
     server_name = owner_name(options.host, options.port)
 
     def open_anew() -> SharedStore:
         store = open_store(options.storage, owner=server_name, ttl=LEASE_TTL_S)
         if not isinstance(store, SharedStore):  # a store of another package
             store = cast(SharedStore, UnsharedStore(store))
-        return store if kill_point is None else cast(SharedStore, kill_point.store(store))
+        return cast(SharedStore, seam.store(store))
 
     store = open_anew()
     standby = Standby()
@@ -181,15 +198,9 @@ async def _serve_shared(
 
     def chosen(opened_store: Opened) -> ServedHardware:
         hardware = _chosen_hardware(opened_store.records, options)
-        if kill_point is not None:
-            kill_point.arm(hardware)
         if is_secure(opened_store.records):
             server.make_secure()
         return hardware
-
-    def drivers(hardware: ServedHardware) -> Mapping[str, Driver]:
-        machine_drivers = hardware.drivers()
-        return machine_drivers if kill_point is None else kill_point.drivers(machine_drivers)
 
     await serve_shared(
         store,
@@ -200,7 +211,7 @@ async def _serve_shared(
         stop_event=stop_event,
         wait_for_end=lambda read_failure: _wait_for_end(stop_event, read_failure),
         machines=_machine_connections(options, lambda: server.calls.identity.secure),
-        drivers=drivers,
+        drivers=seam.drivers,
         visible=options.visible,
         sharing=options.sharing,
         open_handle=open_anew,
@@ -263,7 +274,6 @@ def _server_for(
         page_options=PageOptions(
             names=options.web_names,
             proxy=options.proxy,
-            other_pods=options.other_pods,
             history=store.history(),
             standbys=lambda: getattr(store, "standbys", None),
             pod=options.pod or pod_name(options.storage, socket.gethostname()),
@@ -274,7 +284,6 @@ def _server_for(
         ),
         # The controller is read at each call, since a standby serves another one after a takeover.
         extra_counters=lambda: {"commits": store.commits, **server.controller.moves},
-        traces=open_traces(os.environ),
     )
     return server
 
@@ -313,11 +322,11 @@ async def _serve_own_store(
     store_file: Path,
     on_ready: Callable[[Server, ServedHardware], None],
     store_lock: Lock,
+    seam: StoreAndDrivers,
 ) -> bool:
     stop_event = asyncio.Event()
     _end_on_signals(stop_event)
-    kill_point = KillPoint.from_environment(os.environ)
-    store: Store = SQLiteStore(store_file, connect=kill_point.connect() if kill_point else None)
+    store: Store = SQLiteStore(store_file, connect=seam.connect)
     store_records: Mapping[tuple[str, str], bytes] = {}
     full_store: Unavailable | None = None
     if store_file.exists():  # noqa: ASYNC240 (one look)
@@ -332,10 +341,7 @@ async def _serve_own_store(
     try:
         with start_without_gc():
             hardware = _chosen_hardware(store_records, options)
-            drivers = hardware.drivers()
-            if kill_point is not None:
-                kill_point.arm(hardware)
-                store, drivers = kill_point.store(store), kill_point.drivers(drivers)
+            store, drivers = seam.store(store), seam.drivers(hardware)
 
             def make(store: Store) -> Controller:
                 return Controller(

@@ -15,7 +15,6 @@ import msgspec
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.server._dispatch_calls import Calls
-from podwright.server._opentelemetry_spans import TRACE_PARENT
 from podwright.wire import METHODS, Method, Value
 
 #: The most connections of one uid. root's scheduler may open many; a runaway loop may not open all.
@@ -78,8 +77,6 @@ class HttpFront:
             return refusal(405, "POST to it", (b"allow", b"POST"))
         method, decoder = route
         assert request.uid is not None
-        if self._calls.traces is not None:
-            TRACE_PARENT.set(request.header("traceparent"))
         try:
             caller = await self._calls.identity.caller_of_uid(request.uid, "unix")
             call_request = _decode_request(decoder, method, request.body)

@@ -25,7 +25,6 @@ from podwright.server._dispatch_calls import Calls
 from podwright.server._history_recorder import Recorder
 from podwright.server._listen_options import PageOptions
 from podwright.server._metrics import METRICS_CONTENT_TYPE, Gauge, Metrics
-from podwright.server._other_pods import OtherPods
 from podwright.server._page_backend import make_page
 from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE, complain, refusal
 from podwright.wire import METHODS, ListRequest, Value, plain
@@ -59,9 +58,9 @@ def _parse_list_query(query: str) -> ListRequest:
     for field_name, field_values in query_fields.items():
         if field_name not in field_names or len(field_values) > 1:
             raise InvalidRequest(
-                f"a list is not asked for by {field_name[:40]!r}"
+                f"a list has no field {field_name[:40]!r}"
                 if field_name not in field_names
-                else f"{field_name} is said twice",
+                else f"{field_name} is given twice",
                 would_work=f"use fields of a list: {', '.join(field_names)}",
             )
     try:
@@ -110,14 +109,12 @@ class WebFront:
 
         Raises wire.Unavailable when the address cannot be bound.
         """
-        other_pods = OtherPods(self._page_options.other_pods)
         self.page = make_page(
             self._calls,
             safe_login=is_loopback(host),
             history=self._page_options.history,
             proxy=self._page_options.proxy,
             standbys=self._page_options.standbys,
-            other_pods=other_pods.topic,
         )
         page_hosts = {host, "localhost", socket.gethostname(), *self._page_options.names}
         self._names = {page_host.lower() for page_host in page_hosts}
@@ -126,7 +123,6 @@ class WebFront:
         if (history := self._page_options.history) is not None:
             recorder = Recorder(history, self._whole_list, self._counted, self._active_epoch)
             self._tasks.append(asyncio.create_task(recorder.run()))
-        self._tasks.append(asyncio.create_task(other_pods.run()))
         return port
 
     async def stop(self) -> None:

@@ -1,6 +1,10 @@
 """Tables and cards: how values are laid out for people, by whichever room has the values."""
 
-from podwright.tables._colours import colours
-from podwright.tables._layout import EMPTY, Table, card, natural, printable, table, table_of
-
-__all__ = ["EMPTY", "Table", "card", "colours", "natural", "printable", "table", "table_of"]
+from ._colours import colours as colours
+from ._layout import EMPTY as EMPTY
+from ._layout import Table as Table
+from ._layout import card as card
+from ._layout import natural as natural
+from ._layout import printable as printable
+from ._layout import table as table
+from ._layout import table_of as table_of

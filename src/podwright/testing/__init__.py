@@ -1,8 +1,8 @@
 """Tools for tests of drivers, in this repository and in other packages.
 
-The package also has the stand-ins for vendors' libraries and fabrics. Each module is loaded when
-one of its names is first used: product code loads a stand-in only if its description is given, and
-must not pay for the others.
+It has the kit that checks a fabric's driver, and stand-ins for fabrics. Those for vendors'
+libraries are beside their seam, in `hosts/gpus`. Each module is loaded when one of its names is
+first used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.testing._amd_standin import AmdStandIn
     from podwright.testing._controller_life import FabricRun
     from podwright.testing._fabric_check import check_fabric_driver
     from podwright.testing._fabric_rig import (
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
         RequestGate,
         VirtualTime,
     )
-    from podwright.testing._nvml_standin import StandIn
     from podwright.testing._redfish_standin import (
         FABRIC_PATH,
         RedfishServer,
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FABRIC_PATH",
     "Affected",
-    "AmdStandIn",
     "Changeable",
     "ContractBroken",
     "DataPlane",
@@ -53,7 +50,6 @@ __all__ = [
     "RedfishServer",
     "RedfishStandIn",
     "RequestGate",
-    "StandIn",
     "VirtualTime",
     "check_fabric_driver",
     "endpoint_path",
@@ -62,7 +58,6 @@ __all__ = [
 
 #: Each module, and the names that it exports.
 _LATER = {
-    "_amd_standin": ("AmdStandIn",),
     "_controller_life": ("FabricRun",),
     "_fabric_check": ("check_fabric_driver",),
     "_fabric_rig": (
@@ -78,7 +73,6 @@ _LATER = {
         "RequestGate",
         "VirtualTime",
     ),
-    "_nvml_standin": ("StandIn",),
     "_redfish_standin": (
         "FABRIC_PATH",
         "RedfishServer",

@@ -106,7 +106,6 @@ class RedfishStandIn:
         return _error_answer(405, f"{method} is not allowed here")
 
     def _change_now_or_as_task(self, path: str, apply_change: Callable[[], object]) -> HttpAnswer:
-        """Make a change now, or as a task."""
         if not self.polls_per_task:
             apply_change()
             return HttpAnswer(201 if path == _ZONES_PATH else 200, {}, b"{}")

@@ -4,284 +4,140 @@ Two more modules are public and stand apart because they import protobuf: `podwr
 (Podwright's values as gRPC messages) and `podwright.wire.virm` (the vendor's protocol).
 """
 
-from podwright.endpoints import (
-    AGENT_SOCKET,
-    AGENT_SOCKET_VARIABLE,
-    DEFAULT_PORT,
-    RUN_VARIABLE,
-    SOCKET_VARIABLE,
-    SYSTEM_SOCKET,
-    user_socket,
-)
-from podwright.errors import (
-    AlreadyExists,
-    Denied,
-    Fenced,
-    Held,
-    Internal,
-    InvalidRequest,
-    NoCapacity,
-    NotFound,
-    PodwrightError,
-    TimedOut,
-    Unauthenticated,
-    Unavailable,
-    WrongState,
-    error_from_code,
-    error_from_json,
-)
-from podwright.wire._admin import (
-    AgentInfo,
-    AgentList,
-    AgentRequest,
-    AllocationRequest,
-    Announcement,
-    CheckResult,
-    ClusterChange,
-    ClusterRequest,
-    ClusterTest,
-    DiscoveredAgent,
-    DiscoveredList,
-    DiscoverRequest,
-    Named,
-    NewUser,
-    RevokeRequest,
-    UserInfo,
-    UserList,
-    UserRequest,
-)
-from podwright.wire._caller_proofs import (
-    SERVER_URI,
-    agent_name,
-    certificate_number,
-    munge_payload,
-    read_certificates,
-    user_of,
-    user_uri,
-)
-from podwright.wire._device_sets import DeviceSet, device_sets
-from podwright.wire._ipuof import ipuof_gcds
-from podwright.wire._jobs import (
-    EnqueueReply,
-    EnqueueRequest,
-    JobInfo,
-    JobList,
-    JobReport,
-    KeptPlace,
-    PartitionEnd,
-    PoolHead,
-    ShareInfo,
-    ShareList,
-    ShareRequest,
-)
-from podwright.wire._lease_holder import Holder, holder_words, read_holder
-from podwright.wire._method import About, AuditEntry, May, Method, ObjectKind, Repeat, Rights
-from podwright.wire._methods import METHODS
-from podwright.wire._moving import (
-    AskToMoveRequest,
-    CallOffMoveRequest,
-    JobMoves,
-    JobMovesRequest,
-    MoveRequest,
-    MoveRow,
-    MovesAllowed,
-    MovesRequest,
-    MoveTable,
-)
-from podwright.wire._paging import joined, next_page
-from podwright.wire._plain_json import plain
-from podwright.wire._thread_safe_types import prepared
-from podwright.wire._value import Value
-from podwright.wire._values import (
-    AcquireReply,
-    AcquireRequest,
-    AllocationInfo,
-    AllocationList,
-    BackupReply,
-    BackupRequest,
-    ClusterInfo,
-    ClusterList,
-    CreateRequest,
-    DeviceInfo,
-    DeviceList,
-    DeviceRef,
-    Empty,
-    ErrorBody,
-    GatewayRouting,
-    LeaseInfo,
-    LeaseList,
-    LeaseRequest,
-    ListRequest,
-    OperationState,
-    PartitionInfo,
-    PartitionList,
-    PartitionName,
-    PartitionSpec,
-    ReadyState,
-    RemoveRequest,
-    ResetRequest,
-    Routing,
-    ServerInfo,
-    ServerInfoRequest,
-    SyncType,
-    Token,
-    TokenRequest,
-)
-from podwright.wire._waiters import (
-    AuditChain,
-    AuditReport,
-    AuditRequest,
-    EventInfo,
-    EventList,
-    EventsRequest,
-    ExplainRequest,
-    Explanation,
-    MachineName,
-    QuotaInfo,
-    QuotaList,
-    Standing,
-    WaiterInfo,
-    WaiterList,
-    WaiterName,
-    WaitReply,
-    WaitRequest,
-)
+from podwright.endpoints import AGENT_SOCKET as AGENT_SOCKET
+from podwright.endpoints import AGENT_SOCKET_VARIABLE as AGENT_SOCKET_VARIABLE
+from podwright.endpoints import DEFAULT_PORT as DEFAULT_PORT
+from podwright.endpoints import RUN_VARIABLE as RUN_VARIABLE
+from podwright.endpoints import SOCKET_VARIABLE as SOCKET_VARIABLE
+from podwright.endpoints import SYSTEM_SOCKET as SYSTEM_SOCKET
+from podwright.endpoints import user_socket as user_socket
+from podwright.errors import AlreadyExists as AlreadyExists
+from podwright.errors import Denied as Denied
+from podwright.errors import Fenced as Fenced
+from podwright.errors import Held as Held
+from podwright.errors import Internal as Internal
+from podwright.errors import InvalidRequest as InvalidRequest
+from podwright.errors import NoCapacity as NoCapacity
+from podwright.errors import NotFound as NotFound
+from podwright.errors import PodwrightError as PodwrightError
+from podwright.errors import TimedOut as TimedOut
+from podwright.errors import Unauthenticated as Unauthenticated
+from podwright.errors import Unavailable as Unavailable
+from podwright.errors import WrongState as WrongState
+from podwright.errors import error_from_code as error_from_code
+from podwright.errors import error_from_json as error_from_json
 
-__all__ = [
-    "AGENT_SOCKET",
-    "AGENT_SOCKET_VARIABLE",
-    "DEFAULT_PORT",
-    "METHODS",
-    "RUN_VARIABLE",
-    "SERVER_URI",
-    "SOCKET_VARIABLE",
-    "SYSTEM_SOCKET",
-    "About",
-    "AcquireReply",
-    "AcquireRequest",
-    "AgentInfo",
-    "AgentList",
-    "AgentRequest",
-    "AllocationInfo",
-    "AllocationList",
-    "AllocationRequest",
-    "AlreadyExists",
-    "Announcement",
-    "AskToMoveRequest",
-    "AuditChain",
-    "AuditEntry",
-    "AuditReport",
-    "AuditRequest",
-    "BackupReply",
-    "BackupRequest",
-    "CallOffMoveRequest",
-    "CheckResult",
-    "ClusterChange",
-    "ClusterInfo",
-    "ClusterList",
-    "ClusterRequest",
-    "ClusterTest",
-    "CreateRequest",
-    "Denied",
-    "DeviceInfo",
-    "DeviceList",
-    "DeviceRef",
-    "DeviceSet",
-    "DiscoverRequest",
-    "DiscoveredAgent",
-    "DiscoveredList",
-    "Empty",
-    "EnqueueReply",
-    "EnqueueRequest",
-    "ErrorBody",
-    "EventInfo",
-    "EventList",
-    "EventsRequest",
-    "ExplainRequest",
-    "Explanation",
-    "Fenced",
-    "GatewayRouting",
-    "Held",
-    "Holder",
-    "Internal",
-    "InvalidRequest",
-    "JobInfo",
-    "JobList",
-    "JobMoves",
-    "JobMovesRequest",
-    "JobReport",
-    "KeptPlace",
-    "LeaseInfo",
-    "LeaseList",
-    "LeaseRequest",
-    "ListRequest",
-    "MachineName",
-    "May",
-    "Method",
-    "MoveRequest",
-    "MoveRow",
-    "MoveTable",
-    "MovesAllowed",
-    "MovesRequest",
-    "Named",
-    "NewUser",
-    "NoCapacity",
-    "NotFound",
-    "ObjectKind",
-    "OperationState",
-    "PartitionEnd",
-    "PartitionInfo",
-    "PartitionList",
-    "PartitionName",
-    "PartitionSpec",
-    "PodwrightError",
-    "PoolHead",
-    "QuotaInfo",
-    "QuotaList",
-    "ReadyState",
-    "RemoveRequest",
-    "Repeat",
-    "ResetRequest",
-    "RevokeRequest",
-    "Rights",
-    "Routing",
-    "ServerInfo",
-    "ServerInfoRequest",
-    "ShareInfo",
-    "ShareList",
-    "ShareRequest",
-    "Standing",
-    "SyncType",
-    "TimedOut",
-    "Token",
-    "TokenRequest",
-    "Unauthenticated",
-    "Unavailable",
-    "UserInfo",
-    "UserList",
-    "UserRequest",
-    "Value",
-    "WaitReply",
-    "WaitRequest",
-    "WaiterInfo",
-    "WaiterList",
-    "WaiterName",
-    "WrongState",
-    "agent_name",
-    "certificate_number",
-    "device_sets",
-    "error_from_code",
-    "error_from_json",
-    "holder_words",
-    "ipuof_gcds",
-    "joined",
-    "munge_payload",
-    "next_page",
-    "plain",
-    "prepared",
-    "read_certificates",
-    "read_holder",
-    "user_of",
-    "user_socket",
-    "user_uri",
-]
+from ._admin import AgentInfo as AgentInfo
+from ._admin import AgentList as AgentList
+from ._admin import AgentRequest as AgentRequest
+from ._admin import AllocationRequest as AllocationRequest
+from ._admin import Announcement as Announcement
+from ._admin import CheckResult as CheckResult
+from ._admin import ClusterChange as ClusterChange
+from ._admin import ClusterRequest as ClusterRequest
+from ._admin import ClusterTest as ClusterTest
+from ._admin import DiscoveredAgent as DiscoveredAgent
+from ._admin import DiscoveredList as DiscoveredList
+from ._admin import DiscoverRequest as DiscoverRequest
+from ._admin import Named as Named
+from ._admin import NewUser as NewUser
+from ._admin import RevokeRequest as RevokeRequest
+from ._admin import UserInfo as UserInfo
+from ._admin import UserList as UserList
+from ._admin import UserRequest as UserRequest
+from ._caller_proofs import SERVER_URI as SERVER_URI
+from ._caller_proofs import agent_name as agent_name
+from ._caller_proofs import certificate_number as certificate_number
+from ._caller_proofs import munge_payload as munge_payload
+from ._caller_proofs import read_certificates as read_certificates
+from ._caller_proofs import user_of as user_of
+from ._caller_proofs import user_uri as user_uri
+from ._device_sets import DeviceSet as DeviceSet
+from ._device_sets import device_sets as device_sets
+from ._ipuof import ipuof_gcds as ipuof_gcds
+from ._jobs import EnqueueReply as EnqueueReply
+from ._jobs import EnqueueRequest as EnqueueRequest
+from ._jobs import JobInfo as JobInfo
+from ._jobs import JobList as JobList
+from ._jobs import JobReport as JobReport
+from ._jobs import KeptPlace as KeptPlace
+from ._jobs import PartitionEnd as PartitionEnd
+from ._jobs import PoolHead as PoolHead
+from ._jobs import ShareInfo as ShareInfo
+from ._jobs import ShareList as ShareList
+from ._jobs import ShareRequest as ShareRequest
+from ._lease_holder import Holder as Holder
+from ._lease_holder import holder_words as holder_words
+from ._lease_holder import read_holder as read_holder
+from ._method import About as About
+from ._method import AuditEntry as AuditEntry
+from ._method import May as May
+from ._method import Method as Method
+from ._method import ObjectKind as ObjectKind
+from ._method import Repeat as Repeat
+from ._method import Rights as Rights
+from ._methods import METHODS as METHODS
+from ._moving import AskToMoveRequest as AskToMoveRequest
+from ._moving import CallOffMoveRequest as CallOffMoveRequest
+from ._moving import JobMoves as JobMoves
+from ._moving import JobMovesRequest as JobMovesRequest
+from ._moving import MoveRequest as MoveRequest
+from ._moving import MoveRow as MoveRow
+from ._moving import MovesAllowed as MovesAllowed
+from ._moving import MovesRequest as MovesRequest
+from ._moving import MoveTable as MoveTable
+from ._paging import joined as joined
+from ._paging import next_page as next_page
+from ._plain_json import plain as plain
+from ._thread_safe_types import prepared as prepared
+from ._value import Value as Value
+from ._values import AcquireReply as AcquireReply
+from ._values import AcquireRequest as AcquireRequest
+from ._values import AllocationInfo as AllocationInfo
+from ._values import AllocationList as AllocationList
+from ._values import BackupReply as BackupReply
+from ._values import BackupRequest as BackupRequest
+from ._values import ClusterInfo as ClusterInfo
+from ._values import ClusterList as ClusterList
+from ._values import CreateRequest as CreateRequest
+from ._values import DeviceInfo as DeviceInfo
+from ._values import DeviceList as DeviceList
+from ._values import DeviceRef as DeviceRef
+from ._values import Empty as Empty
+from ._values import ErrorBody as ErrorBody
+from ._values import GatewayRouting as GatewayRouting
+from ._values import LeaseInfo as LeaseInfo
+from ._values import LeaseList as LeaseList
+from ._values import LeaseRequest as LeaseRequest
+from ._values import ListRequest as ListRequest
+from ._values import OperationState as OperationState
+from ._values import PartitionInfo as PartitionInfo
+from ._values import PartitionList as PartitionList
+from ._values import PartitionName as PartitionName
+from ._values import PartitionSpec as PartitionSpec
+from ._values import ReadyState as ReadyState
+from ._values import RemoveRequest as RemoveRequest
+from ._values import ResetRequest as ResetRequest
+from ._values import Routing as Routing
+from ._values import ServerInfo as ServerInfo
+from ._values import ServerInfoRequest as ServerInfoRequest
+from ._values import SyncType as SyncType
+from ._values import Token as Token
+from ._values import TokenRequest as TokenRequest
+from ._waiters import AuditChain as AuditChain
+from ._waiters import AuditReport as AuditReport
+from ._waiters import AuditRequest as AuditRequest
+from ._waiters import EventInfo as EventInfo
+from ._waiters import EventList as EventList
+from ._waiters import EventsRequest as EventsRequest
+from ._waiters import ExplainRequest as ExplainRequest
+from ._waiters import Explanation as Explanation
+from ._waiters import MachineName as MachineName
+from ._waiters import QuotaInfo as QuotaInfo
+from ._waiters import QuotaList as QuotaList
+from ._waiters import Standing as Standing
+from ._waiters import WaiterInfo as WaiterInfo
+from ._waiters import WaiterList as WaiterList
+from ._waiters import WaiterName as WaiterName
+from ._waiters import WaitReply as WaitReply
+from ._waiters import WaitRequest as WaitRequest

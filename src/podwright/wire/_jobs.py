@@ -142,7 +142,7 @@ class ShareList(Value):
 
 
 class JobList(Value):
-    """Jobs that schedulers said wait, scheduler by scheduler, each in its own order."""
+    """Jobs that wait in schedulers' queues, each scheduler's in its own order."""
 
     jobs: list[JobInfo] = []
     next_page_token: str = ""

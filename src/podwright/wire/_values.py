@@ -182,7 +182,7 @@ class LeaseInfo(Value):
     ttl: seconds from one renewal to the end. expires_in: seconds left when this was said.
     devices: the offsets in routing order that the lease covers; empty means all.
     hosts: where its instances run, as far as that was said. state: HELD; or FENCING: it is over,
-    but its devices are nobody's until what `waits_for` names has said or done its part.
+    but nobody gets its devices before what `waits_for` names has confirmed its part.
     move: its launch is asked to end within `move_within` seconds, and to say so by `Move` with this
     word; empty: it is not, or no longer. errors: of its partition, in the reply to a renewal.
     """
@@ -251,7 +251,7 @@ class PartitionInfo(Value):
 
 
 class ServerInfoRequest(Value):
-    """Who are you, and who am I to you."""
+    """A server is asked for its description of itself and of its caller."""
 
 
 class ServerInfo(Value):
@@ -373,7 +373,7 @@ class CreateRequest(Value):
 
 
 class PartitionName(Value):
-    """A partition, by its name. attach: to reach its devices, which not everybody is told how."""
+    """A partition, by its name. attach: the reply also has the addresses of its devices."""
 
     name: str
     attach: bool = False

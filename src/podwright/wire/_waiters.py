@@ -85,7 +85,7 @@ class WaiterName(Value):
 
 
 class WaiterList(Value):
-    """The queue, first first."""
+    """The queue. The waiter that is served first comes first."""
 
     waiters: list[WaiterInfo] = []
     next_page_token: str = ""
@@ -162,7 +162,7 @@ class EventInfo(Value):
 
     who, origin: the caller, or `server`. what: the call, or what the server did. about: to what.
     outcome: OK, the code of the refusal, or RECOVERED for a change that was written before its
-    server ended and that the next start finished or undid. owner: whose the thing is.
+    server ended and that the next start finished or undid. owner: the owner of that thing.
     """
 
     number: int

@@ -24,7 +24,6 @@ from google.protobuf.message import DecodeError, Message
 
 from podwright.errors import InvalidRequest, PodwrightError, ServerBusy
 from podwright.wire._generated import podwright_v1_pb2
-from podwright.wire._method import Method
 from podwright.wire._methods import METHODS
 from podwright.wire._value import Value
 
@@ -303,9 +302,3 @@ def _enum_converters(
             ) from None
 
     return number_by_member.__getitem__, back
-
-
-def method_of(grpc_path: str) -> Method | None:
-    """Return the method that a gRPC path names, or None."""
-    service_name, _, call_name = grpc_path.removeprefix("/").partition("/")
-    return METHODS.get(call_name) if service_name == SERVICE else None

@@ -16,7 +16,7 @@ from pathlib import Path
 from podwright.gpu.efficiency import read_samples
 from podwright.gpu.efficiency._sampler import _step_ranks, gpus_of_job
 from podwright.hosts.gpus import Gpu
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 
 NODE = "gpus = 4\nmemory = 81559\n"
 

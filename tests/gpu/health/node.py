@@ -10,7 +10,7 @@ import msgspec
 
 from podwright.gpu.health import NodeReport, Settings, run
 from podwright.hosts.gpus import Inventory
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX, make_sys
 
 #: The clock is this machine's own, whatever files say.

@@ -16,7 +16,7 @@ from podwright.gpu.health._kernel_facts import KernelClock
 from podwright.gpu.health._probe_with_timeout import apart
 from podwright.gpu.health._settings import Check, ExpectedNode, SiteScript
 from podwright.hosts.gpus import read_inventories
-from podwright.testing._amd_standin import STANDIN_VARIABLE as AMD
+from podwright.hosts.gpus._amd_standin import STANDIN_VARIABLE as AMD
 from tests.gpu.health.node import Node, like
 
 

@@ -14,7 +14,7 @@ from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
 from podwright.gpu.health import all_checks, read_settings
 from podwright.gpu.health._node_health_state import forget, forgotten
-from podwright.testing._nvml_standin import STANDIN_VARIABLE
+from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
 from tests.machines.node import HGX
 
 

@@ -82,64 +82,7 @@ async def test_the_launcher_knows_its_workers_and_their_keys(equipped: World) ->
     assert len([one for one in equipped.kube.writes if "secret" in one]) == 1
 
 
-async def with_exec(world: World, **template: Any) -> tuple[str, dict[str, Any]]:
-    """A job in a world whose launchers may use pods/exec: its uid, and its launcher's pod."""
-    await world.kill()
-    world.start(PodOptions(host_network=False, image="podwright:1", exec_fallback=True))
-    wanted = spec()
-    wanted["workers"]["template"]["spec"] |= template
-    uid = world.kube.create(wanted)
-    await world.pods("job-worker-0", "job-worker-1")
-    for name in ("job-worker-0", "job-worker-1"):
-        world.kube.objects["Pod", "team", name]["spec"]["imagePullSecrets"] = [{"name": "pull"}]
-        world.kube.run(name)
-    await world.pods("job-launcher", "job-worker-0", "job-worker-1")
-    return uid, world.kube.objects["Pod", "team", "job-launcher"]["spec"]
-
-
-async def test_a_launcher_may_call_its_own_workers_through_the_api_server(equipped: World) -> None:
-    uid, pod = await with_exec(equipped)
-    name = f"podwright-{uid}-0-1"
-    role = equipped.kube.objects["Role", "team", name]
-    assert role["rules"] == [
-        {
-            "apiGroups": [""],
-            "resources": ["pods/exec"],
-            "resourceNames": ["job-worker-0", "job-worker-1"],
-            "verbs": ["get", "create"],
-        }
-    ]
-    bound = equipped.kube.objects["RoleBinding", "team", name]
-    assert bound["roleRef"]["name"] == name
-    assert bound["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": "team"}]
-    assert equipped.kube.names("ServiceAccount") == [name]
-    for kind in ("ServiceAccount", "Role", "RoleBinding"):
-        meta = equipped.kube.objects[kind, "team", name]["metadata"]
-        assert meta["ownerReferences"][0]["uid"] == uid
-    first_pod = equipped.kube.writes.index("create job-worker-0")
-    assert equipped.kube.writes.index(f"create rolebinding {name}") < first_pod
-    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (name, True)
-    assert pod["imagePullSecrets"] == [{"name": "pull"}]  # which the default account may have had
-    assert said(first(equipped, "job-launcher"))["PODWRIGHT_JOB_EXEC"] == "team/main"
-    worker = equipped.kube.objects["Pod", "team", "job-worker-0"]["spec"]
-    assert "serviceAccountName" not in worker
-    assert "PODWRIGHT_JOB_EXEC" not in said(worker["containers"][0])
-
-
-async def test_the_account_that_a_template_names_stays(equipped: World) -> None:
-    uid, pod = await with_exec(equipped, serviceAccountName="team-cloud")
-    assert (pod["serviceAccountName"], "imagePullSecrets" in pod) == ("team-cloud", False)
-    assert equipped.kube.names("ServiceAccount") == []
-    bound = equipped.kube.objects["RoleBinding", "team", f"podwright-{uid}-0-1"]
-    assert bound["subjects"][0]["name"] == "team-cloud"
-
-
-async def test_the_account_of_all_gets_no_right(equipped: World) -> None:
-    uid, pod = await with_exec(equipped, serviceAccountName="default")
-    assert pod["serviceAccountName"] == f"podwright-{uid}-0-1"
-
-
-async def test_nobody_gets_a_right_unasked(equipped: World) -> None:
+async def test_no_pod_of_a_job_gets_a_right(equipped: World) -> None:
     equipped.kube.create(spec())
     await equipped.pods("job-worker-0", "job-worker-1")
     for name in ("job-worker-1", "job-worker-0"):
@@ -147,7 +90,6 @@ async def test_nobody_gets_a_right_unasked(equipped: World) -> None:
     await equipped.pods("job-launcher", "job-worker-0", "job-worker-1")
     pod = equipped.kube.objects["Pod", "team", "job-launcher"]["spec"]
     assert not {"serviceAccountName", "automountServiceAccountToken"} & set(pod)
-    assert "PODWRIGHT_JOB_EXEC" not in said(pod["containers"][0])
     assert {key[0] for key in equipped.kube.objects} == {"IPUJob", "Pod", "Secret"}
 
 
@@ -234,7 +176,6 @@ def test_worker_files_need_nothing_of_the_image(tmp_path: Path) -> None:
         (["bin/launcher", "poprun", "--version"], "poprun "),
         (["libexec/python", "-c", "import sys; print(sys.prefix, sys.executable)"], f"{files} "),
         (["libexec/python", "-c", "import podwright as p; print(p.__file__)"], f"{files}/lib/"),
-        (["libexec/python", "-c", "import aiohttp as a; print(a.__file__)"], f"{files}/lib/"),
     ):
         argv = [f"{files}/{words[0]}", *words[1:]]
         done = subprocess.run(argv, env=foreign, cwd="/", capture_output=True, text=True)

@@ -19,7 +19,6 @@ from podwright.guests.kubernetes import (
     chart,
     crd,
     filled,
-    kustomize,
     manifests,
     minor_of,
     read_sites,
@@ -125,24 +124,6 @@ def test_the_operator_may_do_little_and_reads_no_secrets() -> None:
             assert (rule["resources"], rule["verbs"]) == (["secrets"], ["create"])
 
 
-def test_rights_for_pods_exec_stand_apart_and_are_asked_for() -> None:
-    plain = Setting(controllers="pod1:8090")
-    asked = plain._replace(exec_fallback=True)
-    more = [one for one in manifests(asked) if one not in manifests(plain)]
-    role, binding, operator = more
-    rules = {(*one["apiGroups"], *one["resources"]): one["verbs"] for one in role["rules"]}
-    assert rules == {
-        ("", "pods/exec"): ["get", "create"],
-        ("", "serviceaccounts"): ["create"],
-        ("rbac.authorization.k8s.io", "roles", "rolebindings"): ["create"],
-    }
-    assert (role["kind"], binding["kind"]) == ("ClusterRole", "ClusterRoleBinding")
-    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "podwright-operator-exec"
-    assert binding["subjects"][0]["name"] == "podwright-operator"
-    command = operator["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert command[-1] == "--exec-fallback=true"
-
-
 def test_the_operator_has_a_place_for_keys_though_its_files_are_read_only() -> None:
     pod = manifests(Setting(controllers="pod1:8090"))[-1]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -157,7 +138,6 @@ def test_the_operator_has_a_place_for_keys_though_its_files_are_read_only() -> N
         ({}, {}),
         ({"credentialsSecret": "vipu"}, {"credentials": "vipu"}),
         ({"simulated": "pod16"}, {"simulated": "pod16"}),
-        ({"execFallback": True}, {"exec_fallback": True}),
     ],
 )
 def test_the_chart_makes_the_same_objects(said: dict[str, Any], setting: dict[str, Any]) -> None:
@@ -173,13 +153,12 @@ def test_the_chart_makes_the_same_objects(said: dict[str, Any], setting: dict[st
     assert _read(files["values.yaml"]) == VALUES
     assert _read(files["crds/ipujobs.yaml"]) == crd(25)
     made: list[Any] = []
-    for name in ("templates/rights.yaml", "templates/exec.yaml", "templates/operator.yaml"):
+    for name in ("templates/rights.yaml", "templates/operator.yaml"):
         made += _all_read(filled(files[name], values, "podwright"))
     wanted = manifests(Setting(controllers=controllers)._replace(**setting))[2:]
     command = wanted[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
     words = made[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
     empty = ["--cluster-name=", "--launcher-image=", "--host-network=true"]
-    empty.append("--exec-fallback=false")
     assert [word for word in words if word not in empty] == command
     made[-1]["spec"]["template"]["spec"]["containers"][0]["command"] = command
     assert made == wanted
@@ -311,14 +290,6 @@ def test_prometheus_finds_the_operator_by_its_service() -> None:
     assert port["targetPort"] in [each["name"] for each in ports]
     kinds = [item["kind"] for item in manifests(Setting(controllers="pod1:8090"))]
     assert "ServiceMonitor" not in kinds
-
-
-def test_a_kustomize_base_lists_a_file_for_each_object() -> None:
-    setting = Setting(controllers="pod1:8090", exec_fallback=True, service_monitor=True)
-    files = kustomize(setting)
-    listed = _read(files["kustomization.yaml"])["resources"]
-    assert sorted(listed) == sorted(files.keys() - {"kustomization.yaml"})
-    assert [_read(files[name]) for name in listed] == manifests(setting)
 
 
 def test_the_charts_schema_takes_its_values_and_refuses_mistakes_of_ours() -> None:

@@ -62,18 +62,6 @@ def test_every_state_has_a_colour_and_a_shape_of_its_own(
         assert keys.count() == len(STATES)
 
 
-def test_other_pods_are_one_line_above_the_map(browser: Browser) -> None:
-    topics = pod_scene()
-    topics["pods"] = {
-        name: {"url": f"https://{name}.example/", "state": state}
-        for name, state in (("east", "ok"), ("west", "unreachable"))
-    }
-    with shown(browser, View("index.html", "/pod"), topics) as page:
-        box = page.locator(".other-pods").bounding_box()
-        assert box is not None
-        assert box["height"] < 40, box
-
-
 def test_partitions_that_border_differ_in_hue_and_the_legend_has_all(browser: Browser) -> None:
     topics = large_scene(4)
     with shown(browser, View("index.html", "/pod"), topics) as page:

@@ -59,7 +59,7 @@ class AgentArguments(opt.OptionTable):
     driver = opt.optional("serve the devices of a driver that a package adds", "NAME")
     gpus = opt.flag("serve them, by NVML or AMD SMI", group=GPUS)
     guard = opt.value(
-        "what keeps others from a partition's GPUs, beside what programs are told to see: "
+        "what keeps other programs from a partition's GPUs, beside the variables that hide them: "
         "fabric-manager (NVSwitch), imex (its channel), cgroups (programs of poprun open "
         "their partition's alone), files (their owner); several with commas",
         "NAMES",

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def chosen_agent(arguments: AgentArguments) -> tuple[Agent, SimulatedMachine | GpuMachine, Path]:
     """Return the agent, its machine, and the file with the machine's state.
 
-    Raises InvalidRequest where other machines reach it and nobody would be checked, and what
-    chosen_machine raises.
+    Raises InvalidRequest where other machines reach it and its callers would not be checked, and
+    what chosen_machine raises.
     """
     certs_folder = arguments.tls_certs
     if not is_loopback(arguments.host) and not arguments.agent_key and not certs_folder:
         raise InvalidRequest(
-            f"{arguments.host} is reachable from other machines, and nobody would be checked",
+            f"{arguments.host} is reachable from other machines, and callers would not be checked",
             operation=f"listen on {arguments.host}",
             would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )

@@ -72,7 +72,7 @@ def _gpu_machine(arguments: AgentArguments) -> GpuMachine:
     )
     if machine is None:
         raise Unavailable(
-            "this machine has no GPU that its driver tells of",
+            "no driver on this machine lists a GPU",
             operation="serve its GPUs",
             would_work="see that nvidia-smi or amd-smi lists them, and that nvidia-ml-py or amdsmi "
             "is installed",

@@ -16,7 +16,6 @@ examples:
   podwright kubernetes manifests --controllers pod1:8090 | kubectl apply -f -
   podwright kubernetes manifests --simulated pod16 | kubectl apply -f -
   podwright kubernetes manifests --for 1.20 --crd | kubectl apply -f -
-  podwright kubernetes kustomize ./base --controllers pod1:8090
   podwright kubernetes chart ./podwright-operator
   podwright kubernetes plan train          what the operator would do now for a job
   podwright kubernetes remove --controllers pod1:8090   before the operator goes for good
@@ -36,18 +35,6 @@ def _print_manifests(arguments: options.ManifestOptions) -> int:
         [crd(minor)] if arguments.crd else manifests(chosen_setting(arguments, "manifests"), minor)
     )
     sys.stdout.write(as_yaml(objects))
-    return 0
-
-
-def _write_kustomize(arguments: options.KustomizeOptions) -> int:
-    from pathlib import Path
-
-    from podwright.guests.kubernetes import kustomize, minor_of, write_files
-    from podwright.guests.kubernetes.command._operator_from_options import chosen_setting
-
-    files = kustomize(chosen_setting(arguments, "kustomize"), minor_of(arguments.version))
-    write_files(Path(arguments.folder), files)
-    print(f"kubectl apply --server-side -k {arguments.folder}")
     return 0
 
 
@@ -134,12 +121,6 @@ VERBS = (
                 options.ManifestOptions,
                 _print_manifests,
                 "print what a cluster needs, as YAML",
-            ),
-            _verb(
-                "kustomize",
-                options.KustomizeOptions,
-                _write_kustomize,
-                "write a kustomize base of the same objects",
             ),
             _verb(
                 "chart",

@@ -6,7 +6,7 @@ import sys
 
 from podwright import option_rows as opt
 from podwright.cli.shared._print_result import needing
-from podwright.cli.shared._server_options import ServerNames, connect
+from podwright.cli.shared._server_options import Connect, ServerNames, connect
 from podwright.cli.shared._verb_definition import Verb
 from podwright.option_rows import seconds
 
@@ -24,6 +24,10 @@ class _TopOptions(ServerNames):
 
 
 def _run(arguments: _TopOptions) -> int:
+    return show(arguments, connect, arguments.interval)
+
+
+def show(arguments: ServerNames, connect: Connect, interval_s: float = 1.0) -> int:
     """Show the pod until the user quits. Raises wire.PodwrightError."""
     from podwright.errors import InvalidRequest
 
@@ -31,7 +35,7 @@ def _run(arguments: _TopOptions) -> int:
         raise InvalidRequest(
             "this is not a terminal",
             operation="podwright top",
-            would_work="gc-monitor --live, or vipu list partitions --json, for programs",
+            would_work="gc-monitor --json, or vipu list partitions --json, for programs",
         )
     with needing("top", "podwright top"):
         from podwright.top import Feed, TopApp
@@ -39,7 +43,7 @@ def _run(arguments: _TopOptions) -> int:
     with server.client:
         feed = Feed(server.client)
         pretend = "   SIMULATED" if server.info.simulated else ""
-        TopApp(feed, f"podwright top   {server.address}{pretend}", arguments.interval).run()
+        TopApp(feed, f"podwright top   {server.address}{pretend}", interval_s).run()
     return 0
 
 

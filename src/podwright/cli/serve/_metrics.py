@@ -14,7 +14,7 @@ examples:
   podwright metrics dashboards > podwright.json        a board for Grafana (Import)
   podwright metrics write monitoring                   all three files into a folder"""
 _FILES = {
-    "scrape": ("prometheus.yml", "print whom Prometheus asks"),
+    "scrape": ("prometheus.yml", "print the targets that Prometheus scrapes"),
     "rules": ("podwright-rules.yml", "print alert rules for Prometheus"),
     "dashboards": ("podwright-board.json", "print a board for Grafana"),
 }

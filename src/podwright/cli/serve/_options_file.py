@@ -33,13 +33,17 @@ def words(parser: argparse.ArgumentParser, path: str) -> list[str]:
         action = known.get(key)
         if action is None or key in ("config-file", "help", "version"):
             raise InvalidRequest(f"{path}: there is no setting {key!r}{nearest(key, known)}")
-        if action.nargs == 0:
-            if not isinstance(value, bool):
-                raise InvalidRequest(f"{path}: {key} is either true or false")
-            values += [f"--{key}"] if value else []
-            continue
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, bool) or not isinstance(item, str | int | float):
-                raise InvalidRequest(f"{path}: {key} is a text or a number")
-            values.append(f"--{key}={item}")
+        if action.nargs != 0:
+            values += _valued(path, key, value if isinstance(value, list) else [value])
+        elif not isinstance(value, bool):
+            raise InvalidRequest(f"{path}: {key} is either true or false")
+        elif value:
+            values.append(f"--{key}")
     return values
+
+
+def _valued(path: str, key: str, items: list[object]) -> list[str]:
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, str | int | float):
+            raise InvalidRequest(f"{path}: {key} is a text or a number")
+    return [f"--{key}={item}" for item in items]

@@ -6,9 +6,8 @@ what the server found by itself; it travels with the next commit and is written 
 the latest. A crash between the two loses no change: the next start sees an intent without an event
 and adds one. It may lose a refusal, which changed nothing. Only events are shown.
 
-The oldest go when there are too many, or when they are too old. What changed something, what was
-refused, and what callers did whom nobody knows are kept apart, each in a hash chain of its own
-(`_audit_chain`): none of them can push another out.
+The oldest go when there are too many, or when they are too old. Changes, refusals, and the calls of
+unknown callers have a hash chain each (`_audit_chain`), so none of them can push another out.
 """
 
 from __future__ import annotations

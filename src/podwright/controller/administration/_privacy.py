@@ -259,14 +259,13 @@ def _named_allocations(request: Any) -> Iterator[tuple[str, str]]:
 
 
 def _redacted_event(caller: Caller, event_info: EventInfo) -> EventInfo:
-    """An event; whose the thing is, is told to that one alone."""
+    """An event, with its owner only where the caller is the owner."""
     return (
         event_info if event_info.owner in ("", caller.name) else _with_fields(event_info, owner="")
     )
 
 
 def _without_address(device_ref: DeviceRef) -> DeviceRef:
-    """The device without its network address."""
     return DeviceRef(
         domain=device_ref.domain,
         offset=device_ref.offset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from podwright.controller.calls import _object_replies as views
 from podwright.controller.calls._call_context import Services
 from podwright.controller.partitions import _acquire as acquiring
-from podwright.controller.partitions import _lease_lifetime as expiry
+from podwright.controller.partitions import _lease_lifetime as ends
 from podwright.controller.partitions import _repeated_requests as repeats
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._leases import lease_info_of
@@ -58,7 +58,7 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
 
 async def renew(services: Services, caller: Caller, request: LeaseRequest) -> LeaseInfo:
     """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
-    renewal = expiry.renew(services.state, caller, request)
+    renewal = ends.renew(services.state, caller, request)
     return await (services.run(renewal) if request.hosts else renewal)
 
 
@@ -67,7 +67,7 @@ async def release(services: Services, caller: Caller, request: LeaseRequest) -> 
 
     Raises Fenced when it is over for good, Denied, InvalidRequest.
     """
-    await services.run(expiry.release(services.state, caller, request))
+    await services.run(ends.release(services.state, caller, request))
     return Empty()
 
 

@@ -1,10 +1,10 @@
 """The step that gives a partition other devices, once nothing of its launch runs any more.
 
-First it is written down that the new devices are nobody's until they are reset; then they are
-joined; then one commit says that they are the partition's, and that the old ones must be reset
-before anybody gets them. After a crash before that commit the partition is where it was, after it
-where it is to be; the reset of what is left is begun again in either case. So it is where a machine
-does not do its part. The lease stays: whoever holds it has said himself that nothing runs.
+One commit records that nobody gets the new devices before they are reset. Then they are joined.
+A second commit gives them to the partition, and records that the old devices must be reset before
+anybody gets them. After a crash, or where a machine fails, the partition has its old devices before
+the second commit and the new ones after it. The reset of the others begins again. The lease stays:
+its holder has confirmed that nothing runs.
 
 Called with the partition's lock held.
 """
@@ -71,7 +71,7 @@ async def shift(
 def quarantine(
     state: ControllerState, cluster: IndexedCluster, quarantine_records: Sequence[QuarantineRecord]
 ) -> None:
-    """Devices that are free in the index are nobody's until they are reset."""
+    """Take devices that are free in the index: nobody gets them before they are reset."""
     for quarantined in quarantine_records:
         cluster.index.take(quarantined.placement)
         state.quarantine[quarantined.key] = quarantined

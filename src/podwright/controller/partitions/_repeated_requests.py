@@ -82,6 +82,5 @@ async def acquired_before(
 
 
 async def _wait_for_step(partition_entry: PartitionEntry) -> None:
-    """Wait for the step that the partition is in."""
     await partition_entry.lock.acquire()
     partition_entry.lock.release()

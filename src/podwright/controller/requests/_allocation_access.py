@@ -161,7 +161,6 @@ def _check_may_create(state: ControllerState, caller: Caller, spec: PartitionSpe
 
 
 def _open_allocations(clusters: list[IndexedCluster], caller: Caller) -> list[str]:
-    """The allocations that are open to the caller."""
     return [
         allocation_name
         for cluster in clusters

@@ -184,7 +184,11 @@ def lines_of(error_data: Mapping[str, Any]) -> list[str]:
     for partition_data in error_data.get("partitions", ()):
         standing = msgspec.convert(partition_data, Standing)
         holders = f", held by {' and '.join(standing.holders)}" if standing.holders else ""
-        end_text = f", said to end in {standing.ends_in:.0f} s" if standing.ends_in else ""
+        end_text = (
+            f", ends in {standing.ends_in:.0f} s according to its creator"
+            if standing.ends_in
+            else ""
+        )
         sentences.append(
             f"partition {standing.partition} of {standing.owner} has "
             f"{standing.size}{holders}{end_text}"
@@ -238,8 +242,8 @@ def of_partition(state: ControllerState, entry: PartitionEntry, caller: Caller) 
     for fence in entry.fences.values():
         sentences.append(fence_in_words(state, entry, fence))
         sentences.append(
-            "its devices are nobody's until then; where nothing of it runs any more, an "
-            f"administrator may say so: vipu remove lease {fence.id} --force"
+            "nobody gets its devices before that; if nothing of it runs any more, an "
+            f"administrator may confirm it: vipu remove lease {fence.id} --force"
         )
     end_time, end_is_announced = end_of(record, state.now())
     if end_is_announced:

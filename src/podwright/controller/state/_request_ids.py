@@ -107,8 +107,6 @@ class Pending(Protocol):
 
 
 class _PendingRequest:
-    """A request in progress."""
-
     def __init__(self, requests: Requests, request: RequestId) -> None:
         self.requests, self.request = requests, request
         self.done = False

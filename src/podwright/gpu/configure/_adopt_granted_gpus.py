@@ -2,6 +2,9 @@
 
 On nodes that Slurm manages, Slurm alone chooses the GPUs. A partition of exactly those GPUs lets
 their fabric and guards be set up before the job's first instruction.
+
+This is the one module of `gpu` that knows the pod. It loads the pod's values when it adopts, so the
+rest of `gpu` works where they are not installed.
 """
 
 from __future__ import annotations
@@ -9,13 +12,15 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.client import Client
 from podwright.errors import InvalidRequest, NotFound, Unavailable, WrongState
 from podwright.hosts import find_program
 from podwright.slurm.reader import read_jobs
-from podwright.wire import CreateRequest, DeviceInfo, PartitionInfo, PartitionSpec, ReadyState
+
+if TYPE_CHECKING:
+    from podwright.client import Client
+    from podwright.wire import DeviceInfo, PartitionInfo
 
 
 class GrantedJob(NamedTuple):
@@ -62,6 +67,8 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     Raises WrongState where the server's view of the GPUs does not allow the grant, and whatever the
     creation of a partition raises.
     """
+    from podwright.wire import CreateRequest, PartitionInfo, PartitionSpec, ReadyState
+
     action = f"adopt the GPUs of job {grant.job}"
     devices = _granted_devices(client.list_devices(), grant, action)
     job_partition = partition_name(grant.job)

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from podwright.guests.kubernetes.pods._manifests import (
         Setting,
         as_yaml,
-        kustomize,
         manifests,
         minor_of,
     )
@@ -82,7 +81,6 @@ __all__ = [
     "crd",
     "filled",
     "give_all_back",
-    "kustomize",
     "make_job_keys",
     "manifests",
     "minor_of",
@@ -163,7 +161,6 @@ _LATER = {
     "pods._manifests": (
         "Setting",
         "as_yaml",
-        "kustomize",
         "manifests",
         "minor_of",
     ),

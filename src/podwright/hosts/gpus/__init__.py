@@ -1,52 +1,26 @@
 """The GPUs of a machine, and what lies around them: read here, used anywhere."""
 
-from podwright.hosts.gpus._gpu_division import Device, divided
-from podwright.hosts.gpus._inventory_types import (
-    PATHS,
-    BadInventory,
-    Gpu,
-    Inventory,
-    Nic,
-    RackPlace,
-    Slice,
-    read_inventories,
-)
-from podwright.hosts.gpus._open_libraries import open_libraries
-from podwright.hosts.gpus._take_inventory import TakenInventory, take_gpus, take_inventory
-from podwright.hosts.gpus._vendor_library import (
-    STANDINS,
-    Condition,
-    GpuUser,
-    Health,
-    Library,
-    LibraryError,
-    Sample,
-)
-from podwright.hosts.gpus._visible_gpus import VARIABLES, near_cores, visible
-
-__all__ = [
-    "PATHS",
-    "STANDINS",
-    "VARIABLES",
-    "BadInventory",
-    "Condition",
-    "Device",
-    "Gpu",
-    "GpuUser",
-    "Health",
-    "Inventory",
-    "Library",
-    "LibraryError",
-    "Nic",
-    "RackPlace",
-    "Sample",
-    "Slice",
-    "TakenInventory",
-    "divided",
-    "near_cores",
-    "open_libraries",
-    "read_inventories",
-    "take_gpus",
-    "take_inventory",
-    "visible",
-]
+from ._gpu_division import Device as Device
+from ._gpu_division import divided as divided
+from ._inventory_types import PATHS as PATHS
+from ._inventory_types import BadInventory as BadInventory
+from ._inventory_types import Gpu as Gpu
+from ._inventory_types import Inventory as Inventory
+from ._inventory_types import Nic as Nic
+from ._inventory_types import RackPlace as RackPlace
+from ._inventory_types import Slice as Slice
+from ._inventory_types import read_inventories as read_inventories
+from ._open_libraries import open_libraries as open_libraries
+from ._take_inventory import TakenInventory as TakenInventory
+from ._take_inventory import take_gpus as take_gpus
+from ._take_inventory import take_inventory as take_inventory
+from ._vendor_library import STANDINS as STANDINS
+from ._vendor_library import Condition as Condition
+from ._vendor_library import GpuUser as GpuUser
+from ._vendor_library import Health as Health
+from ._vendor_library import Library as Library
+from ._vendor_library import LibraryError as LibraryError
+from ._vendor_library import Sample as Sample
+from ._visible_gpus import VARIABLES as VARIABLES
+from ._visible_gpus import near_cores as near_cores
+from ._visible_gpus import visible as visible

@@ -28,7 +28,6 @@ from podwright.hosts.gpus._vendor_library import (
     Health,
     LibraryError,
     Sample,
-    stand_in,
 )
 
 _T = TypeVar("_T")
@@ -57,7 +56,9 @@ def open_amd_library(environ: Mapping[str, str], root_folder: str = "/") -> AmdS
         return None
     amdsmi_module: Any
     if standin_description:
-        amdsmi_module = stand_in("AmdStandIn", standin_description)
+        from podwright.hosts.gpus._amd_standin import AmdStandIn
+
+        amdsmi_module = AmdStandIn(standin_description)
     else:
         try:
             import amdsmi

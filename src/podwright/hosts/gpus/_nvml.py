@@ -23,7 +23,6 @@ from podwright.hosts.gpus._vendor_library import (
     Health,
     LibraryError,
     Sample,
-    stand_in,
 )
 
 _T = TypeVar("_T")
@@ -49,7 +48,11 @@ def open_nvml(environ: Mapping[str, str], root_folder: str = "/") -> Nvml | None
             raise LibraryError("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
         return None
     if standin_description or getattr(pynvml.nvmlLib, "stands_in", False):
-        pynvml.nvmlLib = stand_in("StandIn", standin_description) if standin_description else None
+        pynvml.nvmlLib = None
+        if standin_description:
+            from podwright.hosts.gpus._nvml_standin import StandIn
+
+            pynvml.nvmlLib = StandIn(standin_description)
         pynvml._nvmlGetFunctionPointer_cache.clear()
     try:
         pynvml.nvmlInit()

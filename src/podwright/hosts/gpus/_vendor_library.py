@@ -5,8 +5,7 @@ A library is imported when it is first used. A machine without it has no GPUs of
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -146,12 +145,3 @@ def renumbered_gpus(gpus: list[Gpu]) -> tuple[Gpu, ...]:
         ]
         first_index += len(vendor_gpus)
     return tuple(numbered_gpus)
-
-
-def stand_in(class_name: str, standin_description: str) -> Any:
-    """Return the stand-in for a vendor's library, a class of `podwright.testing`.
-
-    It is loaded by name, and only when a description is given, so this floor imports nothing from
-    above.
-    """
-    return getattr(import_module("podwright.testing"), class_name)(standin_description)

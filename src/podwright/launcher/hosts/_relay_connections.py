@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podwright._version import __version__
-from podwright.hosts import WAY, Subnet, explain
+from podwright.hosts import Subnet, explain
 from podwright.launcher.hosts._connection_process import ConnectionProcess
 from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE
 from podwright.launcher.hosts._relay import BEAT, HELLO, READY, REFUSED
@@ -35,7 +35,6 @@ class Remote:
     wrapper, restore: words in front of an instance's rank, and of its program, on that host.
     address: the address of a Kubernetes job's worker, whose name no resolver knows; empty for other
     hosts. run: the name of the run there. sweeper: the command that sweeps the host (_host_sweep).
-    note: a message about the connection, for poprun's user.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class Remote:
         self.address = address
         self.run = ""
         self.sweeper: list[str] = []
-        self.note = ""
         self.wrapper: list[str] = []
         self.restore: list[str] = []
         self.subnets: tuple[Subnet, ...] = ()
@@ -104,7 +102,6 @@ class Remote:
                 )
                 self.port = greeting["port"]
                 self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-                self.note = _way_note_of_stderr(self.process.stderr_text())
                 self.process.forget_stderr()  # what login scripts say explains nothing any more
             elif message_kind == REFUSED:
                 self.problem = (message_values[0], message_values[1], message_values[2])
@@ -141,12 +138,6 @@ class Remote:
         """Close the connection, and wait for the end of ssh or srun."""
         self.line.close()
         self.process.close(seconds)
-
-
-def _way_note_of_stderr(stderr_text: str) -> str:
-    return "\n".join(
-        line.removeprefix(WAY) for line in stderr_text.splitlines() if line.startswith(WAY)
-    )
 
 
 def connect(

@@ -144,7 +144,6 @@ def _toml_array(strings: Any) -> str:
 
 
 def _toml_string(string: str) -> str:
-    """Return a basic string of TOML."""
     return f'"{string.translate(_TOML_ESCAPES)}"'
 
 

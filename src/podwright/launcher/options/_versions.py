@@ -9,11 +9,9 @@ import platform
 
 from podwright._version import __version__
 
-VERSION_FORMATS = ("text", "full-text", "full-json")
-
 
 def version_text(version_format: str) -> str:
-    """Return the version in one of FORMATS."""
+    """Return the version as `text`, `full-text` or `full-json`."""
     if version_format == "text":
         return f"poprun {__version__} (Podwright)"
     version_by_part = _component_versions()

@@ -98,8 +98,6 @@ def start_relays(
         raise
     for remote in relays:
         remote.sweeper = starter(remote.host, [*SWEEP_COMMAND, run_name(remote.run)])
-        if remote.note:
-            output.warn(remote.note)
         output.log("I", f"host {remote.host} is ready for instances {list(remote.ranks)}")
     return remotes
 

@@ -305,7 +305,6 @@ class _Run:
         attempt.program = [*restore(folder, self._environ), *plan.program]
 
     def _start_command(self, attempt: Attempt) -> Command:
-        """Return the command that starts the instances."""
         command = self._tools.engine.command(
             self._plan, attempt.folder, attempt.wrapper, attempt.program, attempt.remotes
         )

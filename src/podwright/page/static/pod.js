@@ -4,7 +4,6 @@ import { h, link, s } from './dom.js';
 import { fragments } from './fragments.js';
 import { topic } from './live.js';
 import { deviceProblems, hasProblem, problemStrip } from './problems.js';
-import { otherPods } from './other_pods.js';
 import { Queue } from './queue.js';
 import { Selected, words } from './selected.js';
 import { ask } from './session.js';
@@ -44,7 +43,7 @@ function columnsOf(machines) {
 
 export class Pod {
   title = 'Pod';
-  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves', 'pods',
+  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves',
     'problems', 'jobs', 'fragments', 'readings'];
 
   // source: where topics come from; base: the address that keeps the choices, none: nowhere.
@@ -82,12 +81,11 @@ export class Pod {
     this.queue = base ? new Queue(source) : null;
     if (base) host.className = 'pod-view';
     host.replaceChildren(patterns(), ...(title ? [h('h1', { class: 'hidden' }, title)] : []),
-      ...(base ? [problemStrip(source), otherPods(source)] : []), this.numbers,
+      ...(base ? [problemStrip(source)] : []), this.numbers,
       h('div', { class: 'screen' },
         h('div', { class: 'map' }, controls, this.waySaid, this.plan, this.legend, this.about),
         h('div', { class: 'beside' }, this.side, ...(this.queue ? [this.queue.host] : []), this.sizes, this.moving)));
     this.strip = host.querySelector('.problems');
-    this.pods = host.querySelector('.other-pods');
     this.plan.addEventListener('keydown', (event) => this.move(event));
     this.plan.addEventListener('click', ({ target }) => this.choose(target.dataset.key));
     this.draw();
@@ -121,11 +119,6 @@ export class Pod {
       const strip = problemStrip(this.source);
       this.strip.replaceWith(strip);
       this.strip = strip;
-    }
-    if (changed.has('pods')) {
-      const pods = otherPods(this.source);
-      this.pods.replaceWith(pods);
-      this.pods = pods;
     }
     this.queue?.draw();
   }

@@ -78,13 +78,6 @@ class ServerArguments(opt.OptionTable):
         "FILE",
         group=ADDRESS_OPTIONS,
     )
-    peer = opt.several(
-        "another pod, whose health and address the page shows; may be given several times: "
-        "east=https://pod-east.example.org/",
-        "NAME=URL",
-        str,
-        group=ADDRESS_OPTIONS,
-    )
     agent_key = opt.optional(
         "key that the server shares with its agents; by default a key of this account",
         "FILE",

@@ -10,7 +10,6 @@ from podwright.controller import Sharing, Visible, private_kinds, weights_of
 from podwright.errors import InvalidRequest
 from podwright.hosts._state_folders import own_key, state_folder
 from podwright.page import SiteProxy
-from podwright.server._other_pods import parse_other_pods
 from podwright.server._server_process import ServingOptions
 from podwright.server.command._server_arguments import ServerArguments
 from podwright.server.machines._choose_fabric_driver import FabricOptions
@@ -67,7 +66,6 @@ def serving_options(arguments: ServerArguments) -> ServingOptions:
         web_names=tuple(filter(None, arguments.http_name.split(","))),
         proxy=_site_proxy(arguments),
         pod=arguments.pod_name,
-        other_pods=_other_pod_urls(arguments),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
         administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
@@ -136,11 +134,3 @@ def _site_proxy(arguments: ServerArguments) -> SiteProxy | None:
     secret_path = arguments.http_proxy_secret
     shared_secret = read_key(Path(secret_path)).decode("latin-1") if secret_path else ""
     return SiteProxy(proxy_addresses, header=arguments.http_proxy_user, secret=shared_secret)
-
-
-def _other_pod_urls(arguments: ServerArguments) -> dict[str, str]:
-    """Return the URLs of other pods' pages by name. Raises InvalidRequest."""
-    if not arguments.peer:
-        return {}
-
-    return parse_other_pods(arguments.peer)

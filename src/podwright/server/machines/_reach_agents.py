@@ -56,7 +56,7 @@ def reach(
         presented_certs = certs if secure() else None
         if certificate and presented_certs is None:
             raise InvalidRequest(
-                "without TLS nobody shows a certificate",
+                "agents show certificates only with TLS",
                 operation=f"believe certificate {certificate} of {name} alone",
                 would_work="start vipu-server with --secure and --tls-certs",
             )

@@ -84,15 +84,13 @@ class KubeApi:
         return await self._create_object(f"/api/v1/namespaces/{quote(namespace)}/pods", pod)
 
     async def create_item(self, namespace: str, item: Object) -> bool:
-        """Create a secret, an event, an account, a role or its binding. Return False if there is
-        one of that name.
+        """Create a secret or an event. Return False if there is one of that name.
 
         No object of these kinds is ever read.
         """
-        api_version, plural_kind = str(item["apiVersion"]), f"{item['kind'].lower()}s"
-        api_path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        plural_kind = f"{item['kind'].lower()}s"
         return await self._create_object(
-            f"{api_path}/namespaces/{quote(namespace)}/{plural_kind}", item
+            f"/api/v1/namespaces/{quote(namespace)}/{plural_kind}", item
         )
 
     async def _create_object(self, path: str, item: Object) -> bool:

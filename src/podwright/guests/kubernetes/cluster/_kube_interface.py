@@ -62,8 +62,7 @@ class Kube(Protocol):
         ...
 
     async def create_item(self, namespace: str, item: Object) -> bool:
-        """Create a secret, an event, an account, a role or its binding. Return False if there is
-        one of that name.
+        """Create a secret or an event. Return False if there is one of that name.
 
         No object of these kinds is ever read.
         """

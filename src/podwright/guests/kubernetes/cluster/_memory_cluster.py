@@ -82,9 +82,7 @@ class FakeKube:
         return True
 
     async def create_item(self, namespace: str, item: Object) -> bool:
-        """Create a secret, an event, an account, a role or its binding. Return False if there is
-        one of that name.
-        """
+        """Create a secret or an event. Return False if there is one of that name."""
         object_key = (item["kind"], namespace, item["metadata"]["name"])
         if object_key[0] == "Event":
             return self.events.setdefault(object_key, item) is item

@@ -26,10 +26,6 @@ class SettingOptions(opt.OptionTable):
     credentials_secret = opt.text(
         "a secret of that namespace with vipu-cli.hcl, and what that names", "NAME"
     )
-    exec_fallback = opt.flag(
-        "launchers call workers that they cannot connect to through the API server; for that "
-        "the operator may itself use pods/exec everywhere, and make accounts and roles"
-    )
     service_monitor = opt.flag(
         "a Service and a ServiceMonitor too, by which Prometheus finds the operator"
     )
@@ -48,15 +44,6 @@ class _VersionOptions(opt.OptionTable):
 
 class ManifestOptions(SettingOptions, _VersionOptions):
     """What `manifests` prints: the rows of the second base come first."""
-
-
-class _BaseOptions(opt.OptionTable):
-    folder = _FOLDER_ARGUMENT
-    version = opt.text("as for manifests", "VERSION", "1.25", name="--for")
-
-
-class KustomizeOptions(SettingOptions, _BaseOptions):
-    """What `kustomize` writes."""
 
 
 class FolderOptions(opt.OptionTable):
@@ -91,12 +78,6 @@ class OperatorOptions(opt.OptionTable):
         "Podwright's, out of which launcher and relay are put into pods; by default none are, "
         "and a launcher cannot reach its workers",
         "IMAGE",
-    )
-    exec_fallback = opt.choice(
-        "whether launchers get the right to call their workers through the API server, where "
-        "they cannot connect to them; false",
-        ("true", "false"),
-        "false",
     )
     sweep_seconds = opt.value("between two full looks, 60", "S", opt.positive, 60)
     listen = opt.text(

@@ -35,7 +35,6 @@ def chosen_setting(arguments: SettingOptions, verb: str) -> Setting:
         controllers=arguments.controllers,
         simulated=arguments.simulated,
         credentials=arguments.credentials_secret,
-        exec_fallback=arguments.exec_fallback,
         service_monitor=arguments.service_monitor,
     )
     return setting._replace(image=arguments.image) if arguments.image else setting
@@ -60,7 +59,6 @@ def operator_serving(arguments: OperatorOptions) -> Serving:
             host_network=arguments.host_network == "true",
             launcher_image=arguments.launcher_image,
             image=arguments.image,
-            exec_fallback=arguments.exec_fallback == "true",
         ),
         sweep_s=float(arguments.sweep_seconds),
         listen=host_port(arguments.listen, "--listen") if arguments.listen else None,

@@ -25,7 +25,7 @@ class PodView:
     """A pod of a job's. code: the first exit code that is not 0, of init containers too; None
     where no program ended so. lost: its node does not answer. note: what Kubernetes says of it.
     partition: the one that it was made for. number: of a worker, over all instances. address: where
-    it is reached; empty while it has none. pull_secrets: what its images are fetched with.
+    it is reached; empty while it has none.
     """
 
     name: str
@@ -42,7 +42,6 @@ class PodView:
     partition: str = ""
     number: int = 0
     address: str = ""
-    pull_secrets: tuple[str, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -84,9 +83,6 @@ def read_pod(pod_object: Mapping[str, Any], lost_nodes: frozenset[str] = frozens
         partition=(metadata.get("annotations") or {}).get(PARTITION_ANNOTATION, ""),
         number=_label_number(metadata["name"].rpartition("-")[2]),
         address=pod_status.get("podIP") or "",
-        pull_secrets=tuple(
-            secret_reference["name"] for secret_reference in pod_spec.get("imagePullSecrets") or ()
-        ),
     )
 
 

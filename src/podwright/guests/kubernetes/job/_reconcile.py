@@ -43,14 +43,13 @@ class Reset(NamedTuple):
 
 class MakePod(NamedTuple):
     """A pod. number: of the worker, over all instances. workers: of a launcher, each with its
-    address. pull_secrets: which they were given for their images."""
+    address."""
 
     role: str
     instance: int
     number: int
     partition: str
     workers: tuple[tuple[str, str], ...] = ()
-    pull_secrets: tuple[str, ...] = ()
 
 
 class EndPod(NamedTuple):
@@ -328,10 +327,7 @@ def _make_missing_pods(job_view: _JobView, current_pods: Sequence[PodView]) -> J
         ):
             worker_pods.sort(key=lambda pod: pod.number)
             worker_addresses = tuple((pod.name, pod.address) for pod in worker_pods)
-            pull_secrets = worker_pods[0].pull_secrets
-            new_pods.append(
-                MakePod(LAUNCHER, instance, instance, name, worker_addresses, pull_secrets)
-            )
+            new_pods.append(MakePod(LAUNCHER, instance, instance, name, worker_addresses))
     if reset_instances:
         worn_instances = [
             instance for instance in reset_instances if job_view.holdings[instance].worn

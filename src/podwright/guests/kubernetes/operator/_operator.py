@@ -38,7 +38,6 @@ from podwright.guests.kubernetes.operator._work_queue import FIRST_RETRY_S, Work
 from podwright.guests.kubernetes.partitions._job_partitions import Partitions
 from podwright.guests.kubernetes.partitions._job_queue import Granted
 from podwright.guests.kubernetes.partitions._vipu_controller_list import program_environment
-from podwright.guests.kubernetes.pods._exec_rights import exec_rights
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions, build_pod, owned_by
 from podwright.guests.shared import Locks, Room, until_done
 
@@ -382,8 +381,6 @@ class Operator:
         )
         if self.options.image and job.launcher is not None:
             await self._make_keys(job)
-            if self.options.exec_fallback:
-                await self._create_exec_rights(job, pod_action.instance)
         pod_object = build_pod(job, pod_action, program_variables, vipu_site.selector, self.options)
         pod_name = str(pod_object["metadata"]["name"])
         if await self.kube.create_pod(job.key.namespace, pod_object):
@@ -399,17 +396,6 @@ class Operator:
         if created_object not in self._created:
             key_secret = await asyncio.to_thread(build_secret, job.key, owned_by(job))
             await self.kube.create_item(job.key.namespace, key_secret)
-            self._created.add(created_object)
-
-    async def _create_exec_rights(self, job: IpuJob, instance: int) -> None:
-        """Give an instance's launcher its rights, before the first pod, because new rights take
-        effect after a moment.
-        """
-        rights_objects = exec_rights(job, instance, owned_by(job))
-        created_object = job.key.uid, str(rights_objects[-1]["metadata"]["name"])
-        if created_object not in self._created:
-            for rights_object in rights_objects:
-                await self.kube.create_item(job.key.namespace, rights_object)
             self._created.add(created_object)
 
     async def _make_partitions(self, granted: Granted) -> None:

@@ -20,7 +20,6 @@ from podwright.guests.kubernetes.pods._manifests import (
     Setting,
     as_yaml,
     deployment,
-    exec_rights,
     monitor,
     rights,
 )
@@ -53,7 +52,6 @@ VALUES: Final[dict[str, Any]] = {
     "podwright": {
         "clusterName": "",
         "credentialsSecret": "",
-        "execFallback": False,
         "image": {"repository": "podwright", "tag": __version__, "pullPolicy": "IfNotPresent"},
         "launcherImage": "",
         "serviceMonitor": False,
@@ -85,7 +83,6 @@ def chart() -> dict[str, str]:
         affinity=_value_placeholder("controller.affinity | toJson"),
         resources=_value_placeholder("controller.resources | toJson"),
         operator_network=_value_placeholder("controller.hostNetwork"),
-        exec_fallback=_value_placeholder("podwright.execFallback"),
     )
     chart_metadata = {
         "apiVersion": "v2",
@@ -100,11 +97,6 @@ def chart() -> dict[str, str]:
         "values.yaml": as_yaml([VALUES]),
         "crds/ipujobs.yaml": as_yaml([crd(CEL_FROM)]),
         "templates/rights.yaml": _helm_template(rights(setting)),
-        "templates/exec.yaml": (
-            "{{- if .Values.podwright.execFallback }}\n"
-            f"{_helm_template(exec_rights(setting))}"
-            "{{- end }}\n"
-        ),
         "templates/operator.yaml": _operator_template(setting),
         "templates/monitor.yaml": (
             "{{- if .Values.podwright.serviceMonitor }}\n"

@@ -13,10 +13,8 @@ from podwright.guests.kubernetes.job._ipu_job import IpuJob
 from podwright.guests.kubernetes.job._job_secret import secret_name
 from podwright.guests.kubernetes.job._observed_pods import LAUNCHER, PREPARATION_CONTAINER
 from podwright.guests.kubernetes.job._reconcile import MakePod
-from podwright.guests.kubernetes.pods._exec_rights import has_own_account, launcher_account
 from podwright.guests.kubernetes.pods._worker_files import MPI_HOSTS_VARIABLE, PLACE
 from podwright.hosts import (
-    EXEC_VARIABLE,
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
     WORKER_ROLE,
@@ -50,25 +48,6 @@ def equip_pod(
         init_container["volumeMounts"] = [{"name": _FILES_VOLUME, "mountPath": _FILES_FOLDER}]
         _equip_container(job, new_pod, pod_spec, first_container)
     pod_spec["initContainers"] = [init_container, *(pod_spec.get("initContainers") or ())]
-
-
-def let_exec(job: IpuJob, new_pod: MakePod, pod_spec: dict[str, Any]) -> None:
-    """Give a launcher's pod the right to call its workers through the API server."""
-    pod_spec.pop("serviceAccount", None)
-    pod_spec["serviceAccountName"] = launcher_account(job, new_pod.instance)
-    if has_own_account(job):  # that account has no other right
-        pod_spec["automountServiceAccountToken"] = True
-        if new_pod.pull_secrets:
-            pod_spec.setdefault(
-                "imagePullSecrets", [{"name": pull_secret} for pull_secret in new_pod.pull_secrets]
-            )
-    first_container = pod_spec["containers"][0]
-    exec_target = f"{job.key.namespace}/{job.template['spec']['containers'][0]['name']}"
-    exec_variable = {"name": EXEC_VARIABLE, "value": exec_target}
-    first_container["env"] = [
-        exec_variable,
-        *(variable for variable in first_container["env"] if variable["name"] != EXEC_VARIABLE),
-    ]
 
 
 def _mpi_hosts(job: IpuJob, new_pod: MakePod) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from podwright._version import __version__
 from podwright.errors import InvalidRequest
 from podwright.guests.kubernetes.job._crd import CEL_FROM, JOB_API_GROUP, JOB_PLURAL, crd
-from podwright.guests.kubernetes.pods._exec_rights import EXEC_VERBS
 
 OPERATOR_NAME: Final = "podwright-operator"
 LEASE_NAME: Final = "podwright-operator"
@@ -36,23 +35,12 @@ RIGHTS: Final[Rights] = (
 )
 
 
-#: The operator's further rights where launchers may call their workers through the API server. It
-#: makes an account and a role for each, and must itself have the rights that it gives. Otherwise it
-#: would need the verb `escalate`, with which an account can give itself every right.
-EXEC_RIGHTS: Final[Rights] = (
-    ("", ("pods/exec",), EXEC_VERBS),
-    ("", ("serviceaccounts",), ("create",)),
-    (_RBAC_GROUP, ("roles", "rolebindings"), ("create",)),
-)
-
-
 class Setting(NamedTuple):
     """What a site sets. Texts and values may be placeholders of a chart.
 
     controllers: the V-IPU controllers, in the form of Graphcore's chart. simulated: a preset; a
     server of simulated devices then runs beside the operator, and controllers is ignored.
-    exec_fallback: launchers may call their workers through the API server. service_monitor: a
-    ServiceMonitor is made too; that kind comes with the Prometheus operator.
+    service_monitor: a ServiceMonitor is made too; that kind comes with the Prometheus operator.
     """
 
     namespace: str = "podwright"
@@ -71,7 +59,6 @@ class Setting(NamedTuple):
     resources: Any = None
     operator_network: Any = False
     name: str = OPERATOR_NAME
-    exec_fallback: Any = False
     service_monitor: bool = False
 
 
@@ -92,13 +79,11 @@ def minor_of(version: str) -> int:
 def manifests(setting: Setting, kubernetes_minor: int = CEL_FROM) -> list[dict[str, Any]]:
     """Return all objects, in the order in which to create them."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": setting.namespace}}
-    exec_objects = exec_rights(setting) if setting.exec_fallback else []
     monitor_objects = monitor(setting) if setting.service_monitor else []
     return [
         namespace,
         crd(kubernetes_minor),
         *rights(setting),
-        *exec_objects,
         deployment(setting),
         *monitor_objects,
     ]
@@ -152,35 +137,6 @@ def monitor(setting: Setting) -> list[dict[str, Any]]:
             },
         },
     ]
-
-
-def kustomize(setting: Setting, kubernetes_minor: int = CEL_FROM) -> dict[str, str]:
-    """Return the files of a kustomize base, by name: one for each object, and the list of them."""
-    objects = manifests(setting, kubernetes_minor)
-    kinds = [str(manifest["kind"]) for manifest in objects]
-    file_names = [
-        f"{manifest['kind'].lower()}"
-        + (f"-{manifest['metadata']['name']}" if kinds.count(str(manifest["kind"])) > 1 else "")
-        + ".yaml"
-        for manifest in objects
-    ]
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": file_names,
-    }
-    files = {
-        file_name: as_yaml([manifest])
-        for file_name, manifest in zip(file_names, objects, strict=True)
-    }
-    return files | {"kustomization.yaml": as_yaml([kustomization])}
-
-
-def exec_rights(setting: Setting) -> list[dict[str, Any]]:
-    """Return the further rights of the operator where launchers may use pods/exec."""
-    return _role_and_binding(
-        setting, "ClusterRole", f"{setting.name}-exec", _rbac_rules(EXEC_RIGHTS)
-    )
 
 
 def _rbac_rules(rights_table: Rights) -> list[dict[str, Any]]:
@@ -292,9 +248,6 @@ def _operator_container(setting: Setting) -> dict[str, Any]:
         command.append("--host-network=false")
     elif setting.host_network is not True:
         command.append(f"--host-network={setting.host_network}")
-    if setting.exec_fallback is not False:
-        exec_fallback = "true" if setting.exec_fallback is True else setting.exec_fallback
-        command.append(f"--exec-fallback={exec_fallback}")
     probes = {
         probe_name: {"httpGet": {"path": probe_path, "port": "metrics"}, "periodSeconds": 10}
         for probe_name, probe_path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz"))

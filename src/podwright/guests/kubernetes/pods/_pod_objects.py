@@ -18,7 +18,7 @@ from podwright.guests.kubernetes.job._observed_pods import (
     WORKER,
 )
 from podwright.guests.kubernetes.job._reconcile import MakePod, pod_name
-from podwright.guests.kubernetes.pods._inject_worker_files import equip_pod, let_exec
+from podwright.guests.kubernetes.pods._inject_worker_files import equip_pod
 from podwright.hosts import WORKER_VARIABLE
 
 #: The longest sleep of a worker that only waits, in seconds. The job ends it before that.
@@ -30,14 +30,12 @@ class PodOptions(NamedTuple):
 
     host_network: pods use the node's own network, as real IPUs need it. launcher_image: empty: the
     workers' own image. image: our own image, from which launcher and relay are copied into pods;
-    empty: nothing is copied. exec_fallback: launchers may call their workers through the API server
-    where they cannot connect to them; this needs our image.
+    empty: nothing is copied.
     """
 
     host_network: bool = True
     launcher_image: str = ""
     image: str = ""
-    exec_fallback: bool = False
 
 
 def build_pod(
@@ -69,8 +67,6 @@ def build_pod(
     if options.image:
         prove_partition = "IPUOF_VIPU_API_HOST" in environment
         equip_pod(job, new_pod, pod_spec, options.image, prove_partition=prove_partition)
-        if options.exec_fallback and new_pod.role == LAUNCHER:
-            let_exec(job, new_pod, pod_spec)
     variables, name_of_pod = (
         dict(environment),
         pod_name(job, new_pod.role, new_pod.instance, new_pod.number),

@@ -50,11 +50,13 @@ _EXCLUDED_EXTENSIONS: Final = (
     "_dbm*",
     "nis*",
 )
-#: The packages beside our own that launcher and relay use, also to reach the API server.
+#: The packages beside our own that launcher and relay use.
 _COPIED_PACKAGES: Final = (
-    *("ClusterShell", "google.protobuf", "grpc", "msgspec", "typing_extensions"),
-    *("aiohappyeyeballs", "aiohttp", "aiosignal", "attr", "frozenlist", "idna", "multidict"),
-    *("propcache", "yarl"),
+    "ClusterShell",
+    "google.protobuf",
+    "grpc",
+    "msgspec",
+    "typing_extensions",
 )
 _MODULE_BY_COMMAND: Final = {
     "poprun": "podwright.cli.poprun",

@@ -1,1 +1,1 @@
-"""How a launcher runs commands in a job's workers: door, call, exec and tunnel."""
+"""How a launcher runs commands in a job's workers: door and call."""

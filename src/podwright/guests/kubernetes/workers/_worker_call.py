@@ -16,15 +16,9 @@ import stat
 import sys
 import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.guests.kubernetes.workers._pods_exec_client import (
-    ExecTarget,
-    TunnelRefused,
-    open_tunnel,
-    read_exec_target,
-)
 from podwright.guests.kubernetes.workers._worker_door import read_frame
 from podwright.hosts._kubernetes_workers import (
     BEGIN_FRAME,
@@ -35,7 +29,6 @@ from podwright.hosts._kubernetes_workers import (
     LAUNCHER_ROLE,
     OUTPUT_FRAME,
     STREAM_CHUNK_BYTES,
-    WAY,
     frame,
     job_workers,
     shared_host,
@@ -58,16 +51,10 @@ _HANDSHAKE_SECONDS = 5.0
 #: Seconds for a connection to one of the eight ports: a firewall may drop packets silently.
 _CONNECT_TIMEOUT_S = 1.5
 _RETRY_PAUSE_S = 0.2
-#: Seconds for a door behind the API server, where a program is first started beside it.
-_TUNNEL_SECONDS = 15.0
 
 
 class WorkerUnusable(Exception):
     """The worker cannot be used. Argument: why."""
-
-
-class WorkerNotReached(WorkerUnusable):
-    """No connection to the worker was possible, at any of its ports."""
 
 
 async def call(
@@ -140,9 +127,7 @@ def _write_all_bytes(file_descriptor: int, remaining_bytes: bytes) -> None:
 async def _open_worker_door(
     worker_name: str, environ: Mapping[str, str], timeout_s: float
 ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
-    """Open the worker's door: directly, or through the API server where no direct connection is
-    possible and this launcher has the right. Raises WorkerUnusable.
-    """
+    """Connect to the worker's door. Raises WorkerUnusable."""
     worker_address = job_workers(environ).get(worker_name, "")
     if not worker_address:
         raise WorkerUnusable("it is not a worker of this job")
@@ -150,29 +135,11 @@ async def _open_worker_door(
         tls_context = tls_context_of_role(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
     except OSError as error:
         raise WorkerUnusable(f"the job's keys cannot be used{_error_suffix(error)}") from None
-    async with contextlib.AsyncExitStack() as exit_stack:
-        try:
-            reader, writer = await _try_worker_ports(
-                worker_name, worker_address, tls_context, timeout_s
-            )
-        except WorkerNotReached as error:
-            exec_target = read_exec_target(environ)
-            if exec_target is None:
-                raise
-            warning = (
-                f"worker {worker_name}: {error}; it is called through the API server (pods/exec)"
-            )
-            print(f"{WAY}{warning}", file=sys.stderr, flush=True)
-            try:
-                reader, writer = await _reach_through_api_server(
-                    worker_name, exec_target, tls_context, exit_stack
-                )
-            except WorkerUnusable as tunnel_error:
-                raise WorkerUnusable(
-                    f"{error}; and through the API server: {tunnel_error}"
-                ) from None
-        exit_stack.push_async_callback(_abort_connection, writer)
+    reader, writer = await _try_worker_ports(worker_name, worker_address, tls_context, timeout_s)
+    try:
         yield reader, writer
+    finally:
+        await _abort_connection(writer)
 
 
 async def _try_worker_ports(
@@ -180,7 +147,7 @@ async def _try_worker_ports(
 ) -> tuple[StreamReader, StreamWriter]:
     """Try all ports of the worker until one answers.
 
-    Raises WorkerUnusable, and WorkerNotReached if nothing at all answered.
+    Raises WorkerUnusable.
     """
     deadline = time.monotonic() + timeout_s
     any_port_connected = False
@@ -201,9 +168,7 @@ async def _try_worker_ports(
                 problem = f"it does not answer{_error_suffix(error)}"
         if time.monotonic() > deadline:
             address_and_ports = f"{worker_address}, TCP port {_PORT_RANGE_TEXT}"
-            raise (WorkerUnusable if any_port_connected else WorkerNotReached)(
-                f"{problem} ({address_and_ports})"
-            )
+            raise WorkerUnusable(f"{problem} ({address_and_ports})")
         await asyncio.sleep(_RETRY_PAUSE_S)
 
 
@@ -225,7 +190,6 @@ async def _verify_worker(
     worker_name: str,
     connection: socket.socket,
     tls_context: ssl.SSLContext,
-    connect_timeout_s: float = _HANDSHAKE_SECONDS,
 ) -> tuple[StreamReader, StreamWriter]:
     """Make sure that the door of that worker is at the other end, and return its streams.
 
@@ -233,7 +197,7 @@ async def _verify_worker(
     another worker.
     """
     try:
-        async with asyncio.timeout(connect_timeout_s):
+        async with asyncio.timeout(_HANDSHAKE_SECONDS):
             reader, writer = await asyncio.open_connection(
                 sock=connection, ssl=tls_context, server_hostname=""
             )
@@ -249,37 +213,6 @@ async def _verify_worker(
     except BaseException:
         await _abort_connection(writer)
         raise
-
-
-async def _reach_through_api_server(
-    worker_name: str,
-    exec_target: ExecTarget,
-    tls_context: ssl.SSLContext,
-    caller_stack: contextlib.AsyncExitStack,
-) -> tuple[StreamReader, StreamWriter]:
-    """Do the same through the API server. What is opened closes with `caller_stack`. Raises
-    WorkerUnusable.
-    """
-    problem = ""
-    for worker_port in worker_ports(worker_name):
-        messages: Iterable[str] = ()
-        async with contextlib.AsyncExitStack() as tunnel_stack:
-            try:
-                tunnel = await tunnel_stack.enter_async_context(
-                    open_tunnel(exec_target, worker_name, worker_port)
-                )
-                messages = tunnel.messages  # of the API server; later ones are added
-                worker_streams = await _verify_worker(
-                    worker_name, tunnel.end, tls_context, _TUNNEL_SECONDS
-                )
-            except TunnelRefused as error:
-                raise WorkerUnusable(str(error)) from None
-            except (OSError, EOFError, ValueError) as error:
-                problem = next(iter(messages), "") or f"it does not answer{_error_suffix(error)}"
-                continue
-            caller_stack.push_async_exit(tunnel_stack.pop_all())
-            return worker_streams
-    raise WorkerUnusable(problem)
 
 
 async def _abort_connection(worker_writer: StreamWriter) -> None:

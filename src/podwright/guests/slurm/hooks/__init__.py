@@ -2,8 +2,8 @@
 process that runs it all.
 """
 
-from podwright.guests.slurm.hooks._hook_socket import slurm_uid
-from podwright.guests.slurm.hooks._reach_vipu_server import addresses, reach, socket_of
-from podwright.guests.slurm.hooks._service_process import serve
-
-__all__ = ["addresses", "reach", "serve", "slurm_uid", "socket_of"]
+from ._hook_socket import slurm_uid as slurm_uid
+from ._reach_vipu_server import addresses as addresses
+from ._reach_vipu_server import reach as reach
+from ._reach_vipu_server import socket_of as socket_of
+from ._service_process import serve as serve

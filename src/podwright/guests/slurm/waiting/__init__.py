@@ -2,7 +2,5 @@
 says.
 """
 
-from podwright.guests.slurm.waiting._explain_job import explain_job
-from podwright.guests.slurm.waiting._read_slurm_job import find
-
-__all__ = ["explain_job", "find"]
+from ._explain_job import explain_job as explain_job
+from ._read_slurm_job import find as find

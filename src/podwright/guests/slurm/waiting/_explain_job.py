@@ -203,7 +203,6 @@ def _explain_block_wait(
 def _explain_shared_part_wait(
     size: int, partition_name: str, client: Client, jobs: Mapping[int, Listed]
 ) -> Explanation:
-    """Explain a job that waits for a part of a shared partition."""
     partition_info = client.get_partition(partition_name)
     lines = []
     all_devices = list(range(partition_info.size))

@@ -232,7 +232,6 @@ class HostMapping(SchedulingWay):
             return
 
     async def _remove_partitions_in(self, allocation: AllocationInfo) -> None:
-        """Remove all partitions in an allocation."""
         for partition in await partitions(self.server, allocation.cluster, allocation.name):
             request = RemoveRequest(name=partition.name, force=True)
             try:

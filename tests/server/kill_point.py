@@ -1,65 +1,42 @@
-"""A server that kills itself at a step that a test names: `PODWRIGHT_FAULT=commit:17:before`.
+"""A server that kills itself at a step: `python -P kill_point.py commit:17:before ARGUMENTS`.
 
 `kill -9` from outside hits a random instant. The instant between two given steps can be reached
 only from inside. The nth commit, SQL statement or call to a machine after the server's start is the
-last thing that the server does (`after`), or is never done (`before`). Only a server whose hardware
-is simulated accepts it.
+last thing that the server does (`after`), or is never done (`before`). Without a step (an empty
+text) the server goes on. ARGUMENTS are those of vipu-server.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
+from podwright import server
 from podwright.agents import Driver
-from podwright.errors import Denied, InvalidRequest
+from podwright.cli import vipu_server
+from podwright.server import ServedHardware
+from podwright.server._server_process import StoreAndDrivers
 from podwright.store import Change
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from podwright.server.machines._served_hardware import ServedHardware
-
-FAULT_VARIABLE = "PODWRIGHT_FAULT"
-_STEP_KINDS = ("commit", "driver", "statement")
 
 
 class KillPoint:
-    """Counts one kind of step, and kills this process at the nth. It counts only after `arm`."""
+    """Counts one kind of step, and kills this process at the nth. It counts only after the
+    hardware's drivers were made.
+    """
 
-    def __init__(self, step_kind: str, nth: int, *, after: bool) -> None:
-        self._kind, self._left, self._after = step_kind, nth, after
+    def __init__(self, fault: str) -> None:
+        self._kind, nth, when = fault.split(":")
+        self._left, self._after = int(nth), when == "after"
         self._armed = False
 
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> KillPoint | None:
-        """Return the fault that the environment asks for. Raises wire.InvalidRequest."""
-        fault_text = environ.get(FAULT_VARIABLE, "")
-        if not fault_text:
-            return None
-        step_kind, _, position_text = fault_text.partition(":")
-        step_number, _, before_or_after = position_text.partition(":")
-        if (
-            step_kind not in _STEP_KINDS
-            or not step_number.isdecimal()
-            or before_or_after not in ("before", "after")
-        ):
-            raise InvalidRequest(
-                f"{FAULT_VARIABLE}={fault_text!r} names no step",
-                would_work="commit:N:before, or after, and driver or statement in place of commit",
-            )
-        return cls(step_kind, int(step_number), after=before_or_after == "after")
-
-    def arm(self, hardware: ServedHardware) -> None:
-        """Count from now on. Raises wire.Denied unless all the hardware is simulated."""
-        if not all(cluster.simulated for cluster in hardware.clusters):
-            raise Denied(
-                f"{FAULT_VARIABLE} kills the server, and its hardware is real",
-                would_work=f"unset {FAULT_VARIABLE}; it is for tests",
-            )
-        self._armed = True
+    def seam(self) -> StoreAndDrivers:
+        """Return a store and drivers whose steps are counted."""
+        return StoreAndDrivers(self.connect(), self.store, self.drivers)
 
     def before(self, step_kind: str) -> bool:
         """Count a step that is about to be done. Return whether it is the last one."""
@@ -76,16 +53,14 @@ class KillPoint:
         """Return the store, with its commits counted."""
         return _CountedStore(store, self)
 
-    def drivers(self, drivers: Mapping[str, Driver]) -> dict[str, Driver]:
-        """Return the drivers, with their calls counted."""
-        return {
-            machine_name: _CountedDriver(driver, self) for machine_name, driver in drivers.items()
-        }
+    def drivers(self, hardware: ServedHardware) -> dict[str, Driver]:
+        """Return the drivers, with their calls counted. From now on all steps are counted."""
+        assert all(cluster.simulated for cluster in hardware.clusters)
+        self._armed = True
+        return {name: _CountedDriver(driver, self) for name, driver in hardware.drivers().items()}
 
     def connect(self) -> Callable[..., sqlite3.Connection]:
         """Return a replacement for sqlite3.connect that counts the statements."""
-        import sqlite3
-
         kill_point = self
 
         class Connection(sqlite3.Connection):
@@ -152,3 +127,10 @@ class _CountedDriver:
         await self._inner.release(epoch, devices)
         if is_kill_step:
             die()
+
+
+if __name__ == "__main__":
+    fault, *arguments = sys.argv[1:]
+    if fault:
+        server.serve = partial(server.serve, seam=KillPoint(fault).seam())
+    sys.exit(vipu_server.main(arguments))
