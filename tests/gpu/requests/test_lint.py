@@ -17,7 +17,7 @@ from podwright.gpu.lint import (
     read_script,
     rules,
 )
-from podwright.gpu.lint._script_counts import job_facts
+from podwright.gpu.lint._job_facts import job_facts
 from podwright.slurm.site.releases import parse_version
 from tests.gpu.requests.wordings import BETTER, MISTAKES
 

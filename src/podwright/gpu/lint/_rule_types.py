@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
+from podwright.gpu.lint._job_facts import JobFacts
 from podwright.gpu.lint._script import Script
-from podwright.gpu.lint._script_counts import JobFacts
 from podwright.gpu.lint._site_cache import CachedSite
 
 Level = Literal["mistake", "better"]
@@ -15,7 +15,7 @@ Level = Literal["mistake", "better"]
 class Finding(NamedTuple):
     """One finding.
 
-    `line` counts from 1, and `text` is that line. `corrected` is the corrected line ("" if there is
+    `evidence` is who says so: that of its rule. `line` counts from 1, and `text` is that line. `corrected` is the corrected line ("" if there is
     no single one). `before`: it is a new line to insert before `line`. `gone`: the line should be
     removed. `whole`: the whole corrected script. `sure`: whether --fix applies it.
     """
@@ -24,6 +24,7 @@ class Finding(NamedTuple):
     line: int
     text: str
     reason: str
+    evidence: str
     corrected: str = ""
     sure: bool = False
     before: bool = False
@@ -54,19 +55,31 @@ class Case(NamedTuple):
 Check = Callable[[Case], Iterator[Found]]
 
 
-class Rule(NamedTuple):
-    """A rule.
-
-    `says` is its short description. `evidence` is a test that shows it on real Slurm
-    (tests/…::name), or the page that documents it (https://…). `fix` describes what --fix does.
-    """
-
+class _RuleFields(NamedTuple):
     id: str
     level: Level
     says: str
     evidence: str
     check: Check
     fix: str = ""
+
+
+class Rule(_RuleFields):
+    """A rule.
+
+    `says` is its short description. `evidence` is a test that shows it on real Slurm
+    (tests/…::name), or the page that documents it (https://…): a rule without evidence raises
+    ValueError, so that no finding is without. `fix` describes what --fix does.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, id: str, level: Level, says: str, evidence: str, check: Check, fix: str = ""
+    ) -> Rule:
+        if not evidence:
+            raise ValueError(f"nobody says what the rule {id} says: it needs its evidence")
+        return super().__new__(cls, id, level, says, evidence, check, fix)
 
 
 _RULES_BY_ID: dict[str, Rule] = {}

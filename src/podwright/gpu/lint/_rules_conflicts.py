@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from podwright.errors import InvalidRequest
 from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.hosts import expand
+from podwright.slurm.site.releases import release_of
 
 _EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
 _MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
@@ -62,24 +63,27 @@ def memory_twice(lint_case: Case) -> Iterator[Found]:
 @rule(
     "gpus-disagree",
     "mistake",
-    "--gres and --gpus-per-node ask for different counts; one is not heard",
+    "--gres=gpu beside --gpus-per-node: Slurm 26.05 refuses both together, 22.05 where one of them "
+    "has a type; of two counts an older release hears one",
     f"{_EVIDENCE_TEST}::test_conflicting_ways_of_asking",
 )
 def gpus_disagree(lint_case: Case) -> Iterator[Found]:
-    script = lint_case.script
-    per_node_requests = [
-        gpu_request for unit, gpu_request in script.request.gpu_options if unit == "node"
-    ]
-    if not script.line_of("gres") or not script.line_of("gpus-per-node") or not script.settled:
+    script, version = lint_case.script, lint_case.site.version
+    per_node = [asked for unit, asked in script.request.gpu_options if unit == "node"]
+    line_number = max(script.line_of("gres"), script.line_of("gpus-per-node"))
+    if not script.line_of("gpus-per-node") or len(per_node) < 2 or not script.settled:
         return
-    if (
-        len({gpu_request.count for gpu_request in per_node_requests}) > 1
-        and len({gpu_request.kind for gpu_request in per_node_requests}) < 2
-    ):
-        line_number = max(script.line_of("gres"), script.line_of("gpus-per-node"))
-        yield Found(
-            line_number, "--gres=gpu and --gpus-per-node say the same thing with different counts"
-        )
+    if version and release_of(version).refuses_gres_beside_gpus_per_node:
+        reason = f"Slurm {release_of(version)} refuses --gres=gpu beside --gpus-per-node: write one"
+        yield Found(line_number, reason)
+    elif "" in {one.kind for one in per_node} != {""}:
+        yield Found(line_number, "a GPU with a type beside one without: Slurm refuses the job")
+    elif len({asked.count for asked in per_node}) > 1 and len({one.kind for one in per_node}) < 2:
+        reason = "--gres=gpu and --gpus-per-node say the same thing with different counts"
+        yield Found(line_number, reason)
+    elif not version:
+        reason = "Slurm 26.05 and newer refuse --gres=gpu beside --gpus-per-node: write one of them"
+        yield Found(line_number, reason, level="better")
 
 
 @rule(
@@ -101,9 +105,13 @@ def tasks_disagree(lint_case: Case) -> Iterator[Found]:
         )
         yield Found(script.line_of("ntasks"), reason)
     elif request.tasks < task_capacity and request.tasks >= max_nodes:
+        idle = (lint_case.facts.gpus_per_node or 0) * max_nodes - request.tasks
         reason = (
-            f"--ntasks={request.tasks} stands against {max_nodes} x {request.tasks_per_node} tasks"
+            f"--ntasks={request.tasks} counts, and --ntasks-per-node={request.tasks_per_node} only "
+            f"limits it: {request.tasks} of {task_capacity} tasks start"
         )
+        if idle > 0:
+            reason += f", and with a GPU for each of them {idle} GPU{'s' * (idle > 1)} of the job idle"
         yield Found(script.line_of("ntasks"), reason, level="better")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from podwright.gpu.lint._address_expressions import JOB_PORT_EXPRESSION
 from podwright.gpu.lint._rule_types import Case, Found, rule
+from podwright.gpu.lint._rules_starts import trainings
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import OLDEST_RELEASE, release_of
 
@@ -23,7 +24,7 @@ _OTHER_FABRIC_PATTERN = re.compile(
 
 
 def _is_training(lint_case: Case) -> bool:
-    launches = lint_case.script.launches
+    launches = trainings(lint_case)
     if any(launch.distributed for launch in launches):
         return True
     sets_master_addr = any(

@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._launchers import Launch
+from podwright.gpu.lint._launches import Launch
 from podwright.gpu.lint._rule_types import Case, Found, rule
-from podwright.gpu.lint._script_counts import elsewhere
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import release_of
 
@@ -27,6 +26,7 @@ def _background_launches(lint_case: Case) -> list[Launch]:
     return [
         launch for launch in lint_case.script.launches
         if launch.place.behind and not launch.place.quoted and not launch.place.within
+        and (launch.launcher != "tool" or launch.words[0] == "sleep")
     ]  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def no_wait(lint_case: Case) -> Iterator[Found]:
     if any(
         launch.line >= end_line
         and not launch.place.behind
-        and (launch.kind != "other" or launch.by or launch.program)
+        and (launch.launcher != "program" or launch.by or launch.program)
         for launch in lint_case.script.launches
         if launch.line > last_launch.last and launch.words[0] != "sleep"
     ):
@@ -83,7 +83,7 @@ def no_wait(lint_case: Case) -> Iterator[Found]:
 def steps_not_exact(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
     background_steps = [
-        step for step in _background_launches(lint_case) if step.by == "srun" and not step.foreign
+        step for step in _background_launches(lint_case) if step.by == "srun" and not step.unread
     ]
     simultaneous_steps = [step for step in background_steps if step.place.loop] or (
         background_steps if len(background_steps) > 1 else []
@@ -127,7 +127,7 @@ def steps_not_exact(lint_case: Case) -> Iterator[Found]:
 def step_beyond_job(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
     for launch in lint_case.script.launches:
-        if launch.by != "srun" or launch.foreign or elsewhere(launch):
+        if launch.by != "srun" or launch.unread or launch.elsewhere:
             continue
         nodes_option = launch.option("nodes")
         wanted_nodes = (

@@ -12,7 +12,8 @@ from podwright.gpu.lint._directives import (
     read_directives,
     waits_for_value,
 )
-from podwright.gpu.lint._launchers import Launch, read_launch
+from podwright.gpu.lint._job_facts import JobFacts, job_facts
+from podwright.gpu.lint._launches import Launch, read_launches
 from podwright.gpu.lint._shell import Shell, parse
 from podwright.gpu.requests import Given, SlurmRequest, read_request
 
@@ -47,6 +48,7 @@ class Script:
 
     def __init__(self, script_text: str, file_path: str = "") -> None:
         self.text = script_text
+        self.path = file_path
         folder, _, self.name = file_path.rpartition("/")
         self.among_templates = bool(_TEMPLATE_FOLDER_PATTERN.search(folder))
         self.lines = [line.removesuffix("\r") for line in script_text.split("\n")]
@@ -157,8 +159,13 @@ class Script:
 
     @cached_property
     def launches(self) -> list[Launch]:
-        """The programs that it starts, in order."""
-        return [launch for launch in map(read_launch, self.shell.commands) if launch]
+        """What it starts, in order."""
+        return read_launches(self)
+
+    @cached_property
+    def facts(self) -> JobFacts:
+        """The numbers that its directives fix."""
+        return job_facts(self)
 
     def line_of(self, *option_names: str) -> int:
         """Return the line of the last of these options; 0 if none was given."""

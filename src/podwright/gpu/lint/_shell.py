@@ -3,8 +3,8 @@ places.
 
 The parser is tree-sitter's grammar, which continues after errors (scripts with placeholders). A
 variable that is set once, at the top, is replaced by its value. Anything else that the batch shell
-inserts into a word becomes ⟦NAME⟧ (⟦NAME:-⟧ with a default, ⟦⟧ if it has no name). A remaining
-$NAME is one that the program, or a shell within it, expands later.
+inserts into a word becomes ⟦NAME⟧ (⟦NAME:-8⟧ with a default, ⟦$((NAME * 8))⟧, ⟦$(command)⟧, ⟦⟧ if
+it has no name). A remaining $NAME is one that the program, or a shell within it, expands later.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from podwright.gpu.lint._amounts import calculate
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -20,8 +22,11 @@ HOLE_OPEN, HOLE_CLOSE = "\u27e6", "\u27e7"
 UNKNOWN_VALUE = HOLE_OPEN + HOLE_CLOSE
 _MAX_SHELL_DEPTH = 4
 _HOLE_PATTERN = re.compile(HOLE_OPEN + r"([^" + HOLE_CLOSE + r"]*)" + HOLE_CLOSE)
+_WORD_PATTERN = re.compile(f"(?:{HOLE_OPEN}[^{HOLE_CLOSE}]*{HOLE_CLOSE}|\\S)+")
 _BC_PIPE_PATTERN = re.compile(r"\|\s*bc(\s+-l)?\s*\)$")
-_ARITHMETIC_PATTERN = re.compile(r"\s*\d{1,9}\s*([+*]\s*\d{1,9}\s*){0,9}")
+_SUM_NAME_PATTERN = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
+_DEFAULT_PATTERN = re.compile(r"\$\{(\w+):?-[^}]*\}")
+_ALWAYS_SET = {"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_GPUS_ON_NODE"}
 _REMOTE_STARTER_PATTERN = re.compile(r"(\S*/)?(srun|ssh|pdsh|clush|mpirun|mpiexec)")
 _BODY_ROLES = {
     "for_statement": "loop",
@@ -70,7 +75,8 @@ class Assignment(NamedTuple):
 class Shell:
     """All commands and assignments, in the order of the script.
 
-    `sums` has the names within $((…)), by line; `comments` has the lines that are nothing else.
+    `sums` has the names within $((…)), by line; `comments` has the lines that are nothing else;
+    `unsteady` has the names that are set more than once, or not always.
     """
 
     def __init__(self) -> None:
@@ -78,6 +84,7 @@ class Shell:
         self.assignments: list[Assignment] = []
         self.sums: list[tuple[int, str]] = []
         self.comments: set[int] = set()
+        self.unsteady: set[str] = set()
 
     def value(self, name: str) -> str | None:
         """Return the value of a variable that is set once."""
@@ -148,7 +155,7 @@ class _ShellReader:
         self.shell = Shell()
         self.values: dict[str, str] = {}
         self.lists: dict[str, list[str]] = {}
-        self.often: set[str] = set()
+        self.often = self.shell.unsteady
 
     def read(self) -> None:
         tree = _bash_parser().parse(self.source)
@@ -374,7 +381,7 @@ class _ShellReader:
             if array_name != expansion and array_name in self.lists:
                 return list(self.lists[array_name])
             if expansion in self.values and node.type != "string":
-                return self.values[expansion].split() or []
+                return _WORD_PATTERN.findall(self.values[expansion])
         return [self._expand_word(node)]
 
     def _expand_word(self, node: Node) -> str:
@@ -397,6 +404,8 @@ class _ShellReader:
             ) or _BC_PIPE_PATTERN.search(substitution):
                 variable_names = re.findall(r"\$\{?([A-Za-z_]\w*)\b(?!:?[-=])", substitution)
                 self.shell.sums += [(self._line_number(node), name) for name in variable_names]
+            if self.later:
+                return self._node_text(node)
             return (
                 HOLE_OPEN
                 + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", self._node_text(node))
@@ -424,8 +433,10 @@ class _ShellReader:
         if re.fullmatch(r"\w+", expression):
             return f"{HOLE_OPEN}{expression}{HOLE_CLOSE}"
         base_match = re.match(r"\w+", expression)
+        if default := re.fullmatch(r"(\w+):?-([\w.-]*)", expression):
+            return f"{HOLE_OPEN}{default[1]}:-{default[2]}{HOLE_CLOSE}"
         if base_match and re.match(r"\w+:?[-=+?]", expression):
-            return f"{HOLE_OPEN}{base_match[0]}:-{HOLE_CLOSE}"
+            return f"{HOLE_OPEN}{base_match[0]}:-?{HOLE_CLOSE}"
         if base_match and HOLE_OPEN not in expression:
             return f"{HOLE_OPEN}{expression}{HOLE_CLOSE}"  # cut: ${NAME%%,*}
         return UNKNOWN_VALUE
@@ -436,28 +447,29 @@ class _ShellReader:
         if ":-" not in expression:
             self.shell.sums += [(self._line_number(node), name) for name in variable_names]
 
-        def put(match: re.Match[str]) -> str:
-            return self.values.get(match[1], UNKNOWN_VALUE)
+        expression = _DEFAULT_PATTERN.sub(_name_without_default, expression)
+        filled_expression = _SUM_NAME_PATTERN.sub(self._fill_sum, expression).strip()
+        if self.later:
+            return f"$(({filled_expression}))"
+        total = calculate(filled_expression, lambda name: None)
+        if total is not None and total.number is not None:
+            return str(total.number)
+        return f"{HOLE_OPEN}$(({filled_expression})){HOLE_CLOSE}"
 
-        filled_expression = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", put, expression)
-        total = calculate(filled_expression)
-        return UNKNOWN_VALUE if total is None else str(total)
+    def _fill_sum(self, match: re.Match[str]) -> str:
+        """Return what stands for a name within $((…)): its value, as far as the script sets it."""
+        value = self.values.get(match[1])
+        if value is None:
+            return "_" if match[1] in self.often else match[1]
+        inner = value.removeprefix(HOLE_OPEN).removesuffix(HOLE_CLOSE)
+        if inner.startswith("$((") and inner.endswith("))"):
+            return f"({inner[3:-2]})"
+        return inner if re.fullmatch(r"\w+", inner) else "_"
 
 
-def calculate(expression: str) -> int | None:
-    """Return the whole number of products and sums of whole numbers; None for anything else."""
-    expression = expression.strip()
-    if expression.startswith("(") and expression.endswith(")") and expression.count("(") == 1:
-        expression = expression[1:-1]
-    if not _ARITHMETIC_PATTERN.fullmatch(expression):
-        return None
-    total = 0
-    for term in expression.split("+"):
-        product = 1
-        for factor in term.split("*"):
-            product *= int(factor)
-        total += product
-    return total
+def _name_without_default(match: re.Match[str]) -> str:
+    """Return the name in ${NAME:-8} where every job has the variable; else a name of nothing."""
+    return match[1] if match[1] in _ALWAYS_SET else "_"
 
 
 def _unescape(text: str, *, quoted: bool) -> str:

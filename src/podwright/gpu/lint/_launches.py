@@ -1,0 +1,510 @@
+"""The model of what a script starts: which command starts how many processes, on how many nodes,
+with which world size, rank, meeting place and GPUs each.
+
+A number is a whole number, an expression of Slurm's variables (`Amount`), or None: not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from podwright.errors import InvalidRequest
+from podwright.gpu.lint._amounts import Amount, calculate, variable, whole
+from podwright.gpu.lint._job_facts import JobFacts
+from podwright.gpu.lint._launchers import LAUNCHERS, Launcher, find_call
+from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN, ShellCommand, WordPlace, inner_text
+from podwright.gpu.requests import Given, is_number, known, parse_options, read_request
+
+if TYPE_CHECKING:
+    from podwright.gpu.lint._script import Script
+
+# Words in front of a program that it never sees.
+_PREFIXES = {"time", "exec", "nohup", "command", "sudo", "then", "!", "env", "setsid"}
+# Programs that start the program behind them, after options and numbers of their own.
+_RUNNER_PATTERN = re.compile(
+    r"(\S*/)?(timeout|nice|ionice|stdbuf|numactl|taskset|chrt|catchsegv|setarch|tini)"
+)
+# Tools that start no training, wherever they run.
+_TOOL_PATTERN = re.compile(
+    r"(\S*/)?(echo|printf|which|type|pip3?|ls|cd|cat|grep|e?grep|sed|awk|gawk|module|ml|source|\.|"
+    r"export|mkdir|cp|mv|rm|rmdir|ps|kill|pkill|wget|curl|git|chmod|chown|tee|true|false|:|set|alias|test|"
+    r"\[|\[\[|exit|return|break|continue|shift|unset|trap|ulimit|umask|declare|typeset|local|readonly|"
+    r"shopt|date|hostname|hostid|uname|whoami|id|pwd|pushd|popd|nvidia-smi|nvidia-cuda-mps-control|nvtop|gpustat|dcgmi|"
+    r"nvcc|rocm-smi|rocminfo|amd-smi|lscpu|lspci|lstopo(-no-graphics)?|free|df|du|head|tail|wc|sort|uniq|"
+    r"cut|tr|find|touch|ln|rsync|scp|sftp|tar|(un)?zip|g(un)?zip|pigz|unpigz|zstd|7z|md5sum|sha\d+sum|"
+    r"printenv|squeue|sinfo|scontrol|sacct|sacctmgr|seff|sstat|scancel|sprio|sbcast|sattach|sdiag|"
+    r"seq|shuf|jot|bc|expr|dc|jq|yq|tee|xxd|od|diff|cmp|basename|dirname|realpath|readlink|stat|file|"
+    r"mktemp|env|nproc|getent|host|nslookup|dig|ip|ifconfig|ping6?|netstat|ss|ibstat(us)?|ibv_devinfo|"
+    r"ibv_devices|ibnetdiscover|ldd|ldconfig|lsof|top|htop|vmstat|iostat|mpstat|dstat|uptime|watch|"
+    r"logger|mail|mailx|sendmail|sync|mount|umount|fusermount3?|gdown|aria2c|huggingface-cli|hf|wandb|aws|"
+    r"gsutil|gcloud|s3cmd|s5cmd|rclone|azcopy|dvc|globus|kaggle|tensorboard|virtualenv|pip-sync|gcc|g\+\+|"
+    r"cmake|lfs|getfacl|setfacl|numastat|hwloc-ls|read|mapfile|readarray|getopts|let|eval|wait|jobs|fg|"
+    r"bg|disown|hash|history|complete|builtin|enable|times|usermod|newgrp|tput|clear|yes|column|paste|split|"
+    r"fallocate|dd|truncate|iconv|dos2unix|nl|fold|fmt|rev|tac|comm|join|patch|ssh-keygen|ssh-add|"
+    r"ssh-agent|ssh-keyscan|tmux|screen|code|nvidia-debugdump|nvidia-persistenced|sleep|usleep)"
+)
+# Tools with one or two commands that start a program; all of their others do not.
+_MANAGER_COMMANDS = {
+    "conda": ("run",), "mamba": ("run",), "micromamba": ("run",), "uv": ("run", "x"),
+    "poetry": ("run",), "pipenv": ("run",), "pixi": ("run",), "hatch": ("run",),
+    "singularity": ("exec", "run", "shell"), "apptainer": ("exec", "run", "shell"),
+    "docker": ("exec", "run", "start"), "podman": ("exec", "run", "start"),
+    "podman-hpc": ("exec", "run", "start", "shared-run"), "enroot": ("start", "exec", "batch"),
+    "npm": ("run", "start", "exec"), "ray": ("start", "job", "symmetric-run", "up", "submit"),
+}  # fmt: skip
+_PYTHON_TOOLS = {
+    "pip", "venv", "ensurepip", "json.tool", "compileall", "zipfile", "tarfile", "site", "virtualenv",
+    "http.server", "torch.utils.collect_env", "ipykernel", "spacy", "nltk.downloader", "zipapp",
+}  # fmt: skip
+# Programs that start the program behind them unchanged: launchers, containers, environments, tools.
+_STARTER_PATTERN = re.compile(
+    r"(\S*/)?(python[\d.]*|torchrun|torch_run|accelerate(-launch)?|deepspeed|singularity|apptainer|"
+    r"shifter|docker|podman|podman-hpc|enroot|ch-run|uv|uvx|poetry|pipenv|pixi|conda|mamba|micromamba|"
+    r"hatch|nsys|ncu|rocprof\w*|xvfb-run|bash|sh|env|coverage|scalene|numactl|taskset|timeout|nice|stdbuf)"
+)
+_REMOTE_PATTERN = re.compile(
+    r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|pssh|ibrun|aprun|jsrun|flux)"
+)
+_SSH_VALUES = set("bBcDeEFiIJlLmoOpQRSwW")
+_XARGS_VALUES = {"-n", "-P", "-I", "-L", "-d", "-a", "-s", "-E", "-j", "--jobs", "-N", "--joblog"}
+_MPIRUN_PATTERN = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
+# Options of plugins that take no value, used to find the start of the program. They are not judged.
+_SRUN_FLAGS = {
+    "container-mount-home", "no-container-mount-home", "container-remap-root",
+    "no-container-remap-root", "container-entrypoint", "no-container-entrypoint",
+    "container-entrypoint-log", "container-writable", "container-readonly", "clearenv", "vpn",
+}  # fmt: skip
+_MPI_VALUE_COUNTS = {
+    "n": 1, "np": 1, "c": 1, "x": 1, "H": 1, "host": 1, "hostfile": 1, "machinefile": 1,
+    "map-by": 1, "bind-to": 1, "rank-by": 1, "mca": 2, "gmca": 2, "wdir": 1, "wd": 1, "prefix": 1,
+    "npernode": 1, "N": 1, "npersocket": 1, "path": 1, "output-filename": 1, "output": 1,
+}  # fmt: skip
+_MPI_FLAGS = {
+    "display-map", "report-bindings", "tag-output", "allow-run-as-root", "v", "verbose", "q",
+    "bynode", "bycore", "byslot", "bind-to-core", "bind-to-none", "timestamp-output",
+}  # fmt: skip
+_VALUE_PATTERN = re.compile(f"(?:{HOLE_OPEN}(.*){HOLE_CLOSE}|\\$\\{{?(\\w+)\\}}?|\\$(\\(\\(.*\\)\\)))")
+_NODE_COUNT_PATTERN = re.compile(r"\$\(\s*scontrol show hostnames?\b[^|]*\|\s*wc -l\s*\)")
+_GPU_COUNT_PATTERN = re.compile(r"\$\(\s*nvidia-smi (-L|--list-gpus)\s*\|\s*wc -l\s*\)")
+_OWN_GPU_OPTIONS = {"gpus-per-task", "gpu-bind", "tres-per-task", "ntasks-per-gpu", "tres-bind"}
+_GPU_OPTIONS = {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}
+_MASKING_PATTERN = re.compile(r"(CUDA|ROCR|HIP)_VISIBLE_DEVICES")
+
+
+class Size(NamedTuple):
+    """The nodes and tasks of one launch, with its tasks and GPUs per node."""
+
+    nodes: int | None
+    tasks: int | None
+    tasks_per_node: int | None
+    gpus_per_node: int | None
+
+
+class Launch(NamedTuple):
+    """One command that starts processes.
+
+    launcher: of LAUNCHERS, "python", "program", "tool" or "shell" (whose commands are launches of
+    their own). by: srun, mpirun, remote, unknown, or nothing for the batch shell. step: the options
+    of srun; unread: it has words that could not be read. options: those of the launcher, with
+    dashes; complete: whether all of them could be told from the program's own.
+    size: the copies of the launcher. copies: the least and most that it says there are. processes:
+    what each copy starts. own_gpus: whether each copy sees GPUs that no other sees.
+    """
+
+    launcher: str
+    by: str
+    line: int
+    last: int
+    place: WordPlace
+    words: tuple[str, ...]
+    step: tuple[Given, ...] = ()
+    unread: bool = False
+    options: Mapping[str, str] = {}
+    program: tuple[str, ...] = ()
+    complete: bool = True
+    size: Size = Size(None, None, None, None)
+    copies: tuple[int, int] | None = None
+    processes: int | None = None
+    own_gpus: bool = False
+
+    @property
+    def distributed(self) -> bool:
+        """Whether a launcher starts processes that communicate."""
+        return self.launcher in LAUNCHERS
+
+    @property
+    def data(self) -> Launcher:
+        """The facts about the launcher. Raises KeyError where the launch is not distributed."""
+        return LAUNCHERS[self.launcher]
+
+    @property
+    def may_train(self) -> bool:
+        """Whether this can be the training: no tool, and not within $(…)."""
+        inline = self.launcher == "python" and self.program[:1] in (("-c",), ())
+        return self.launcher not in ("tool", "shell") and not self.place.within and not inline
+
+    @property
+    def certain(self) -> bool:
+        """Whether it runs exactly once, with the options that the script shows."""
+        place = self.place
+        around = place.choice or place.function or place.loop or place.within
+        return self.complete and not self.unread and not around
+
+    @property
+    def judged(self) -> bool:
+        """Whether the model knows who starts it, and with which options."""
+        return self.by not in ("remote", "unknown") and self.complete and not self.unread
+
+    def given(self, *names: str) -> str | None:
+        """Return the value of the first of these options of the launcher that was given."""
+        return next((self.options[name] for name in names if name in self.options), None)
+
+    def option(self, *names: str) -> Given | None:
+        """Return the last of these options of srun."""
+        return next((option for option in reversed(self.step) if option.name in names), None)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether srun runs in another job, or in one part of a job."""
+        jobid = self.option("jobid")
+        other_job = jobid is not None and not re.search(r"SLURM_JOB_?ID", jobid.value)
+        return other_job or self.option("het-group", "pack-group") is not None
+
+
+def read_launches(script: Script) -> list[Launch]:
+    """Return what a script starts, in order."""
+    return list(_launches(script))
+
+
+def _launches(script: Script) -> Iterator[Launch]:
+    assigned = {assignment.name for assignment in script.shell.assignments}
+    for command in script.shell.commands:
+        launch = read_command(command)
+        if launch is None:
+            continue
+        size = _size(launch, script.facts)
+        launch = launch._replace(size=size, own_gpus=_has_own_gpus(launch, script))
+        if launch.distributed:
+            job = Size(script.facts.nodes, script.facts.tasks, None, script.facts.gpus_per_node)
+            meaning = _Meaning(script, job, size if launch.place.quoted else job)
+            says_elsewhere = any(
+                name.startswith(launch.data.environment or " ")
+                for name in (*assigned, *(name for name, _ in command.set_before))
+            )
+            copies = _copies(launch, meaning, says_elsewhere=says_elsewhere)
+            processes = _processes(launch, meaning, size, says_elsewhere=says_elsewhere)
+            launch = launch._replace(copies=copies, processes=processes)
+        yield launch
+
+
+def read_command(command: ShellCommand) -> Launch | None:
+    """Return what a command starts; None for echo, cd and others that start nothing by themselves.
+
+    Its numbers are not known yet: they hang on the job.
+    """
+    words = list(command.words)
+    by, unread = "", False
+    step: list[Given] = []
+    while words:
+        word = words[0]
+        if word in _PREFIXES or re.fullmatch(r"\w+=.*", word, re.S):
+            words = words[1:]
+        elif _RUNNER_PATTERN.fullmatch(word) and len(words) > 1:
+            words = _behind_runner(words)
+        elif re.fullmatch(r"(\S*/)?srun", word) and not by:
+            by = "srun"
+            step, words, unread = _read_step(words[1:])
+        elif _MPIRUN_PATTERN.fullmatch(word) and not by:
+            by = "mpirun"
+            break
+        elif _REMOTE_PATTERN.fullmatch(word) and not by:
+            by = "remote"
+            break
+        else:
+            by = by or ("unknown" if HOLE_OPEN in word else "")
+            break
+    is_tool = _is_tool(words, by)
+    if not words or (is_tool and not by and words[0] != "sleep"):
+        return None
+    call = find_call(words)
+    name = call.name
+    if is_tool:
+        name = "tool"
+    elif inner_text(tuple(words)) is not None:
+        name = "shell"
+    elif not by and call.name in LAUNCHERS and not _STARTER_PATTERN.fullmatch(words[0]):
+        by = "unknown"  # a wrapper of the site
+    return Launch(
+        name, by, command.line, command.last, command.place, tuple(words), tuple(step), unread,
+        call.options, call.program, call.complete,
+    )  # fmt: skip
+
+
+def starts_unchanged(launch: Launch) -> bool:
+    """Return whether the first word is known to start what follows unchanged."""
+    return bool(launch.words) and bool(_STARTER_PATTERN.fullmatch(launch.words[0]))
+
+
+def _behind_runner(words: list[str]) -> list[str]:
+    """Return the program behind `timeout 60` or `numactl --cpunodebind=0`."""
+    index = 1
+    while index < len(words) and re.fullmatch(r"-.*|[\d.]+[smhd]?|0x[\da-f]+|\d[\d,-]*", words[index]):
+        index += 1
+    return words[index:]
+
+
+def _is_tool(words: list[str], by: str) -> bool:
+    """Return whether the program can train nothing."""
+    if not words:
+        return False
+    if by == "mpirun":
+        return _is_tool(_mpi_program(words), "")
+    if by == "remote":
+        return _is_remote_tool(words)
+    first, name = words[0], words[0].rpartition("/")[2]
+    if name in _MANAGER_COMMANDS:
+        return not any(word in _MANAGER_COMMANDS[name] for word in words[1:4])
+    if re.fullmatch(r"python[\d.]*", name):
+        options = words[1:3]
+        return options[:1] in (["-V"], ["--version"], ["-VV"]) or (
+            options[:1] == ["-m"] and options[1:] != [] and options[1] in _PYTHON_TOOLS
+        )
+    return bool(_TOOL_PATTERN.fullmatch(first))
+
+
+def _is_remote_tool(words: list[str]) -> bool:
+    name = words[0].rpartition("/")[2]
+    index = 1
+    if name == "ssh":
+        while index < len(words) and words[index].startswith("-"):
+            if re.match(r"-\w*N", words[index]):
+                return True  # a tunnel: no command runs
+            index += 1 + (len(words[index]) == 2 and words[index][1] in _SSH_VALUES)
+        remote = words[index + 1 :]
+        return not remote or _is_tool(" ".join(remote).split(), "")
+    if name in ("xargs", "parallel"):
+        while index < len(words) and words[index].startswith("-"):
+            index += 1 + (words[index] in _XARGS_VALUES)
+        if index >= len(words):
+            return name == "xargs"  # which then echoes
+        return _is_tool(" ".join(words[index:]).split(), "")
+    return False
+
+
+def _mpi_program(words: list[str]) -> list[str]:
+    index = 1
+    while index < len(words) and words[index].startswith("-"):
+        index += 1 + _MPI_VALUE_COUNTS.get(words[index].lstrip("-"), 0)
+    return words[index:]
+
+
+def mpi_ranks(words: tuple[str, ...]) -> int | None:
+    """Return the ranks that Open MPI's mpirun is to start; None if some of its options are not
+    known.
+    """
+    rank_count = None
+    word_index = 1
+    while word_index < len(words) and words[word_index].startswith("-"):
+        option_name = words[word_index].lstrip("-")
+        value = words[word_index + 1] if word_index + 1 < len(words) else ""
+        if option_name in ("n", "np", "c") and is_number(value):
+            rank_count = int(value)
+        if option_name not in _MPI_VALUE_COUNTS and option_name not in _MPI_FLAGS:
+            return None
+        word_index += 1 + _MPI_VALUE_COUNTS.get(option_name, 0)
+    return rank_count
+
+
+def _read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
+    """Return (options of srun, the words behind them, whether some could not be read)."""
+    known_options = known("srun")
+    options: list[Given] = []
+    unread = False
+    left = list(words)
+    while left and left[0].startswith("-") and left[0] != "-":
+        word = left[0]
+        if word == "--":
+            return options, left[1:], unread
+        name = word[2:].partition("=")[0] if word.startswith("--") else ""
+        if (
+            name
+            and name not in known_options
+            and sum(known_name.startswith(name) for known_name in known_options) != 1
+        ):
+            left = left[1:]
+            if "=" in word or name in _SRUN_FLAGS:
+                continue  # a plugin's option, which is certainly no more than this word
+            unread = True
+            if left and not left[0].startswith("-"):
+                left = left[1:]
+            continue
+        consumed = 1
+        try:
+            try:
+                parsed, _ = parse_options([word], "srun")
+            except InvalidRequest:
+                parsed, _ = parse_options(left[:2], "srun")
+                consumed = 2
+            options += parsed
+        except InvalidRequest:
+            unread = True
+        left = left[consumed:]
+    return options, left, unread or bool(left and left[0].startswith(HOLE_OPEN))
+
+
+# Numbers
+
+
+def _size(launch: Launch, facts: JobFacts) -> Size:
+    """The numbers of the srun around a launch, with the job's numbers where srun gives none."""
+    if launch.by != "srun":
+        return Size(1, 1, 1, facts.gpus_per_node)
+    nodes, tasks = _option_number(launch, "nodes"), _option_number(launch, "ntasks")
+    if launch.elsewhere:
+        return Size(nodes, tasks, None, None)
+    tasks_per_node = _option_number(launch, "ntasks-per-node", "tasks-per-node")
+    names = {option.name for option in launch.step}
+    if "nodes" not in names:
+        nodes = facts.nodes
+    if not names & {"ntasks", "ntasks-per-node", "tasks-per-node"}:
+        tasks = facts.tasks if "nodes" not in names else None
+        tasks_per_node = facts.tasks_per_node
+    elif "ntasks" in names and tasks is not None and nodes and tasks <= nodes:
+        nodes, tasks_per_node = tasks, 1
+    elif "ntasks" in names and tasks_per_node is None and tasks and nodes and tasks % nodes == 0:
+        tasks_per_node = tasks // nodes
+    if tasks is None and tasks_per_node and nodes:
+        tasks = tasks_per_node * nodes
+    gpus_per_node = _step_gpus(launch) if names & _GPU_OPTIONS else facts.gpus_per_node
+    return Size(nodes, tasks, tasks_per_node, gpus_per_node)
+
+
+def _option_number(launch: Launch, *names: str) -> int | None:
+    option = launch.option(*names)
+    return int(option.value) if option and is_number(option.value) else None
+
+
+def _step_gpus(launch: Launch) -> int | None:
+    gpu_options = [option for option in launch.step if option.name in ("gres", "gpus-per-node")]
+    try:
+        request = read_request(gpu_options, "srun")
+    except InvalidRequest:
+        return None
+    other_options = launch.option("gpus", "gpus-per-task", "gpus-per-socket")
+    return request.per_node.count if request.per_node and not other_options else None
+
+
+def _has_own_gpus(launch: Launch, script: Script) -> bool:
+    """Return whether something gives each copy GPUs of its own, or may."""
+    names = {option.name for option in (*launch.step, *(given for _, given in script.directives))}
+    return bool(names & _OWN_GPU_OPTIONS) or bool(_MASKING_PATTERN.search(script.text))
+
+
+class _Meaning:
+    """What the script's words mean as numbers: to the batch shell, and to a shell in a task."""
+
+    def __init__(self, script: Script, job: Size, task: Size) -> None:
+        self.script, self.job, self.task = script, job, task
+
+    def amount(self, word: str | None) -> Amount | None:
+        """Return the number that a word stands for, as far as the script or Slurm fixes it."""
+        if word is None:
+            return None
+        word = word.strip()
+        if is_number(word):
+            return whole(int(word))
+        match = _VALUE_PATTERN.fullmatch(word)
+        if not match:
+            return None
+        if match[1] is None:
+            return calculate(match[2] or match[3][2:-2], lambda name: self._slurm(name, self.task))
+        inner = match[1]
+        if inner.startswith("$((") and inner.endswith("))"):
+            return calculate(inner[3:-2], lambda name: self._slurm(name, self.job))
+        if _NODE_COUNT_PATTERN.fullmatch(inner):
+            return self._slurm("SLURM_JOB_NUM_NODES", self.job)
+        if _GPU_COUNT_PATTERN.fullmatch(inner):
+            return self._slurm("SLURM_GPUS_ON_NODE", self.job)
+        name, has_default, default = inner.partition(":-")
+        amount = self._slurm(name, self.job)
+        if amount is None and has_default and is_number(default) and self._never_set(name):
+            return whole(int(default))
+        return amount
+
+    def _slurm(self, name: str, size: Size) -> Amount | None:
+        """Return the value of one of Slurm's variables."""
+        script, request = self.script, self.script.request
+        if any(assignment.name == name for assignment in script.shell.assignments):
+            return None
+        if name in ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"):
+            nodes = self.job.nodes if name == "SLURM_JOB_NUM_NODES" else size.nodes
+            return variable("SLURM_NNODES") if nodes is None else whole(nodes)
+        if not script.settled:
+            return None
+        counts = {
+            "SLURM_NTASKS": size.tasks if script.facts.tasks_specified else None,
+            "SLURM_NPROCS": size.tasks if script.facts.tasks_specified else None,
+            "SLURM_NTASKS_PER_NODE": script.facts.tasks_per_node if request.tasks_per_node else None,
+            "SLURM_GPUS_ON_NODE": size.gpus_per_node,
+            "SLURM_GPUS_PER_NODE": _plain_number(script, "gpus-per-node"),
+            "SLURM_GPUS": _plain_number(script, "gpus"),
+            "SLURM_GPUS_PER_TASK": _plain_number(script, "gpus-per-task"),
+            "SLURM_CPUS_PER_TASK": _plain_number(script, "cpus-per-task"),
+        }
+        count = counts.get(name)
+        return None if count is None else whole(count)
+
+    def _never_set(self, name: str) -> bool:
+        """Return whether the job certainly lacks one of Slurm's variables."""
+        options = {
+            "SLURM_GPUS_PER_NODE": "gpus-per-node",
+            "SLURM_GPUS_PER_TASK": "gpus-per-task",
+            "SLURM_GPUS": "gpus",
+        }
+        return name in options and self.script.settled and not self.script.option(options[name])
+
+
+def amount_of(script: Script, word: str) -> Amount | None:
+    """Return the number that a word of the batch shell stands for."""
+    job = Size(script.facts.nodes, script.facts.tasks, None, script.facts.gpus_per_node)
+    return _Meaning(script, job, job).amount(word)
+
+
+def _plain_number(script: Script, name: str) -> int | None:
+    option = script.option(name)
+    return int(option.value) if option and is_number(option.value) else None
+
+
+def _copies(launch: Launch, meaning: _Meaning, *, says_elsewhere: bool) -> tuple[int, int] | None:
+    """Return the least and most copies of itself that the launcher says make one training."""
+    value = launch.given(launch.data.nodes)
+    if value is None:
+        unsaid = launch.data.nodes_unsaid
+        return None if unsaid is None or says_elsewhere else (unsaid, unsaid)
+    low_text, colon, high_text = value.partition(":") if "$" not in value else (value, "", "")
+    low = meaning.amount(low_text)
+    high = meaning.amount(high_text) if colon else low
+    if low is None or high is None or low.number is None or high.number is None:
+        return None
+    return low.number, high.number
+
+
+def _processes(
+    launch: Launch, meaning: _Meaning, size: Size, *, says_elsewhere: bool
+) -> int | None:
+    """Return the processes that each copy starts."""
+    launcher, value = launch.data, launch.given(launch.data.processes)
+    if value in ("gpu", "auto"):
+        return size.gpus_per_node
+    if value is None:
+        return None if says_elsewhere else launcher.processes_unsaid
+    amount = meaning.amount(value)
+    if amount is None or not launcher.counts_all:
+        return amount.number if amount else None
+    machines = meaning.amount(launch.given(launcher.nodes))
+    if launcher.nodes not in launch.options and not meaning.script.facts.several:
+        machines = whole(1)  # on several, a file of the launcher's own may say it
+    share = amount.over(machines) if machines and machines.terms else None
+    return share.number if share else None
