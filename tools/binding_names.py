@@ -50,7 +50,7 @@ LIMITS: dict[str, int] = {
     "podwright/gpu/binding": 1,
     "podwright/gpu/efficiency": 3,
     "podwright/gpu/health": 3,
-    "podwright/gpu/lint": 5,
+    "podwright/gpu/lint": 6,
     "podwright/gpu/nodebench": 3,
     "podwright/gpu/requests": 1,
     "podwright/gpu/templates": 1,

@@ -22,7 +22,7 @@ from podwright.slurm.site.releases import parse_version
 from tests.gpu.requests.wordings import BETTER, MISTAKES
 
 #: "conflicting ways", and what only a site can tell: test_lint_site.py
-MORE = {"tasks-disagree", "memory-twice", "gpus-disagree", "given-twice", "unknown-partition"}
+MORE = {"tasks-disagree", "memory-twice", "given-twice", "unknown-partition"}
 HERE = Path(__file__).parent / "scripts"
 GOOD = sorted((HERE / "good").glob("*.sh"))
 BAD = sorted((HERE / "bad").glob("*.sh"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from podwright.gpu.lint import lint, read_script, read_site
+from podwright.gpu.lint import CachedSite, lint, read_script, read_site
+from podwright.slurm.site.releases import parse_version
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import SlurmLab, poll, release
 
@@ -100,7 +102,19 @@ def test_conflicting_ways_of_asking(lab: SlurmLab) -> None:
         assert told in ("2", "4")  # one of the two is not heard
     else:
         assert "mutually exclusive" in refused(lab, *both)
+        same = ("#SBATCH --gpus-per-node=2", "#SBATCH --gres=gpu:2", "true")
+        assert "mutually exclusive" in refused(lab, *same)
+        step = ("#SBATCH --gpus-per-node=2", "srun --gres=gpu:1 true 2>&1")
+        assert "mutually exclusive" in output(lab, *step)[0]  # what the job passes on counts
+        for lines in (same, step):
+            site = CachedSite(version=parse_version("26.05"))
+            assert [one.rule for one in lint(read_script(text_of(*lines)), site)] == [
+                "gpus-disagree"
+            ]
     assert called(*both) == ["gpus-disagree"]
+    typed = ("#SBATCH --gpus-per-node=1", "#SBATCH --gres=gpu:a100:1", "true")
+    assert re.search("mutually exclusive|with and without type", refused(lab, *typed))
+    assert called(*typed) == ["gpus-disagree"]
 
 
 def test_more_nodes_named_than_allowed(lab: SlurmLab) -> None:
@@ -151,6 +165,20 @@ def test_the_batch_shell_expands_before_srun(lab: SlurmLab) -> None:
     # world-size: as many tasks start as Slurm says, whatever the variable says
     sized = output(lab, *two, "export WORLD_SIZE=2", "srun sh -c 'echo $WORLD_SIZE $SLURM_NTASKS'")
     assert sized == ["2 4"] * 4
+
+
+def test_the_number_of_a_task_on_its_node_begins_with_0_on_each(lab: SlurmLab) -> None:
+    two = ("#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1", "#SBATCH --gpus-per-node=1")
+    assert output(lab, *two, "srun bash -c 'echo $SLURM_LOCALID'") == ["0", "0"]
+    launch = "srun bash -c 'torchrun --nnodes=2 --node_rank=$SLURM_LOCALID --master_addr=$A a.py'"
+    assert called(*two, launch) == ["same-rank"]
+
+
+def test_a_variable_that_nobody_sets_is_no_program(lab: SlurmLab) -> None:
+    step = ("#SBATCH --nodes=1", "srun sh -c 'echo [$0]' $NOBODY_SETS_IT")
+    assert output(lab, *step) == ["[sh]"]
+    text = text_of("#SBATCH --nodes=1", "srun python3 $NOBODY_SETS_IT a")
+    assert [one.rule for one in lint(read_script(text), better=True)] == ["unset-program"]
 
 
 def test_the_end_of_the_script_ends_what_is_behind_it(lab: SlurmLab) -> None:

@@ -47,7 +47,7 @@ class Amount:
                 product += Amount({merged: factor * other_factor})
         return product
 
-    def over(self, other: Amount) -> Amount | None:
+    def divided_by(self, other: Amount) -> Amount | None:
         """Return the quotient, if the division leaves no remainder whatever the variables are."""
         if len(other.terms) != 1:
             return None
@@ -68,7 +68,7 @@ class Amount:
 Lookup = Callable[[str], "Amount | None"]
 
 
-def whole(number: int) -> Amount:
+def constant(number: int) -> Amount:
     """Return a number as an amount."""
     return Amount({(): number})
 
@@ -84,7 +84,7 @@ def calculate(expression: str, lookup: Lookup) -> Amount | None:
     if len(expression) > _MAX_EXPRESSION:
         return None
     if expression.isdecimal() and expression.isascii():
-        return whole(int(expression)) if expression == "0" or expression[0] != "0" else None
+        return constant(int(expression)) if expression == "0" or expression[0] != "0" else None
     import ast
 
     try:
@@ -98,7 +98,7 @@ def _amount_of(node: ast.expr, lookup: Lookup) -> Amount | None:
     import ast
 
     if isinstance(node, ast.Constant) and type(node.value) is int:
-        return whole(node.value)
+        return constant(node.value)
     if isinstance(node, ast.Name):
         return lookup(node.id)
     if not isinstance(node, ast.BinOp):
@@ -109,11 +109,11 @@ def _amount_of(node: ast.expr, lookup: Lookup) -> Amount | None:
     if isinstance(node.op, ast.Add):
         return left + right
     if isinstance(node.op, ast.Sub):
-        return left + right * whole(-1)
+        return left + right * constant(-1)
     if isinstance(node.op, ast.Mult):
         return left * right
     if not isinstance(node.op, ast.Div):
         return None
     if left.number is not None and right.number:
-        return whole(left.number // right.number)  # as the shell rounds what is not negative
-    return left.over(right)
+        return constant(left.number // right.number)  # as the shell rounds what is not negative
+    return left.divided_by(right)

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable
 
 from podwright import plugins
 from podwright.gpu.lint._corrections import fixed
+from podwright.gpu.lint._job_facts import job_facts
+from podwright.gpu.lint._launches import read_launches
 from podwright.gpu.lint._rule_types import _RULES_BY_ID, Case, Finding, Rule
 from podwright.gpu.lint._script import Script, read_script
 from podwright.gpu.lint._site_cache import CachedSite
@@ -58,34 +60,31 @@ def lint(
     ignored = _ignored_rules(script)
     selected = set(only_rules)
     judged = _judge(script, site or CachedSite(), ignored)
-    told = [
-        finding
-        for finding in judged
-        if (better or finding.level == "mistake") and (not selected or finding.rule in selected)
-    ]
     return [
         finding
         if not finding.corrected or finding.sure
         else _offered(finding, script, site or CachedSite(), judged, ignored)
-        for finding in told
+        for finding in judged
+        if (better or finding.level == "mistake") and (not selected or finding.rule in selected)
     ]
 
 
 def _judge(script: Script, site: CachedSite, ignored: Collection[str]) -> list[Finding]:
     """Return all findings of both levels, with corrections that nothing has judged yet."""
-    lint_case = Case(script, site, script.facts)
+    facts = job_facts(script)
+    lint_case = Case(script, site, facts, tuple(read_launches(script, facts)))
     findings: set[Finding] = set()
     for rule in rules().values():
         if rule.id in ignored:
             continue
-        for found in rule.check(lint_case):
-            level = found.level or rule.level
+        for violation in rule.check(lint_case):
+            level = violation.level or rule.level
             if rule.id in _TEMPLATE_RULES and (script.template or script.is_prose):
                 level = "better"  # nobody means to submit it unchanged
             findings.add(
                 Finding(
-                    rule.id, found.line, script.at(found.line), found.reason, rule.evidence,
-                    found.corrected, found.sure, found.before, level, found.whole,
+                    rule.id, violation.line, script.at(violation.line), violation.reason, rule.evidence,
+                    violation.corrected, violation.sure, violation.before, level, violation.whole,
                 )
             )  # fmt: skip
     return sorted(findings, key=lambda finding: (finding.line, finding.rule))
@@ -100,8 +99,8 @@ def _offered(
 ) -> Finding:
     """Return the finding, without its correction unless the corrected script is judged better."""
     corrected = read_script(fixed(script.text, [finding._replace(sure=True)]), script.path)
-    after = Counter(one.rule for one in _judge(corrected, site, ignored))
-    before = Counter(one.rule for one in judged)
+    after = Counter(f.rule for f in _judge(corrected, site, ignored))
+    before = Counter(f.rule for f in judged)
     before[finding.rule] -= 1
     return finding if after <= before else finding._replace(corrected="")
 

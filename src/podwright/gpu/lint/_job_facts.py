@@ -3,10 +3,9 @@ the script leaves a number open."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from podwright.gpu.lint._script import Script
+from podwright.gpu.lint._script import Script
 
 
 class JobFacts(NamedTuple):

@@ -115,7 +115,7 @@ _TORCH_MODULE_PATTERN = re.compile(
 _ACCELERATE_MODULES = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
 
 
-class Call(NamedTuple):
+class LauncherCall(NamedTuple):
     """A launcher among the words of a command: its name, options (with dashes) and program.
 
     name: of LAUNCHERS, "python" or "program". start: the place of its first word. complete:
@@ -129,7 +129,7 @@ class Call(NamedTuple):
     complete: bool = True
 
 
-def find_call(words: list[str]) -> Call:
+def find_call(words: list[str]) -> LauncherCall:
     """Return the first launcher among the words, or the program itself."""
     for start, word in enumerate(words):
         name = word.rpartition("/")[2]
@@ -145,10 +145,10 @@ def find_call(words: list[str]) -> Call:
             return _read_python_call(words, start)
         if name.endswith((".py", ".sh")):
             break
-    return Call("program", {}, tuple(words))
+    return LauncherCall("program", {}, tuple(words))
 
 
-def _read_python_call(words: list[str], start: int) -> Call:
+def _read_python_call(words: list[str], start: int) -> LauncherCall:
     for index in range(start + 1, len(words)):
         word = words[index]
         if word == "-m" and index + 1 < len(words):
@@ -159,13 +159,13 @@ def _read_python_call(words: list[str], start: int) -> Call:
                 return call._replace(options={"launch": "", **call.options}) if is_old else call
             if module_name in _ACCELERATE_MODULES:
                 return _read_call("accelerate", words, start, index + 2)
-            return Call("python", {}, tuple(words[index:]), start)
+            return LauncherCall("python", {}, tuple(words[index:]), start)
         if word == "-c" or not word.startswith("-"):
-            return Call("python", {}, tuple(words[index:]), start)
-    return Call("python", {}, tuple(words[start + 1 :]), start)
+            return LauncherCall("python", {}, tuple(words[index:]), start)
+    return LauncherCall("python", {}, tuple(words[start + 1 :]), start)
 
 
-def _read_call(name: str, words: list[str], start: int, index: int) -> Call:
+def _read_call(name: str, words: list[str], start: int, index: int) -> LauncherCall:
     """Read the launcher's options, up to the program."""
     launcher = LAUNCHERS[name]
     options: dict[str, str] = {}
@@ -174,13 +174,13 @@ def _read_call(name: str, words: list[str], start: int, index: int) -> Call:
         word = words[index]
         if word in ("-m", "--module") and name != "deepspeed":
             options["module"] = ""
-            return Call(name, options, tuple(words[index + 1 :]), start, complete)
+            return LauncherCall(name, options, tuple(words[index + 1 :]), start, complete)
         if not word.startswith("-"):
             if word.startswith(HOLE_OPEN) and HOLE_CLOSE in word and not word.endswith(".py"):
                 complete = False  # options may be in a variable
                 index += 1
                 continue
-            return Call(name, options, tuple(words[index:]), start, complete)
+            return LauncherCall(name, options, tuple(words[index:]), start, complete)
         written, equals_sign, value = word.lstrip("-").partition("=")
         option = _full_name(launcher, written)
         takes_value = option in launcher.valued or option.startswith(launcher.valued_prefixes)
@@ -193,7 +193,7 @@ def _read_call(name: str, words: list[str], start: int, index: int) -> Call:
             options[option] = ""
             complete = complete and option in launcher.flags
         index += 1
-    return Call(name, options, (), start, complete)
+    return LauncherCall(name, options, (), start, complete)
 
 
 def _full_name(launcher: Launcher, written: str) -> str:

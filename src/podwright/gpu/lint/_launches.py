@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.lint._amounts import Amount, calculate, variable, whole
+from podwright.gpu.lint._amounts import Amount, calculate, constant, variable
 from podwright.gpu.lint._job_facts import JobFacts
 from podwright.gpu.lint._launchers import LAUNCHERS, Launcher, find_call
+from podwright.gpu.lint._script import Script
 from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN, ShellCommand, WordPlace, inner_text
 from podwright.gpu.requests import Given, is_number, known, parse_options, read_request
-
-if TYPE_CHECKING:
-    from podwright.gpu.lint._script import Script
 
 # Words in front of a program that it never sees.
 _PREFIXES = {"time", "exec", "nohup", "command", "sudo", "then", "!", "env", "setsid"}
@@ -85,7 +83,9 @@ _MPI_FLAGS = {
     "display-map", "report-bindings", "tag-output", "allow-run-as-root", "v", "verbose", "q",
     "bynode", "bycore", "byslot", "bind-to-core", "bind-to-none", "timestamp-output",
 }  # fmt: skip
-_VALUE_PATTERN = re.compile(f"(?:{HOLE_OPEN}(.*){HOLE_CLOSE}|\\$\\{{?(\\w+)\\}}?|\\$(\\(\\(.*\\)\\)))")
+_VALUE_PATTERN = re.compile(
+    f"(?:{HOLE_OPEN}(.*){HOLE_CLOSE}|\\$\\{{?(\\w+)\\}}?|\\$(\\(\\(.*\\)\\)))"
+)
 _NODE_COUNT_PATTERN = re.compile(r"\$\(\s*scontrol show hostnames?\b[^|]*\|\s*wc -l\s*\)")
 _GPU_COUNT_PATTERN = re.compile(r"\$\(\s*nvidia-smi (-L|--list-gpus)\s*\|\s*wc -l\s*\)")
 _OWN_GPU_OPTIONS = {"gpus-per-task", "gpu-bind", "tres-per-task", "ntasks-per-gpu", "tres-bind"}
@@ -173,25 +173,21 @@ class Launch(NamedTuple):
         return other_job or self.option("het-group", "pack-group") is not None
 
 
-def read_launches(script: Script) -> list[Launch]:
-    """Return what a script starts, in order."""
-    return list(_launches(script))
-
-
-def _launches(script: Script) -> Iterator[Launch]:
+def read_launches(script: Script, facts: JobFacts) -> Iterator[Launch]:
+    """Yield what a script starts, in order."""
+    job = Size(facts.nodes, facts.tasks, None, facts.gpus_per_node)
     assigned = {assignment.name for assignment in script.shell.assignments}
     for command in script.shell.commands:
         launch = read_command(command)
         if launch is None:
             continue
-        size = _size(launch, script.facts)
+        size = _size(launch, facts)
         launch = launch._replace(size=size, own_gpus=_has_own_gpus(launch, script))
         if launch.distributed:
-            job = Size(script.facts.nodes, script.facts.tasks, None, script.facts.gpus_per_node)
-            meaning = _Meaning(script, job, size if launch.place.quoted else job)
+            meaning = _Meaning(script, facts, size if launch.place.quoted else job)
             says_elsewhere = any(
                 name.startswith(launch.data.environment or " ")
-                for name in (*assigned, *(name for name, _ in command.set_before))
+                for name in (*assigned, *dict(command.set_before))
             )
             copies = _copies(launch, meaning, says_elsewhere=says_elsewhere)
             processes = _processes(launch, meaning, size, says_elsewhere=says_elsewhere)
@@ -225,7 +221,8 @@ def read_command(command: ShellCommand) -> Launch | None:
         else:
             by = by or ("unknown" if HOLE_OPEN in word else "")
             break
-    is_tool = _is_tool(words, by)
+    inner = list(command.words[command.outside :])
+    is_tool = _is_tool(words, by) or (command.outside > 0 and _is_tool(inner, ""))
     if not words or (is_tool and not by and words[0] != "sleep"):
         return None
     call = find_call(words)
@@ -250,7 +247,9 @@ def starts_unchanged(launch: Launch) -> bool:
 def _behind_runner(words: list[str]) -> list[str]:
     """Return the program behind `timeout 60` or `numactl --cpunodebind=0`."""
     index = 1
-    while index < len(words) and re.fullmatch(r"-.*|[\d.]+[smhd]?|0x[\da-f]+|\d[\d,-]*", words[index]):
+    while index < len(words) and re.fullmatch(
+        r"-.*|[\d.]+[smhd]?|0x[\da-f]+|\d[\d,-]*", words[index]
+    ):
         index += 1
     return words[index:]
 
@@ -264,6 +263,8 @@ def _is_tool(words: list[str], by: str) -> bool:
     if by == "remote":
         return _is_remote_tool(words)
     first, name = words[0], words[0].rpartition("/")[2]
+    if len(words) == 1 and first.lstrip(HOLE_OPEN).startswith("$("):
+        return True  # eval "$(conda shell.bash hook)": settings that a program prints
     if name in _MANAGER_COMMANDS:
         return not any(word in _MANAGER_COMMANDS[name] for word in words[1:4])
     if re.fullmatch(r"python[\d.]*", name):
@@ -405,8 +406,9 @@ def _has_own_gpus(launch: Launch, script: Script) -> bool:
 class _Meaning:
     """What the script's words mean as numbers: to the batch shell, and to a shell in a task."""
 
-    def __init__(self, script: Script, job: Size, task: Size) -> None:
-        self.script, self.job, self.task = script, job, task
+    def __init__(self, script: Script, facts: JobFacts, task: Size) -> None:
+        self.script, self.facts, self.task = script, facts, task
+        self.job = Size(facts.nodes, facts.tasks, None, facts.gpus_per_node)
 
     def amount(self, word: str | None) -> Amount | None:
         """Return the number that a word stands for, as far as the script or Slurm fixes it."""
@@ -414,7 +416,7 @@ class _Meaning:
             return None
         word = word.strip()
         if is_number(word):
-            return whole(int(word))
+            return constant(int(word))
         match = _VALUE_PATTERN.fullmatch(word)
         if not match:
             return None
@@ -430,7 +432,7 @@ class _Meaning:
         name, has_default, default = inner.partition(":-")
         amount = self._slurm(name, self.job)
         if amount is None and has_default and is_number(default) and self._never_set(name):
-            return whole(int(default))
+            return constant(int(default))
         return amount
 
     def _slurm(self, name: str, size: Size) -> Amount | None:
@@ -440,13 +442,13 @@ class _Meaning:
             return None
         if name in ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"):
             nodes = self.job.nodes if name == "SLURM_JOB_NUM_NODES" else size.nodes
-            return variable("SLURM_NNODES") if nodes is None else whole(nodes)
+            return variable("SLURM_NNODES") if nodes is None else constant(nodes)
         if not script.settled:
             return None
         counts = {
-            "SLURM_NTASKS": size.tasks if script.facts.tasks_specified else None,
-            "SLURM_NPROCS": size.tasks if script.facts.tasks_specified else None,
-            "SLURM_NTASKS_PER_NODE": script.facts.tasks_per_node if request.tasks_per_node else None,
+            "SLURM_NTASKS": size.tasks if self.facts.tasks_specified else None,
+            "SLURM_NPROCS": size.tasks if self.facts.tasks_specified else None,
+            "SLURM_NTASKS_PER_NODE": self.facts.tasks_per_node if request.tasks_per_node else None,
             "SLURM_GPUS_ON_NODE": size.gpus_per_node,
             "SLURM_GPUS_PER_NODE": _plain_number(script, "gpus-per-node"),
             "SLURM_GPUS": _plain_number(script, "gpus"),
@@ -454,7 +456,7 @@ class _Meaning:
             "SLURM_CPUS_PER_TASK": _plain_number(script, "cpus-per-task"),
         }
         count = counts.get(name)
-        return None if count is None else whole(count)
+        return None if count is None else constant(count)
 
     def _never_set(self, name: str) -> bool:
         """Return whether the job certainly lacks one of Slurm's variables."""
@@ -466,10 +468,9 @@ class _Meaning:
         return name in options and self.script.settled and not self.script.option(options[name])
 
 
-def amount_of(script: Script, word: str) -> Amount | None:
+def amount_of(word: str, script: Script, facts: JobFacts) -> Amount | None:
     """Return the number that a word of the batch shell stands for."""
-    job = Size(script.facts.nodes, script.facts.tasks, None, script.facts.gpus_per_node)
-    return _Meaning(script, job, job).amount(word)
+    return _Meaning(script, facts, Size(None, None, None, None)).amount(word)
 
 
 def _plain_number(script: Script, name: str) -> int | None:
@@ -481,8 +482,8 @@ def _copies(launch: Launch, meaning: _Meaning, *, says_elsewhere: bool) -> tuple
     """Return the least and most copies of itself that the launcher says make one training."""
     value = launch.given(launch.data.nodes)
     if value is None:
-        unsaid = launch.data.nodes_unsaid
-        return None if unsaid is None or says_elsewhere else (unsaid, unsaid)
+        default = launch.data.nodes_unsaid
+        return None if default is None or says_elsewhere else (default, default)
     low_text, colon, high_text = value.partition(":") if "$" not in value else (value, "", "")
     low = meaning.amount(low_text)
     high = meaning.amount(high_text) if colon else low
@@ -504,7 +505,7 @@ def _processes(
     if amount is None or not launcher.counts_all:
         return amount.number if amount else None
     machines = meaning.amount(launch.given(launcher.nodes))
-    if launcher.nodes not in launch.options and not meaning.script.facts.several:
-        machines = whole(1)  # on several, a file of the launcher's own may say it
-    share = amount.over(machines) if machines and machines.terms else None
+    if launcher.nodes not in launch.options and not meaning.facts.several:
+        machines = constant(1)  # on several, a file of the launcher's own may say it
+    share = amount.divided_by(machines) if machines and machines.terms else None
     return share.number if share else None

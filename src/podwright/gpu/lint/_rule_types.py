@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from podwright.gpu.lint._job_facts import JobFacts
+from podwright.gpu.lint._launches import Launch
 from podwright.gpu.lint._script import Script
 from podwright.gpu.lint._site_cache import CachedSite
 
@@ -45,11 +46,12 @@ class Found(NamedTuple):
 
 
 class Case(NamedTuple):
-    """The script and the site that a rule examines."""
+    """The script and the site that a rule examines, the job's numbers, and what it starts."""
 
     script: Script
     site: CachedSite
     facts: JobFacts
+    launches: Sequence[Launch] = ()
 
 
 Check = Callable[[Case], Iterator[Found]]

@@ -69,16 +69,25 @@ def memory_twice(lint_case: Case) -> Iterator[Found]:
 )
 def gpus_disagree(lint_case: Case) -> Iterator[Found]:
     script, version = lint_case.script, lint_case.site.version
-    per_node = [asked for unit, asked in script.request.gpu_options if unit == "node"]
+    refuses = bool(version) and release_of(version).refuses_gres_beside_gpus_per_node
+    for launch in lint_case.launches if refuses and script.line_of("gpus-per-node") else ():
+        gres = launch.option("gres")
+        if gres and gres.value.startswith("gpu") and not launch.elsewhere:
+            reason = (
+                "srun takes --gpus-per-node over from the job, and this Slurm refuses --gres=gpu "
+                "beside it: write --gpus-per-node"
+            )
+            yield Found(launch.line, reason)
+    per_node = [gpus for unit, gpus in script.request.gpu_options if unit == "node"]
     line_number = max(script.line_of("gres"), script.line_of("gpus-per-node"))
     if not script.line_of("gpus-per-node") or len(per_node) < 2 or not script.settled:
         return
-    if version and release_of(version).refuses_gres_beside_gpus_per_node:
+    if refuses:
         reason = f"Slurm {release_of(version)} refuses --gres=gpu beside --gpus-per-node: write one"
         yield Found(line_number, reason)
-    elif "" in {one.kind for one in per_node} != {""}:
+    elif "" in {gpus.kind for gpus in per_node} != {""}:
         yield Found(line_number, "a GPU with a type beside one without: Slurm refuses the job")
-    elif len({asked.count for asked in per_node}) > 1 and len({one.kind for one in per_node}) < 2:
+    elif len({gpus.count for gpus in per_node}) > 1 and len({gpus.kind for gpus in per_node}) < 2:
         reason = "--gres=gpu and --gpus-per-node say the same thing with different counts"
         yield Found(line_number, reason)
     elif not version:
@@ -111,7 +120,9 @@ def tasks_disagree(lint_case: Case) -> Iterator[Found]:
             f"limits it: {request.tasks} of {task_capacity} tasks start"
         )
         if idle > 0:
-            reason += f", and with a GPU for each of them {idle} GPU{'s' * (idle > 1)} of the job idle"
+            reason += (
+                f", and with a GPU for each of them {idle} GPU{'s' * (idle > 1)} of the job idle"
+            )
         yield Found(script.line_of("ntasks"), reason, level="better")
 
 

@@ -119,7 +119,9 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     (launch,) = large
     if not launch.distributed or not launch.judged or launch.place.loop or _runs_on_cpus(launch):
         return
-    if launch.given("gpu-ids", "include", "exclude", "i", "e") is not None or _hides_gpus(lint_case):
+    if launch.given("gpu-ids", "include", "exclude", "i", "e") is not None or _hides_gpus(
+        lint_case
+    ):
         return
     count, gpus = launch.processes, launch.size.gpus_per_node
     if count is None or gpus is None or not 0 < count < gpus:

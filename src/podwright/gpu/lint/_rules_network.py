@@ -61,7 +61,7 @@ def fixed_master_port(lint_case: Case) -> Iterator[Found]:
                 corrected_line,
             )
             return
-    for launch in lint_case.script.launches:
+    for launch in lint_case.launches:
         port = launch.given("master-port", "main-process-port") or ""
         rendezvous_endpoint = launch.given("rdzv-endpoint") or ""
         if is_number(port) or re.search(r":\d{2,}$", rendezvous_endpoint):
@@ -183,7 +183,7 @@ def hidden_peers(lint_case: Case) -> Iterator[Found]:
     f"{_PROGRAM_TESTS}::test_a_server_in_a_batch_job_ends_with_its_time_and_moves",
 )
 def online_serving(lint_case: Case) -> Iterator[Found]:
-    for launch in lint_case.script.launches:
+    for launch in lint_case.launches:
         if _SERVER_COMMAND_PATTERN.search(" ".join(launch.words) + " ") and not launch.place.behind:
             reason = (
                 "a batch job has no stable address, no restart and a time limit: serve online "

@@ -10,21 +10,23 @@ from podwright.gpu.lint._address_expressions import FIRST_NODE_EXPRESSION, is_lo
 from podwright.gpu.lint._launches import Launch, amount_of, mpi_ranks, starts_unchanged
 from podwright.gpu.lint._rule_types import Case, Found, Level, rule
 from podwright.gpu.lint._shell import holes
-from podwright.gpu.requests import is_number
 
+NOT_JUDGED = "not-judged"
 _SHOWN_TEST = "tests/outer/gpu/test_lint_shown.py"
 _OLD_TEST = "tests/outer/gpu/test_lint.py"
 _TORCHRUN_PAGE = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 _RANK_VARIABLES = ("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID")
 _RAW_RANK_PATTERN = re.compile(r"\$(SLURM_\w+|\{SLURM_\w+\})")
-_OWN_NAME_PATTERN = re.compile(r"(\$\(hostname\b[^)]*\)|\$\{?(HOSTNAME|SLURMD_NODENAME)\}?)(:\S*)?")
+_OWN_NAME_PATTERN = re.compile(
+    r"(\$\(hostname\b[^)]*\)|\$\{?(HOSTNAME|SLURMD_NODENAME)\}?)(:.*)?", re.S
+)
 _HOST_LIST_PATTERN = re.compile(r"\$\(\s*scontrol show hostnames?\b[^|]*\)")
 _TASK_VARIABLE_PATTERN = re.compile(r"\$\{?SLURM_(PROCID|NODEID|LOCALID)\b|\$\{?SLURMD_NODENAME\b")
 
 
 def trainings(lint_case: Case) -> list[Launch]:
     """Return the launches that can be the training: no tools, and nothing within $(…)."""
-    return [launch for launch in lint_case.script.launches if launch.may_train]
+    return [launch for launch in lint_case.launches if launch.may_train]
 
 
 def line_of_option(lint_case: Case, launch: Launch, option_name: str) -> int:
@@ -34,6 +36,17 @@ def line_of_option(lint_case: Case, launch: Launch, option_name: str) -> int:
         if pattern.search(lint_case.script.at(line_number)):
             return line_number
     return launch.line
+
+
+def _across_nodes(lint_case: Case) -> Iterator[Launch]:
+    """Yield the launchers that srun starts on several nodes."""
+    for launch in trainings(lint_case):
+        if launch.distributed and launch.by == "srun" and (launch.size.nodes or 1) > 1:
+            yield launch
+
+
+def _flag(option_name: str) -> str:
+    return f"--{option_name.replace('-', '_')}"
 
 
 def _deals_ranks(launch: Launch) -> bool:
@@ -46,15 +59,14 @@ def _starts_other_nodes(launch: Launch) -> bool:
     if launch.launcher == "deepspeed":
         own_options = ("hostfile", "H", "no-ssh", "node-rank", "force-multi", "launcher")
         return launch.given(*own_options) is not None
-    if launch.launcher != "accelerate" or launch.given("deepspeed-multinode-launcher") == "standard":
-        return False
-    return launch.given("deepspeed-hostfile", "use-deepspeed") is not None
+    is_standard = launch.given("deepspeed-multinode-launcher") == "standard"
+    return not is_standard and launch.given("deepspeed-hostfile", "use-deepspeed") is not None
 
 
 def _has_file(launch: Launch) -> bool:
     """Return whether a file that lint does not read may give options: accelerate's own does."""
-    names = launch.options
-    return launch.launcher == "accelerate" and ("config-file" in names or "num-machines" not in names)
+    is_settled = "config-file" not in launch.options and "num-machines" in launch.options
+    return launch.launcher == "accelerate" and not is_settled
 
 
 @rule(
@@ -71,19 +83,20 @@ def launcher_on_one_node(lint_case: Case) -> Iterator[Found]:
     for launch in launches:
         if not launch.distributed or launch.by or not launch.certain or launch.place.behind:
             continue
-        others = [other for other in launches if other is not launch]
-        if _starts_other_nodes(launch) or any(o.by in ("remote", "unknown") for o in others):
+        neighbours = [other for other in launches if other is not launch]
+        if _starts_other_nodes(launch) or any(n.by in ("remote", "unknown") for n in neighbours):
             continue
         waits = bool(launch.copies and launch.copies[0] > 1)
         # What ran in the foreground has ended: only what runs beside it can be waited for.
-        if any(other.place.behind if waits else other.by for other in others):
+        if any(n.place.behind if waits else n.by for n in neighbours):
             continue
-        node_count = lint_case.facts.nodes
         consequence = "it waits for ever for the others" if waits else "the others stay idle"
-        reason = f"a batch script runs on the first of its {node_count} nodes only, and {consequence}"
-        hint = ": a --hostfile names them" if launch.launcher == "deepspeed" else ": start it by srun"
-        level: Level = "better" if _has_file(launch) else "mistake"
-        yield Found(launch.line, reason + hint, level=level)
+        remedy = "a --hostfile names them" if launch.launcher == "deepspeed" else "start it by srun"
+        reason = (
+            f"a batch script runs on the first of its {lint_case.facts.nodes} nodes only, and "
+            f"{consequence}: {remedy}"
+        )
+        yield Found(launch.line, reason, level="better" if _has_file(launch) else "mistake")
 
 
 def _copies_on_node(lint_case: Case, launch: Launch) -> int | None:
@@ -148,7 +161,8 @@ def launcher_in_every_task(lint_case: Case) -> Iterator[Found]:
 @rule(
     "separate-trainings",
     "mistake",
-    "srun starts a launcher on several nodes that is not told of the others: each trains alone",
+    "srun starts a launcher on several nodes that is not told of the others: they make no common "
+    "training",
     _TORCHRUN_PAGE,
 )
 def separate_trainings(lint_case: Case) -> Iterator[Found]:
@@ -156,13 +170,12 @@ def separate_trainings(lint_case: Case) -> Iterator[Found]:
         if launch.by != "srun" or not launch.distributed or not launch.certain or launch.elsewhere:
             continue
         copies, nodes = launch.size.tasks or launch.size.nodes or 1, launch.size.nodes or 1
-        if copies < 2 or launch.option("multi-prog") or _crowds_gpus(lint_case, launch) == "mistake":
+        crowds = _crowds_gpus(lint_case, launch) == "mistake"  # which is told instead
+        if copies < 2 or crowds or launch.option("multi-prog"):
             continue
         if _TASK_VARIABLE_PATTERN.search(" ".join(launch.program)):
             continue  # each copy is told its share of the work
-        level: Level = "mistake" if nodes > 1 else "better"
-        where = f"{nodes} nodes" if nodes > 1 else f"{copies} tasks"
-        option = launch.data.nodes.replace("-", "_")
+        is_mistake = nodes > 1 and launch.launcher != "accelerate"
         if launch.launcher == "deepspeed":
             if launch.given("no-ssh", "node-rank") is not None:
                 continue
@@ -170,19 +183,19 @@ def separate_trainings(lint_case: Case) -> Iterator[Found]:
                 f"each of {copies} tasks starts deepspeed, and deepspeed starts a whole training: "
                 "start it once, without srun, with a --hostfile"
             )
-            yield Found(launch.line, reason, level=level)
+        elif launch.data.nodes in launch.options or not _is_only_copy(launch):
             continue
-        if launch.data.nodes in launch.options or not _says_one(launch):
-            continue
-        if launch.launcher == "accelerate" or "standalone" in launch.options:
-            level = "better"
-        reason = f"the {where} make no common training: --{option} is missing, and it is 1"
-        if launch.launcher == "accelerate":
-            reason += " unless accelerate's own configuration says another number"
-        yield Found(launch.line, reason, level=level)
+        else:
+            where = f"{nodes} nodes" if nodes > 1 else f"{copies} tasks"
+            option = _flag(launch.data.nodes)
+            reason = f"the {where} make no common training: {option} is missing, and it is 1"
+            if launch.launcher == "accelerate":
+                reason += " unless accelerate's own configuration says another number"
+            is_mistake = is_mistake and "standalone" not in launch.options
+        yield Found(launch.line, reason, level="mistake" if is_mistake else "better")
 
 
-def _says_one(launch: Launch) -> bool:
+def _is_only_copy(launch: Launch) -> bool:
     """Return whether a launcher without the option takes itself for the only copy."""
     if launch.launcher == "accelerate":
         return "config-file" not in launch.options and not _starts_other_nodes(launch)
@@ -197,28 +210,25 @@ def _says_one(launch: Launch) -> bool:
     f"{_SHOWN_TEST}::test_the_batch_shell_expands_before_srun",
 )
 def rank_of_batch_shell(lint_case: Case) -> Iterator[Found]:
-    for launch in trainings(lint_case):
-        if not launch.distributed or launch.by != "srun" or (launch.size.nodes or 1) < 2:
+    for launch in _across_nodes(lint_case):
+        rank = launch.given(launch.data.rank)
+        if rank is None or _deals_ranks(launch):
             continue
-        rank_option = launch.data.rank
-        value = launch.given(rank_option)
-        if value is None or _deals_ranks(launch):
-            continue
-        line_number = line_of_option(lint_case, launch, rank_option)
-        option = f"--{rank_option.replace('-', '_')}"
-        names = [name.partition(":-")[0] for name in holes(value)]
+        line_number = line_of_option(lint_case, launch, launch.data.rank)
+        option = _flag(launch.data.rank)
+        names = [name.partition(":-")[0] for name in holes(rank)]
         variables = [name for name in names if name in _RANK_VARIABLES]
-        if _RAW_RANK_PATTERN.fullmatch(value) and not launch.place.quoted:
+        if _RAW_RANK_PATTERN.fullmatch(rank) and not launch.place.quoted:
             if starts_unchanged(launch):
                 reason = (
-                    f"no shell is left to put {value} in: {launch.launcher} gets it as it stands; "
-                    f"srun bash -c '… {option}={value} …' has one"
+                    f"no shell is left to put {rank} in: {launch.launcher} gets it as it stands; "
+                    f"srun bash -c '… {option}={rank} …' has one"
                 )
                 yield Found(line_number, reason)
-        elif variables or value.isdecimal():
-            cause = f"${variables[0]} is put in before srun starts: it is 0" if variables else (
-                f"it is {value}"
-            )  # fmt: skip
+        elif variables or rank.isdecimal():
+            cause = f"it is {rank}"
+            if variables:
+                cause = f"${variables[0]} is put in before srun starts: it is 0"
             reason = (
                 f"{cause} on every node; single quotes leave it to the task: "
                 f"srun bash -c '{launch.data.call} {option}=$SLURM_NODEID …'"
@@ -254,15 +264,16 @@ def _exported_ranks(lint_case: Case) -> Iterator[Found]:
     f"{_SHOWN_TEST}::test_the_number_of_a_task_on_its_node_begins_with_0_on_each",
 )
 def same_rank(lint_case: Case) -> Iterator[Found]:
-    for launch in trainings(lint_case):
-        if not launch.distributed or launch.by != "srun" or (launch.size.nodes or 1) < 2:
+    for launch in _across_nodes(lint_case):
+        rank = launch.given(launch.data.rank) or ""
+        if not launch.place.quoted or not re.fullmatch(r"\$\{?SLURM_LOCALID\}?", rank):
             continue
-        value = launch.given(launch.data.rank) or ""
-        if launch.place.quoted and re.fullmatch(r"\$\{?SLURM_LOCALID\}?", value):
-            if not _deals_ranks(launch):
-                reason = f"{value} begins with 0 on each of {launch.size.nodes} nodes"
-                line_number = line_of_option(lint_case, launch, launch.data.rank)
-                yield Found(line_number, f"{reason}: $SLURM_NODEID is the number of the node")
+        if not _deals_ranks(launch):
+            reason = (
+                f"{rank} begins with 0 on each of {launch.size.nodes} nodes: $SLURM_NODEID is the "
+                "number of the node"
+            )
+            yield Found(line_of_option(lint_case, launch, launch.data.rank), reason)
 
 
 @rule(
@@ -273,31 +284,30 @@ def same_rank(lint_case: Case) -> Iterator[Found]:
     _TORCHRUN_PAGE,
 )
 def no_node_rank(lint_case: Case) -> Iterator[Found]:
+    assigned = {assignment.name for assignment in lint_case.script.shell.assignments}
     for launch in trainings(lint_case):
-        if not launch.distributed or launch.by != "srun" or not launch.judged:
+        if launch.launcher not in ("torchrun", "accelerate") or launch.by != "srun":
             continue
-        launcher = launch.data
-        if not launch.copies or launch.copies[0] < 2 or launcher.rank in launch.options:
+        launcher, option = launch.data, _flag(launch.data.rank)
+        waits = launch.copies is not None and launch.copies[0] > 1
+        if not waits or not launch.judged or not launch.program or _starts_other_nodes(launch):
             continue
-        if launch.launcher == "deepspeed" or _starts_other_nodes(launch) or not launch.program:
+        other_ways = (launcher.rank, "rdzv-backend", "standalone", "config-file")
+        is_exported = f"{launcher.environment}{option[2:].upper()}" in assigned
+        if launch.given(*other_ways) is not None or is_exported:
             continue
-        if _deals_ranks(launch) or "rdzv-backend" in launch.options or "config-file" in launch.options:
-            continue
-        assigned = {assignment.name for assignment in lint_case.script.shell.assignments}
-        if f"{launcher.environment}{launcher.rank.replace('-', '_').upper()}" in assigned:
-            continue
-        option = f"--{launcher.rank.replace('-', '_')}"
-        reason = (
-            "every node takes rank 0: --rdzv_backend=c10d --rdzv_endpoint=HOST:PORT deals the "
-            f"ranks out, or {option} says them"
-        )
         if launch.launcher == "accelerate":
             reason = (
                 "every node takes the rank of accelerate's own configuration, or 0: "
                 f"srun bash -c '{launcher.call} {option}=$SLURM_NODEID …' numbers them"
             )
-        level: Level = "better" if launch.launcher == "accelerate" else "mistake"
-        yield Found(launch.line, reason, level=level)
+            yield Found(launch.line, reason, level="better")
+            continue
+        reason = (
+            "every node takes rank 0: --rdzv_backend=c10d --rdzv_endpoint=HOST:PORT deals the "
+            f"ranks out, or {option} says them"
+        )
+        yield Found(launch.line, reason)
 
 
 @rule(
@@ -308,31 +318,29 @@ def no_node_rank(lint_case: Case) -> Iterator[Found]:
 )
 def nnodes_unlike(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
-    if not lint_case.script.settled:
-        return
-    for launch in trainings(lint_case):
-        if not launch.distributed or launch.by not in ("", "srun") or not launch.certain:
+    for launch in trainings(lint_case) if lint_case.script.settled else ():
+        if launch.launcher not in ("torchrun", "accelerate") or launch.by not in ("", "srun"):
             continue
-        value = launch.given(launch.data.nodes)
-        if value is None or not launch.copies or launch.place.behind or launch.launcher == "deepspeed":
-            continue
-        least, most = launch.copies
-        nodes = launch.size.nodes if launch.by == "srun" else facts.nodes
-        rank = launch.given(launch.data.rank)
-        if nodes == 1 and rank is not None and not re.fullmatch(r"0", rank):
-            continue  # one of several jobs, each of which starts one node of the launch
-        if nodes is None or least <= nodes <= most:
-            continue
-        if launch.by == "srun" and launch.size.tasks and least <= launch.size.tasks <= most:
-            continue  # a launcher for each task, and its options fit that
-        if most < nodes and launch.by != "srun":
-            continue  # launcher-on-one-node reports it
-        consequence = "it waits for ever" if least > nodes else "it leaves nodes idle"
-        if launch.by == "srun" and most == 1:
-            consequence = "each node trains alone"
-        shown = f"{least}:{most}" if least != most else str(least)
         option = launch.data.nodes
-        reason = f"--{option}={shown} on {nodes} node{'s' * (nodes > 1)}: {consequence}"
+        if not launch.certain or launch.place.behind or option not in launch.options:
+            continue
+        nodes = launch.size.nodes if launch.by == "srun" else facts.nodes
+        if nodes is None or launch.copies is None:
+            continue
+        fewest, largest = launch.copies
+        if nodes == 1 and launch.given(launch.data.rank) not in (None, "0"):
+            continue  # one of several jobs, each of which starts one node of the launch
+        if fewest <= nodes <= largest:
+            continue
+        if launch.by == "srun" and fewest <= (launch.size.tasks or 0) <= largest:
+            continue  # a launcher for each task, and its options fit that
+        if largest < nodes and launch.by != "srun":
+            continue  # launcher-on-one-node reports it
+        consequence = "it waits for ever" if fewest > nodes else "it leaves nodes idle"
+        if launch.by == "srun" and largest == 1:
+            consequence = "each node trains alone"
+        count = f"{fewest}:{largest}" if fewest != largest else str(fewest)
+        reason = f"--{option}={count} on {nodes} node{'s' * (nodes > 1)}: {consequence}"
         is_explicit = facts.nodes_specified or launch.option("nodes") is not None
         line_number = line_of_option(lint_case, launch, option)
         yield Found(line_number, reason, level="mistake" if is_explicit else "better")
@@ -356,21 +364,20 @@ def _address_problem(address: str, *, in_task: bool) -> str:
     _TORCHRUN_PAGE,
 )
 def local_rendezvous(lint_case: Case) -> Iterator[Found]:
-    for launch in trainings(lint_case):
-        if not launch.distributed or launch.by != "srun" or (launch.size.nodes or 1) < 2:
+    master = lint_case.script.shell.value("MASTER_ADDR") or ""
+    has_bad_master = bool(_address_problem(master, in_task=False))  # which master-addr reports
+    for launch in _across_nodes(lint_case):
+        is_for_one = launch.copies is not None and launch.copies[1] < 2
+        if is_for_one or "standalone" in launch.options:
             continue
-        if launch.copies and launch.copies[1] < 2 or launch.given("standalone") is not None:
-            continue  # for one node, since nothing gives another number
         for option in launch.data.addresses:
-            address = launch.given(option)
-            problem = _address_problem(address, in_task=launch.place.quoted) if address else ""
+            address = launch.given(option) or ""
+            problem = _address_problem(address, in_task=launch.place.quoted)
             line_number = line_of_option(lint_case, launch, option)
-            is_written_here = re.search(
-                r"localhost|127\.|::1|0\.0\.0\.0|host", lint_case.script.at(line_number)
-            )
-            master = lint_case.script.shell.value("MASTER_ADDR") or ""
-            if problem and (is_written_here or not _address_problem(master, in_task=False)):
-                yield Found(line_number, problem)  # otherwise master-addr reports it
+            line_text = lint_case.script.at(line_number)
+            is_here = re.search(r"localhost|127\.|::1|0\.0\.0\.0|host", line_text)
+            if problem and (is_here or not has_bad_master):
+                yield Found(line_number, problem)
 
 
 @rule(
@@ -382,14 +389,14 @@ def local_rendezvous(lint_case: Case) -> Iterator[Found]:
 )
 def master_addr(lint_case: Case) -> Iterator[Found]:
     launches = [launch for launch in trainings(lint_case) if launch.by == "srun"]
-    if not lint_case.facts.several or not any((one.size.nodes or 0) > 1 for one in launches):
+    if not lint_case.facts.several or not any((launch.size.nodes or 0) > 1 for launch in launches):
         return
     shell = lint_case.script.shell
     for assignment in shell.assignments:
         place = assignment.place
         if assignment.name != "MASTER_ADDR" or place.choice or place.function or place.quoted:
             continue
-        if any(one.name == assignment.name and one.line > assignment.line for one in shell.assignments):
+        if any(a.name == assignment.name and a.line > assignment.line for a in shell.assignments):
             continue  # it may have another value by then
         # A program that gets the bracket expression takes the first name out of it.
         expands_list = re.search(
@@ -438,17 +445,17 @@ def world_size(lint_case: Case) -> Iterator[Found]:
             yield from _wrong_size(lint_case, line_number, size_text, [launch])
     if prefixed or not shell.exported("WORLD_SIZE"):
         return
-    launches = [one for one in trainings(lint_case) if one.launcher != "program"]
-    if not launches or any(one.by != "srun" or one.launcher != "python" for one in launches):
+    launches = [n for n in trainings(lint_case) if n.launcher != "program"]
+    if not launches or any(n.by != "srun" or n.launcher != "python" for n in launches):
         return
-    line_number = next(one.line for one in shell.assignments if one.name == "WORLD_SIZE")
+    line_number = next(a.line for a in shell.assignments if a.name == "WORLD_SIZE")
     yield from _wrong_size(lint_case, line_number, shell.value("WORLD_SIZE") or "", launches)
 
 
 def _wrong_size(
     lint_case: Case, line_number: int, size_text: str, launches: list[Launch]
 ) -> Iterator[Found]:
-    amount = amount_of(lint_case.script, size_text)
+    amount = amount_of(size_text, lint_case.script, lint_case.facts)
     declared = amount.number if amount else None
     task_counts = {launch.size.tasks for launch in launches}
     many_per_node = all((launch.size.tasks_per_node or 1) > 1 for launch in launches)
@@ -457,9 +464,7 @@ def _wrong_size(
         return
     # A single task per node may start further processes by itself.
     if declared < tasks or (declared > tasks and many_per_node):
-        reason = (
-            f"srun starts {tasks} tasks: WORLD_SIZE={declared} is wrong; $SLURM_NTASKS says it"
-        )
+        reason = f"srun starts {tasks} tasks: WORLD_SIZE={declared} is wrong; $SLURM_NTASKS says it"
         yield Found(line_number, reason)
 
 
@@ -471,7 +476,7 @@ def _wrong_size(
 )
 def one_process_of_many(lint_case: Case) -> Iterator[Found]:
     launches, facts = trainings(lint_case), lint_case.facts
-    if not launches or any(one.by or one.launcher != "python" for one in launches):
+    if not launches or any(n.by or n.launcher != "python" for n in launches):
         return
     if any(launch.place.behind for launch in launches) or not lint_case.script.settled:
         return
@@ -513,7 +518,7 @@ def more_ranks_than_tasks(lint_case: Case) -> Iterator[Found]:
     if not tasks or "oversubscribe" in script_text or "use-hwthread" in script_text:
         return
     is_open_mpi = "openmpi" in script_text or "--mca" in script_text or "ompi" in script_text
-    for launch in lint_case.script.launches:
+    for launch in lint_case.launches:
         ranks = mpi_ranks(launch.words) if launch.by == "mpirun" else None
         if ranks is None or ranks <= tasks:
             continue
@@ -580,27 +585,26 @@ def python_behind_launcher(lint_case: Case) -> Iterator[Found]:
     f"{_SHOWN_TEST}::test_a_variable_that_nobody_sets_is_no_program",
 )
 def unset_program(lint_case: Case) -> Iterator[Found]:
-    shell = lint_case.script.shell
-    if lint_case.script.template or any(command.words[:1] in (("source",), (".",), ("eval",), ("module",), ("ml",), ("read",))
-           for command in shell.commands):  # fmt: skip
-        return  # which may set it
-    assigned = {assignment.name for assignment in shell.assignments}
+    script, shell = lint_case.script, lint_case.script.shell
+    may_set = {"source", ".", "eval", "module", "ml", "read"}
+    if script.template or any(may_set & set(command.words[:1]) for command in shell.commands):
+        return
+    set_here = {assignment.name for assignment in shell.assignments} | shell.unsteady
     for launch in trainings(lint_case):
         program = launch.program[0] if launch.program and launch.launcher != "program" else ""
         for name in holes(program):
-            if not re.fullmatch(r"[A-Za-z_]\w*", name) or name.startswith("SLURM"):
+            is_foreign = name.startswith("SLURM") or name in ("HOME", "USER", "PWD", "TMPDIR")
+            if is_foreign or name in set_here or not re.fullmatch(r"[A-Za-z_]\w*", name):
                 continue
-            if name in assigned or name in shell.unsteady or name in ("HOME", "USER", "PWD", "TMPDIR"):
-                continue
-            yield Found(
-                launch.line,
+            reason = (
                 f"nothing here sets ${name}, which names the program: it is empty unless the "
-                "environment of sbatch has it",
+                "environment of sbatch has it"
             )
+            yield Found(launch.line, reason)
 
 
 @rule(
-    "not-judged",
+    NOT_JUDGED,
     "better",
     "a launcher that lint does not know, or options that it cannot read: what this starts is not "
     "judged",
@@ -610,9 +614,13 @@ def not_judged(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
     if not (facts.several or facts.asks_gpus):
         return
-    for launch in trainings(lint_case):
-        if not launch.judged:
-            name = launch.words[0] if launch.words and is_number(launch.words[0]) is False else ""
-            what = launch.launcher if launch.distributed else name.rpartition("/")[2]
-            what = what if re.fullmatch(r"[\w.-]+", what) else "a command in a variable"
-            yield Found(launch.line, f"what {what} starts here is not judged")
+    unjudged = [launch for launch in trainings(lint_case) if not launch.judged]
+    if unjudged:
+        names = {_name_of(launch): launch.line for launch in reversed(unjudged)}
+        listed = ", ".join(f"{name} (line {line})" for name, line in reversed(names.items()))
+        yield Found(unjudged[0].line, f"not judged is what this starts: {listed}")
+
+
+def _name_of(launch: Launch) -> str:
+    name = launch.launcher if launch.distributed else launch.words[0].rpartition("/")[2]
+    return name if re.fullmatch(r"[\w.-]+", name) else "a command in a variable"

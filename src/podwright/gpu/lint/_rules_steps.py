@@ -24,7 +24,7 @@ _SHARING_OPTIONS = {
 
 def _background_launches(lint_case: Case) -> list[Launch]:
     return [
-        launch for launch in lint_case.script.launches
+        launch for launch in lint_case.launches
         if launch.place.behind and not launch.place.quoted and not launch.place.within
         and (launch.launcher != "tool" or launch.words[0] == "sleep")
     ]  # fmt: skip
@@ -61,7 +61,7 @@ def no_wait(lint_case: Case) -> Iterator[Found]:
         launch.line >= end_line
         and not launch.place.behind
         and (launch.launcher != "program" or launch.by or launch.program)
-        for launch in lint_case.script.launches
+        for launch in lint_case.launches
         if launch.line > last_launch.last and launch.words[0] != "sleep"
     ):
         return  # something runs on before them
@@ -126,7 +126,7 @@ def steps_not_exact(lint_case: Case) -> Iterator[Found]:
 )
 def step_beyond_job(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
-    for launch in lint_case.script.launches:
+    for launch in lint_case.launches:
         if launch.by != "srun" or launch.unread or launch.elsewhere:
             continue
         nodes_option = launch.option("nodes")
@@ -175,7 +175,7 @@ def cpus_not_passed_on(lint_case: Case) -> Iterator[Found]:
         assignment.name == "SRUN_CPUS_PER_TASK" for assignment in script.shell.assignments
     ):
         return
-    for launch in script.launches:
+    for launch in lint_case.launches:
         option_names = {option.name for option in launch.step}
         if launch.by != "srun" or option_names & {
             "cpus-per-task",

@@ -332,7 +332,7 @@ def _end_of_set_up(lint_case: Case) -> int:
     """
     work_lines = [
         launch.last
-        for launch in lint_case.script.launches
+        for launch in lint_case.launches
         if launch.may_train and (launch.by or launch.launcher != "program")
     ]
     return min(

@@ -12,8 +12,6 @@ from podwright.gpu.lint._directives import (
     read_directives,
     waits_for_value,
 )
-from podwright.gpu.lint._job_facts import JobFacts, job_facts
-from podwright.gpu.lint._launches import Launch, read_launches
 from podwright.gpu.lint._shell import Shell, parse
 from podwright.gpu.requests import Given, SlurmRequest, read_request
 
@@ -156,16 +154,6 @@ class Script:
         if first_line.startswith("#!") and not _SHELL_SHEBANG_PATTERN.match(first_line):
             return Shell()
         return parse("\n".join(self.lines) + "\n")
-
-    @cached_property
-    def launches(self) -> list[Launch]:
-        """What it starts, in order."""
-        return read_launches(self)
-
-    @cached_property
-    def facts(self) -> JobFacts:
-        """The numbers that its directives fix."""
-        return job_facts(self)
 
     def line_of(self, *option_names: str) -> int:
         """Return the line of the last of these options; 0 if none was given."""

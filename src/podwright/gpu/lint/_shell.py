@@ -60,6 +60,7 @@ class ShellCommand(NamedTuple):
     place: WordPlace = WordPlace()
     set_before: tuple[tuple[str, str], ...] = ()
     reads: str = ""  # the text of its here-document
+    outside: int = 0  # the words before those of the text that `sh -c` runs
 
 
 class Assignment(NamedTuple):
@@ -357,12 +358,20 @@ class _ShellReader:
         inner_reader = _ShellReader(
             inner_script.encode(), command.line - 1, place, self.depth + 1, later=is_remote
         )
+        exported = {a.name for a in self.shell.assignments if a.exported}
+        inner_reader.values |= {
+            name: value for name, value in self.values.items() if name in exported or not is_remote
+        }
         inner_reader.read()
         for inner_command in inner_reader.shell.commands:
             full_words = (*launcher_words, *inner_command.words)
             self.shell.commands.append(
                 inner_command._replace(
-                    words=full_words, line=command.line, last=command.last, place=place
+                    words=full_words,
+                    line=command.line,
+                    last=command.last,
+                    place=place,
+                    outside=inner_command.outside + len(launcher_words),
                 )
             )
         self.shell.sums += [(command.line, name) for _, name in inner_reader.shell.sums]
@@ -404,13 +413,11 @@ class _ShellReader:
             ) or _BC_PIPE_PATTERN.search(substitution):
                 variable_names = re.findall(r"\$\{?([A-Za-z_]\w*)\b(?!:?[-=])", substitution)
                 self.shell.sums += [(self._line_number(node), name) for name in variable_names]
+            if substitution.startswith("`"):
+                substitution = f"$({substitution[1:-1]})"
             if self.later:
-                return self._node_text(node)
-            return (
-                HOLE_OPEN
-                + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", self._node_text(node))
-                + HOLE_CLOSE
-            )
+                return substitution
+            return HOLE_OPEN + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", substitution) + HOLE_CLOSE
         return self._node_text(node)
 
     def _expand_pieces(self, node: Node, *, quoted: bool) -> str:
