@@ -78,15 +78,16 @@ def _judge(script: Script, site: CachedSite, ignored: Collection[str]) -> list[F
         if rule.id in ignored:
             continue
         for violation in rule.check(lint_case):
-            level = violation.level or rule.level
+            line, reason, *correction, own_level, whole_script = violation
+            level = own_level or rule.level
             if rule.id in _TEMPLATE_RULES and (script.template or script.is_prose):
                 level = "better"  # nobody means to submit it unchanged
+            text = script.at(line)
             findings.add(
                 Finding(
-                    rule.id, violation.line, script.at(violation.line), violation.reason, rule.evidence,
-                    violation.corrected, violation.sure, violation.before, level, violation.whole,
+                    rule.id, line, text, reason, rule.evidence, *correction, level, whole_script
                 )
-            )  # fmt: skip
+            )
     return sorted(findings, key=lambda finding: (finding.line, finding.rule))
 
 

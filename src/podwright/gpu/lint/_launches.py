@@ -53,8 +53,9 @@ _MANAGER_COMMANDS = {
     "npm": ("run", "start", "exec"), "ray": ("start", "job", "symmetric-run", "up", "submit"),
 }  # fmt: skip
 _PYTHON_TOOLS = {
-    "pip", "venv", "ensurepip", "json.tool", "compileall", "zipfile", "tarfile", "site", "virtualenv",
-    "http.server", "torch.utils.collect_env", "ipykernel", "spacy", "nltk.downloader", "zipapp",
+    "pip", "venv", "ensurepip", "json.tool", "compileall", "zipfile", "tarfile", "site",
+    "virtualenv", "http.server", "torch.utils.collect_env", "ipykernel", "spacy",
+    "nltk.downloader", "zipapp",
 }  # fmt: skip
 # Programs that start the program behind them unchanged: launchers, containers, environments, tools.
 _STARTER_PATTERN = re.compile(

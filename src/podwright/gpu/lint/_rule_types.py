@@ -16,9 +16,9 @@ Level = Literal["mistake", "better"]
 class Finding(NamedTuple):
     """One finding.
 
-    `evidence` is who says so: that of its rule. `line` counts from 1, and `text` is that line. `corrected` is the corrected line ("" if there is
-    no single one). `before`: it is a new line to insert before `line`. `gone`: the line should be
-    removed. `whole`: the whole corrected script. `sure`: whether --fix applies it.
+    `line` counts from 1, and `text` is that line. `evidence` is who says so, as its rule has it.
+    `corrected` is the corrected line ("" if there is no single one). `before`: it is a new line to
+    insert before `line`. `whole`: the whole corrected script. `sure`: whether --fix applies it.
     """
 
     rule: str

@@ -594,7 +594,8 @@ def unset_program(lint_case: Case) -> Iterator[Found]:
         program = launch.program[0] if launch.program and launch.launcher != "program" else ""
         for name in holes(program):
             is_foreign = name.startswith("SLURM") or name in ("HOME", "USER", "PWD", "TMPDIR")
-            if is_foreign or name in set_here or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            is_set = name in set_here or re.search(rf"\$\{{{name}:?=", script.text)
+            if is_foreign or is_set or not re.fullmatch(r"[A-Za-z_]\w*", name):
                 continue
             reason = (
                 f"nothing here sets ${name}, which names the program: it is empty unless the "
