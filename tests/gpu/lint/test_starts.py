@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.gpu.lint import Rule, lint, read_script
+from podwright.gpu.lint import CachedSite, Rule, lint, read_script
+from podwright.slurm.site.releases import parse_version
 from tests.gpu.lint.helpers import HELPERS
 
 TWO = (
@@ -143,6 +144,13 @@ WRONG = [
         f"srun torchrun --nnodes=2 --nproc_per_node=$((SLURM_NNODES * 8)) {MEET} train.py",
     ),
     ("not-judged", "better", "jsrun -n 2 ./train"),
+    # the parser cannot read $(((…)) && …)
+    (
+        "not-judged",
+        "better",
+        "srun torchrun --nnodes=2 --rdzv_conf=is_host=$(((SLURM_NODEID)) && echo 0 || echo 1) "
+        "--rdzv_backend=c10d train.py",
+    ),
 ]
 
 
@@ -196,7 +204,11 @@ def test_fewer_tasks_than_their_limit_start_and_the_sentence_says_so() -> None:
     script = read_script(f"{head}#SBATCH --ntasks-per-node=2\nsrun python train.py\n")
     (found,) = [one for one in lint(script, better=True) if one.rule == "tasks-disagree"]
     assert "1 of 2 tasks start" in found.reason
-    assert "1 GPU of the job idle" in found.reason
+    assert "1 GPU stays idle" in found.reason
+    newest = CachedSite(version=parse_version("26.05"))
+    (found,) = [one for one in lint(script, newest) if one.rule == "tasks-disagree"]
+    assert "never starts" in found.reason
+    assert lint(script, CachedSite(version=parse_version("22.05"))) == []
 
 
 def test_advice_is_in_the_words_of_the_launcher() -> None:

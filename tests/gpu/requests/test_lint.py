@@ -123,6 +123,8 @@ def test_a_script_that_another_shell_writes_is_a_template() -> None:
     text = "#!/bin/bash\n#SBATCH --output=$LOGS/a.out\n\necho \\$SLURM_JOB_ID\n"
     assert findings(text.replace("\\", ""))[0].rule == "not-expanded"
     assert findings(text) == []
+    in_task = text.replace("echo \\$SLURM_JOB_ID", 'srun bash -c "echo \\$SLURM_JOB_ID"')
+    assert findings(in_task)[0].rule == "not-expanded", "that is for the shell of a task"
 
 
 def test_the_corpora_are_large_enough_and_every_rule_is_in_them() -> None:

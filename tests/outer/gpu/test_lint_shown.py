@@ -96,6 +96,14 @@ def test_conflicting_ways_of_asking(lab: SlurmLab) -> None:
     tasks = ("#SBATCH --nodes=2", "#SBATCH --ntasks=8", "#SBATCH --ntasks-per-node=2", "true")
     assert "not available" in refused(lab, *tasks)
     assert called(*tasks) == ["tasks-disagree"]
+    lone = ("#SBATCH --nodes=1", "#SBATCH --ntasks=1", "#SBATCH --ntasks-per-node=2")
+    if lab.release.name == "oldest":
+        assert output(lab, *lone, "srun sh -c 'echo $SLURM_NTASKS'") == ["1"]
+    else:
+        assert "not available" in refused(lab, *lone, "true")
+    newest = CachedSite(version=parse_version("26.05"))
+    found = lint(read_script(text_of(*lone, "srun ./a")), newest)
+    assert [one.rule for one in found] == ["tasks-disagree"]
     both = ("#SBATCH --gpus-per-node=4", "#SBATCH --gres=gpu:2", "echo $SLURM_GPUS_ON_NODE")
     if lab.release.name == "oldest":
         (told,) = output(lab, *both)
@@ -107,10 +115,8 @@ def test_conflicting_ways_of_asking(lab: SlurmLab) -> None:
         step = ("#SBATCH --gpus-per-node=2", "srun --gres=gpu:1 true 2>&1")
         assert "mutually exclusive" in output(lab, *step)[0]  # what the job passes on counts
         for lines in (same, step):
-            site = CachedSite(version=parse_version("26.05"))
-            assert [one.rule for one in lint(read_script(text_of(*lines)), site)] == [
-                "gpus-disagree"
-            ]
+            found = lint(read_script(text_of(*lines)), newest)
+            assert [one.rule for one in found] == ["gpus-disagree"]
     assert called(*both) == ["gpus-disagree"]
     typed = ("#SBATCH --gpus-per-node=1", "#SBATCH --gres=gpu:a100:1", "true")
     assert re.search("mutually exclusive|with and without type", refused(lab, *typed))

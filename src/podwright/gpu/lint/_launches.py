@@ -226,6 +226,7 @@ def read_command(command: ShellCommand) -> Launch | None:
     is_tool = _is_tool(words, by) or (command.outside > 0 and _is_tool(inner, ""))
     if not words or (is_tool and not by and words[0] != "sleep"):
         return None
+    unread = unread or command.garbled
     call = find_call(words)
     name = call.name
     if is_tool:

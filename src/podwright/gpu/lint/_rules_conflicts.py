@@ -103,27 +103,31 @@ def gpus_disagree(lint_case: Case) -> Iterator[Found]:
 )
 def tasks_disagree(lint_case: Case) -> Iterator[Found]:
     script, request = lint_case.script, lint_case.script.request
-    max_nodes = request.max_nodes
-    if not (request.tasks and request.tasks_per_node and max_nodes) or not script.settled:
+    tasks, per_node = request.tasks, request.tasks_per_node
+    max_nodes = request.max_nodes or (1 if tasks == 1 else None)
+    if not (tasks and per_node and max_nodes) or not script.settled:
         return
-    task_capacity = max_nodes * request.tasks_per_node
-    if request.tasks > task_capacity:
+    if tasks > max_nodes * per_node:
         reason = (
-            f"{request.tasks} tasks do not fit on {max_nodes} nodes with {request.tasks_per_node} "
-            "each: Slurm refuses the job"
+            f"{tasks} tasks do not fit on {max_nodes} nodes with {per_node} each: Slurm refuses "
+            "the job"
         )
         yield Found(script.line_of("ntasks"), reason)
-    elif request.tasks < task_capacity and request.tasks >= max_nodes:
-        idle = (lint_case.facts.gpus_per_node or 0) * max_nodes - request.tasks
+    elif max_nodes <= tasks < max_nodes * per_node:
+        idle = (lint_case.facts.gpus_per_node or 0) * max_nodes - tasks
         reason = (
-            f"--ntasks={request.tasks} counts, and --ntasks-per-node={request.tasks_per_node} only "
-            f"limits it: {request.tasks} of {task_capacity} tasks start"
+            f"--ntasks={tasks} counts, and --ntasks-per-node={per_node} only limits it: {tasks} of "
+            f"{max_nodes * per_node} tasks start"
         )
         if idle > 0:
-            reason += (
-                f", and with a GPU for each of them {idle} GPU{'s' * (idle > 1)} of the job idle"
-            )
-        yield Found(script.line_of("ntasks"), reason, level="better")
+            verb = "s stay" if idle > 1 else " stays"
+            reason += f", and with a GPU for each of them {idle} GPU{verb} idle"
+        if tasks == 1:
+            reason += "; Slurm 26.05 never starts such a job"
+        version = lint_case.site.version
+        never_starts = version and release_of(version).never_starts_one_task_of_several
+        is_mistake = tasks == 1 and never_starts
+        yield Found(script.line_of("ntasks"), reason, level="mistake" if is_mistake else "better")
 
 
 @rule(

@@ -561,7 +561,7 @@ def ray_symmetric_run(lint_case: Case) -> Iterator[Found]:
 )
 def python_behind_launcher(lint_case: Case) -> Iterator[Found]:
     for launch in trainings(lint_case):
-        if not launch.distributed or not launch.complete or len(launch.program) < 2:
+        if not launch.distributed or not launch.judged or len(launch.program) < 2:
             continue
         if launch.given("no-python", "module", "run-path") is not None:
             continue

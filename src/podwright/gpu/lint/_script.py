@@ -88,7 +88,7 @@ class Script:
             is_open_directive = line_text.startswith(DIRECTIVE_PREFIX) and has_placeholder(
                 line_text
             )
-            if _ESCAPED_VARIABLE.search(line_text) and line_number >= last_line:
+            if line_number in self.shell.escaped and _ESCAPED_VARIABLE.search(line_text):
                 return line_number
             if (
                 self.is_program_template

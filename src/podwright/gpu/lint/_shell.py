@@ -61,6 +61,7 @@ class ShellCommand(NamedTuple):
     set_before: tuple[tuple[str, str], ...] = ()
     reads: str = ""  # the text of its here-document
     outside: int = 0  # the words before those of the text that `sh -c` runs
+    garbled: bool = False  # the parser could not read all of it
 
 
 class Assignment(NamedTuple):
@@ -77,7 +78,8 @@ class Shell:
     """All commands and assignments, in the order of the script.
 
     `sums` has the names within $((…)), by line; `comments` has the lines that are nothing else;
-    `unsteady` has the names that are set more than once, or not always.
+    `unsteady` has the names that are set more than once, or not always; `escaped` has the lines
+    with a protected dollar sign that is not within a text for another shell.
     """
 
     def __init__(self) -> None:
@@ -86,6 +88,7 @@ class Shell:
         self.sums: list[tuple[int, str]] = []
         self.comments: set[int] = set()
         self.unsteady: set[str] = set()
+        self.escaped: set[int] = set()
 
     def value(self, name: str) -> str | None:
         """Return the value of a variable that is set once."""
@@ -341,6 +344,7 @@ class _ShellReader:
             place,
             tuple(assignments_before),
             heredoc_text,
+            garbled=node.has_error,
         )
         self.shell.commands.append(command)
         self._read_inner_script(command)
@@ -397,6 +401,8 @@ class _ShellReader:
         node_type = node.type
         if node_type == "raw_string":
             return self._node_text(node)[1:-1]
+        if node_type == "word" and "\\$" in self._node_text(node):
+            self.shell.escaped.add(self._line_number(node))
         if node_type in ("word", "string_content", "variable_name", "number", "heredoc_body"):
             return _unescape(self._node_text(node), quoted=node_type == "string_content")
         if node_type in ("string", "translated_string"):
