@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from podwright.gpu.lint import CachedSite, Rule, lint, read_script
+from podwright.gpu.lint._script_files import read_beside
 from podwright.slurm.site.releases import parse_version
 from tests.gpu.lint.helpers import HELPERS
 
@@ -231,3 +234,52 @@ def test_every_finding_names_who_says_so() -> None:
         (found,) = lint(read_script(f"{TWO}{command}\n"))
         assert found.rule == rule
         assert found.evidence
+
+
+CONFIGURATION = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+machine_rank: 0
+main_process_ip: 'head'
+num_machines: 2
+num_processes: 16
+rdzv_backend: static
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("", "", "rank-of-batch-shell"),  # every node is number 0
+        ("rdzv_backend: static", "rdzv_backend: c10d", None),
+        ("num_machines: 2", "num_machines: 1", "nnodes-unlike"),
+        ("num_processes: 16", "num_processes: 8", "fewer-processes-than-gpus"),
+        ("distributed_type: MULTI_GPU", "distributed_type: DEEPSPEED", None),
+    ],
+)
+def test_the_configuration_of_accelerate_is_read_where_it_can_be(
+    old: str, new: str, rule: str | None
+) -> None:
+    text = CONFIGURATION.replace(old, new)
+    if rule == "fewer-processes-than-gpus":
+        text = text.replace("static", "c10d")
+    launch = "srun accelerate launch --config_file conf/two.yaml train.py\n"
+    beside = read_script(TWO + launch, "", {"conf/two.yaml": text}.__getitem__)
+    within = read_script(f"{TWO}cat > conf/two.yaml <<'EOF'\n{text}EOF\n{launch}")
+    for script in (beside, within):
+        assert [one.rule for one in lint(script)][-1:] == ([rule] if rule else [])
+
+
+def test_a_configuration_that_is_not_there_is_not_known() -> None:
+    launch = "srun accelerate launch --config_file conf/two.yaml train.py\n"
+    assert mistakes(TWO + launch) == []
+
+
+def test_a_file_beside_the_script_is_read_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(CONFIGURATION)
+    (tmp_path / "large.yaml").write_text(CONFIGURATION + "#" * 70_000)
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe")
+    read = read_beside(str(tmp_path / "job.sh"))
+    assert read("c.yaml") == CONFIGURATION
+    for path in ("none.yaml", "large.yaml", "bytes.yaml", "a\0b", "."):
+        assert read(path) == ""

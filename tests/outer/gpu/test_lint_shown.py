@@ -181,8 +181,8 @@ def test_the_number_of_a_task_on_its_node_begins_with_0_on_each(lab: SlurmLab) -
 
 
 def test_a_variable_that_nobody_sets_is_no_program(lab: SlurmLab) -> None:
-    step = ("#SBATCH --nodes=1", "srun sh -c 'echo [$0]' $NOBODY_SETS_IT")
-    assert output(lab, *step) == ["[sh]"]
+    step = ("#SBATCH --nodes=1", "srun sh -c 'echo $#' sh $NOBODY_SETS_IT")
+    assert output(lab, *step) == ["0"]
     text = text_of("#SBATCH --nodes=1", "srun python3 $NOBODY_SETS_IT a")
     assert [one.rule for one in lint(read_script(text), better=True)] == ["unset-program"]
 

@@ -78,16 +78,16 @@ def _judge(script: Script, site: CachedSite, ignored: Collection[str]) -> list[F
         if rule.id in ignored:
             continue
         for violation in rule.check(lint_case):
-            line, reason, *correction, own_level, whole_script = violation
+            line, reason, corrected, sure, before, own_level, whole_script = violation
             level = own_level or rule.level
             if rule.id in _TEMPLATE_RULES and (script.template or script.is_prose):
                 level = "better"  # nobody means to submit it unchanged
-            text = script.at(line)
             findings.add(
                 Finding(
-                    rule.id, line, text, reason, rule.evidence, *correction, level, whole_script
+                    rule.id, line, script.at(line), reason, rule.evidence, corrected, sure, before,
+                    level, whole_script,
                 )
-            )
+            )  # fmt: skip
     return sorted(findings, key=lambda finding: (finding.line, finding.rule))
 
 
@@ -99,7 +99,9 @@ def _offered(
     ignored: Collection[str],
 ) -> Finding:
     """Return the finding, without its correction unless the corrected script is judged better."""
-    corrected = read_script(fixed(script.text, [finding._replace(sure=True)]), script.path)
+    corrected = read_script(
+        fixed(script.text, [finding._replace(sure=True)]), script.path, script.read_beside
+    )
     after = Counter(f.rule for f in _judge(corrected, site, ignored))
     before = Counter(f.rule for f in judged)
     before[finding.rule] -= 1

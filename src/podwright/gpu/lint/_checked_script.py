@@ -12,7 +12,7 @@ from podwright.gpu.lint._rule_types import Finding
 from podwright.gpu.lint._rules_starts import NOT_JUDGED
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 from podwright.gpu.lint._script import read_script
-from podwright.gpu.lint._script_files import replace_file
+from podwright.gpu.lint._script_files import read_beside, replace_file
 from podwright.gpu.lint._site_cache import CachedSite
 
 
@@ -76,7 +76,7 @@ def check_script(
         if settings.write and fixed_text != script_text:
             replace_file(path, fixed_text)
         script_text = fixed_text
-    script = read_script(script_text, path)
+    script = read_script(script_text, path, read_beside(path))
     findings = [
         finding
         for finding in lint(script, site, better=settings.better)

@@ -196,6 +196,22 @@ def _read_call(name: str, words: list[str], start: int, index: int) -> LauncherC
     return LauncherCall(name, options, (), start, complete)
 
 
+def read_configuration(text: str) -> dict[str, str]:
+    """Return the options that a configuration of accelerate stands for: lines of `key: value`.
+
+    A value that is more than a word is left out, and what accelerate takes unsaid is put in.
+    """
+    launcher = LAUNCHERS["accelerate"]
+    options = {"num-machines": "1", "machine-rank": "0"}
+    for key, value in re.findall(r"^\s*(\w+):\s*[\"']?([^\s\"'#]+)[\"']?\s*$", text, re.M):
+        name = key.replace("_", "-")
+        if name in launcher.valued or name.startswith(launcher.valued_prefixes):
+            options[name] = value
+        elif (key, value.upper()) in (("distributed_type", "DEEPSPEED"), ("use_cpu", "TRUE")):
+            options["use-deepspeed" if key == "distributed_type" else "use-cpu"] = ""
+    return options
+
+
 def _full_name(launcher: Launcher, written: str) -> str:
     """Return an option's name with dashes, and in full where argparse would take it so."""
     name = written.replace("_", "-") if len(written) > 1 else written

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.gpu.lint._amounts import Amount, calculate, constant, variable
 from podwright.gpu.lint._job_facts import JobFacts
-from podwright.gpu.lint._launchers import LAUNCHERS, Launcher, find_call
+from podwright.gpu.lint._launchers import LAUNCHERS, Launcher, find_call, read_configuration
 from podwright.gpu.lint._script import Script
 from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN, ShellCommand, WordPlace, inner_text
 from podwright.gpu.requests import Given, is_number, known, parse_options, read_request
@@ -25,24 +25,33 @@ _RUNNER_PATTERN = re.compile(
     r"(\S*/)?(timeout|nice|ionice|stdbuf|numactl|taskset|chrt|catchsegv|setarch|tini)"
 )
 # Tools that start no training, wherever they run.
-_TOOL_PATTERN = re.compile(
-    r"(\S*/)?(echo|printf|which|type|pip3?|ls|cd|cat|grep|e?grep|sed|awk|gawk|module|ml|source|\.|"
-    r"export|mkdir|cp|mv|rm|rmdir|ps|kill|pkill|wget|curl|git|chmod|chown|tee|true|false|:|set|alias|test|"
-    r"\[|\[\[|exit|return|break|continue|shift|unset|trap|ulimit|umask|declare|typeset|local|readonly|"
-    r"shopt|date|hostname|hostid|uname|whoami|id|pwd|pushd|popd|nvidia-smi|nvidia-cuda-mps-control|nvtop|gpustat|dcgmi|"
-    r"nvcc|rocm-smi|rocminfo|amd-smi|lscpu|lspci|lstopo(-no-graphics)?|free|df|du|head|tail|wc|sort|uniq|"
-    r"cut|tr|find|touch|ln|rsync|scp|sftp|tar|(un)?zip|g(un)?zip|pigz|unpigz|zstd|7z|md5sum|sha\d+sum|"
-    r"printenv|squeue|sinfo|scontrol|sacct|sacctmgr|seff|sstat|scancel|sprio|sbcast|sattach|sdiag|"
-    r"seq|shuf|jot|bc|expr|dc|jq|yq|tee|xxd|od|diff|cmp|basename|dirname|realpath|readlink|stat|file|"
-    r"mktemp|env|nproc|getent|host|nslookup|dig|ip|ifconfig|ping6?|netstat|ss|ibstat(us)?|ibv_devinfo|"
-    r"ibv_devices|ibnetdiscover|ldd|ldconfig|lsof|top|htop|vmstat|iostat|mpstat|dstat|uptime|watch|"
-    r"logger|mail|mailx|sendmail|sync|mount|umount|fusermount3?|gdown|aria2c|huggingface-cli|hf|wandb|aws|"
-    r"gsutil|gcloud|s3cmd|s5cmd|rclone|azcopy|dvc|globus|kaggle|tensorboard|virtualenv|pip-sync|gcc|g\+\+|"
-    r"cmake|lfs|getfacl|setfacl|numastat|hwloc-ls|read|mapfile|readarray|getopts|let|eval|wait|jobs|fg|"
-    r"bg|disown|hash|history|complete|builtin|enable|times|usermod|newgrp|tput|clear|yes|column|paste|split|"
-    r"fallocate|dd|truncate|iconv|dos2unix|nl|fold|fmt|rev|tac|comm|join|patch|ssh-keygen|ssh-add|"
-    r"ssh-agent|ssh-keyscan|tmux|screen|code|nvidia-debugdump|nvidia-persistenced|sleep|usleep)"
-)
+_TOOLS = {
+    ".", "7z", ":", "[", "[[", "alias", "amd-smi", "aria2c", "awk", "aws", "azcopy", "basename",
+    "bc", "bg", "break", "builtin", "cat", "cd", "chmod", "chown", "clear", "cmake", "cmp",
+    "column", "comm", "complete", "continue", "cp", "curl", "cut", "date", "dc", "dcgmi", "dd",
+    "declare", "df", "diff", "dig", "dirname", "disown", "dos2unix", "dstat", "du", "echo", "egrep",
+    "enable", "env", "eval", "exit", "export", "expr", "fallocate", "false", "fg", "file", "fmt",
+    "fold", "free", "fusermount", "fusermount3", "g++", "gawk", "gcc", "gcloud", "gdown", "getent",
+    "getfacl", "getopts", "git", "globus", "gpustat", "grep", "gsutil", "gunzip", "gzip", "hash",
+    "head", "hf", "history", "host", "hostid", "hostname", "htop", "huggingface-cli", "hwloc-ls",
+    "ibnetdiscover", "ibstat", "ibstatus", "ibv_devices", "ibv_devinfo", "iconv", "id", "ifconfig",
+    "iostat", "ip", "jobs", "join", "jot", "jq", "kaggle", "kill", "ldconfig", "ldd", "let", "lfs",
+    "ln", "local", "logger", "ls", "lscpu", "lsof", "lspci", "lstopo", "lstopo-no-graphics", "mail",
+    "mailx", "mapfile", "md5sum", "mkdir", "mktemp", "ml", "module", "mount", "mpstat", "mv",
+    "netstat", "newgrp", "nl", "nproc", "nslookup", "numastat", "nvcc", "nvidia-cuda-mps-control",
+    "nvidia-debugdump", "nvidia-persistenced", "nvidia-smi", "nvtop", "od", "paste", "patch",
+    "pigz", "ping", "pip", "pip-sync", "pip3", "pkill", "popd", "printenv", "printf", "ps", "pushd",
+    "pwd", "rclone", "read", "readarray", "readlink", "readonly", "realpath", "return", "rev", "rm",
+    "rmdir", "rocm-smi", "rocminfo", "rsync", "s3cmd", "s5cmd", "sacct", "sacctmgr", "sattach",
+    "sbcast", "scancel", "scontrol", "scp", "sdiag", "sed", "seff", "sendmail", "seq", "set",
+    "setfacl", "sftp", "sha1sum", "sha256sum", "sha512sum", "shift", "shopt", "shuf", "sinfo",
+    "sleep", "sort", "source", "split", "sprio", "squeue", "ss", "ssh-add", "ssh-agent",
+    "ssh-keygen", "ssh-keyscan", "sstat", "stat", "sync", "tac", "tail", "tar", "tee",
+    "tensorboard", "test", "times", "top", "touch", "tput", "tr", "trap", "true", "truncate",
+    "type", "typeset", "ulimit", "umask", "umount", "uname", "uniq", "unpigz", "unset", "unzip",
+    "uptime", "usermod", "usleep", "virtualenv", "vmstat", "wait", "watch", "wc", "wget", "which",
+    "whoami", "xxd", "yes", "yq", "zip", "zstd",
+}  # fmt: skip
 # Tools with one or two commands that start a program; all of their others do not.
 _MANAGER_COMMANDS = {
     "conda": ("run",), "mamba": ("run",), "micromamba": ("run",), "uv": ("run", "x"),
@@ -50,7 +59,8 @@ _MANAGER_COMMANDS = {
     "singularity": ("exec", "run", "shell"), "apptainer": ("exec", "run", "shell"),
     "docker": ("exec", "run", "start"), "podman": ("exec", "run", "start"),
     "podman-hpc": ("exec", "run", "start", "shared-run"), "enroot": ("start", "exec", "batch"),
-    "npm": ("run", "start", "exec"), "ray": ("start", "job", "symmetric-run", "up", "submit"),
+    "npm": ("run", "start", "exec"), "wandb": ("agent", "launch"), "dvc": ("repro", "exp", "run"),
+    "find": ("-exec", "-execdir"), "ray": ("start", "job", "symmetric-run", "up", "submit"),
 }  # fmt: skip
 _PYTHON_TOOLS = {
     "pip", "venv", "ensurepip", "json.tool", "compileall", "zipfile", "tarfile", "site",
@@ -182,6 +192,7 @@ def read_launches(script: Script, facts: JobFacts) -> Iterator[Launch]:
         launch = read_command(command)
         if launch is None:
             continue
+        launch = launch._replace(options=_with_file(launch, script))
         size = _size(launch, facts)
         launch = launch._replace(size=size, own_gpus=_has_own_gpus(launch, script))
         if launch.distributed:
@@ -194,6 +205,16 @@ def read_launches(script: Script, facts: JobFacts) -> Iterator[Launch]:
             processes = _processes(launch, meaning, size, says_elsewhere=says_elsewhere)
             launch = launch._replace(copies=copies, processes=processes)
         yield launch
+
+
+def _with_file(launch: Launch, script: Script) -> Mapping[str, str]:
+    """Return the options of a launch, with those of accelerate's file where it can be read."""
+    path = launch.given("config-file") if launch.launcher == "accelerate" else None
+    text = script.file_text(path) if path and HOLE_OPEN not in path else ""
+    if not text:
+        return launch.options
+    given = {name: value for name, value in launch.options.items() if name != "config-file"}
+    return {**read_configuration(text), **given}
 
 
 def read_command(command: ShellCommand) -> Launch | None:
@@ -268,13 +289,13 @@ def _is_tool(words: list[str], by: str) -> bool:
     if len(words) == 1 and first.lstrip(HOLE_OPEN).startswith("$("):
         return True  # eval "$(conda shell.bash hook)": settings that a program prints
     if name in _MANAGER_COMMANDS:
-        return not any(word in _MANAGER_COMMANDS[name] for word in words[1:4])
+        return not any(word in _MANAGER_COMMANDS[name] for word in words[1:])
     if re.fullmatch(r"python[\d.]*", name):
         options = words[1:3]
         return options[:1] in (["-V"], ["--version"], ["-VV"]) or (
             options[:1] == ["-m"] and options[1:] != [] and options[1] in _PYTHON_TOOLS
         )
-    return bool(_TOOL_PATTERN.fullmatch(first))
+    return name in _TOOLS or first in _TOOLS
 
 
 def _is_remote_tool(words: list[str]) -> bool:

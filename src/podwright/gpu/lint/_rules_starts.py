@@ -212,7 +212,8 @@ def _is_only_copy(launch: Launch) -> bool:
 def rank_of_batch_shell(lint_case: Case) -> Iterator[Found]:
     for launch in _across_nodes(lint_case):
         rank = launch.given(launch.data.rank)
-        if rank is None or _deals_ranks(launch):
+        is_for_one = launch.copies is not None and launch.copies[1] < 2
+        if rank is None or is_for_one or _deals_ranks(launch) or _starts_other_nodes(launch):
             continue
         line_number = line_of_option(lint_case, launch, launch.data.rank)
         option = _flag(launch.data.rank)

@@ -79,7 +79,8 @@ class Shell:
 
     `sums` has the names within $((…)), by line; `comments` has the lines that are nothing else;
     `unsteady` has the names that are set more than once, or not always; `escaped` has the lines
-    with a protected dollar sign that is not within a text for another shell.
+    with a protected dollar sign that is not within a text for another shell. `files` has the texts
+    of here-documents without variables, by the file that they are written into.
     """
 
     def __init__(self) -> None:
@@ -89,6 +90,7 @@ class Shell:
         self.comments: set[int] = set()
         self.unsteady: set[str] = set()
         self.escaped: set[int] = set()
+        self.files: dict[str, str] = {}
 
     def value(self, name: str) -> str | None:
         """Return the value of a variable that is set once."""
@@ -243,13 +245,16 @@ class _ShellReader:
 
     def _read_redirected(self, node: Node, place: WordPlace) -> None:
         heredoc_text = ""
-        for child in node.children:
-            if child.type == "heredoc_redirect":
-                heredoc_text = "".join(
-                    self._node_text(heredoc_part)
-                    for heredoc_part in child.children
-                    if heredoc_part.type == "heredoc_body"
-                )
+        redirects = [
+            part for child in node.children for part in (child, *child.children)
+            if part.type in ("file_redirect", "heredoc_body")
+        ]  # fmt: skip
+        for part in redirects:
+            if part.type == "heredoc_body":
+                heredoc_text = self._node_text(part)
+        for part in redirects:
+            if part.type == "file_redirect" and heredoc_text and "$" not in heredoc_text:
+                self.shell.files[self._expand_word(part.children[-1])] = heredoc_text
         for child in node.children:
             if child.type == "command":
                 self._read_command(child, place, heredoc_text)
