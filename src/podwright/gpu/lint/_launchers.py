@@ -118,14 +118,13 @@ _ACCELERATE_MODULES = ("accelerate.commands.launch", "accelerate.commands.accele
 class LauncherCall(NamedTuple):
     """A launcher among the words of a command: its name, options (with dashes) and program.
 
-    name: of LAUNCHERS, "python" or "program". start: the place of its first word. complete:
-    whether all of its options are known, and told from those of the program.
+    name: of LAUNCHERS, "python" or "program". complete: whether
+    all of its options are known, and told from those of the program.
     """
 
     name: str
     options: Mapping[str, str]
     program: tuple[str, ...]
-    start: int = 0
     complete: bool = True
 
 
@@ -134,13 +133,13 @@ def find_call(words: list[str]) -> LauncherCall:
     for start, word in enumerate(words):
         name = word.rpartition("/")[2]
         if name in ("torchrun", "torch_run"):
-            return _read_call("torchrun", words, start, start + 1)
+            return _read_call("torchrun", words, start + 1)
         if name == "accelerate" and words[start + 1 : start + 2] == ["launch"]:
-            return _read_call("accelerate", words, start, start + 2)
+            return _read_call("accelerate", words, start + 2)
         if name == "accelerate-launch":
-            return _read_call("accelerate", words, start, start + 1)
+            return _read_call("accelerate", words, start + 1)
         if name == "deepspeed" and start + 1 < len(words):
-            return _read_call("deepspeed", words, start, start + 1)
+            return _read_call("deepspeed", words, start + 1)
         if _PYTHON_PATTERN.fullmatch(word):
             return _read_python_call(words, start)
         if name.endswith((".py", ".sh")):
@@ -154,18 +153,18 @@ def _read_python_call(words: list[str], start: int) -> LauncherCall:
         if word == "-m" and index + 1 < len(words):
             module_name = words[index + 1]
             if _TORCH_MODULE_PATTERN.fullmatch(module_name):
-                call = _read_call("torchrun", words, start, index + 2)
+                call = _read_call("torchrun", words, index + 2)
                 is_old = module_name.endswith("launch")
                 return call._replace(options={"launch": "", **call.options}) if is_old else call
             if module_name in _ACCELERATE_MODULES:
-                return _read_call("accelerate", words, start, index + 2)
-            return LauncherCall("python", {}, tuple(words[index:]), start)
+                return _read_call("accelerate", words, index + 2)
+            return LauncherCall("python", {}, tuple(words[index:]))
         if word == "-c" or not word.startswith("-"):
-            return LauncherCall("python", {}, tuple(words[index:]), start)
-    return LauncherCall("python", {}, tuple(words[start + 1 :]), start)
+            return LauncherCall("python", {}, tuple(words[index:]))
+    return LauncherCall("python", {}, tuple(words[start + 1 :]))
 
 
-def _read_call(name: str, words: list[str], start: int, index: int) -> LauncherCall:
+def _read_call(name: str, words: list[str], index: int) -> LauncherCall:
     """Read the launcher's options, up to the program."""
     launcher = LAUNCHERS[name]
     options: dict[str, str] = {}
@@ -174,13 +173,13 @@ def _read_call(name: str, words: list[str], start: int, index: int) -> LauncherC
         word = words[index]
         if word in ("-m", "--module") and name != "deepspeed":
             options["module"] = ""
-            return LauncherCall(name, options, tuple(words[index + 1 :]), start, complete)
+            return LauncherCall(name, options, tuple(words[index + 1 :]), complete)
         if not word.startswith("-"):
             if word.startswith(HOLE_OPEN) and HOLE_CLOSE in word and not word.endswith(".py"):
                 complete = False  # options may be in a variable
                 index += 1
                 continue
-            return LauncherCall(name, options, tuple(words[index:]), start, complete)
+            return LauncherCall(name, options, tuple(words[index:]), complete)
         written, equals_sign, value = word.lstrip("-").partition("=")
         option = _full_name(launcher, written)
         takes_value = option in launcher.valued or option.startswith(launcher.valued_prefixes)
@@ -193,7 +192,7 @@ def _read_call(name: str, words: list[str], start: int, index: int) -> LauncherC
             options[option] = ""
             complete = complete and option in launcher.flags
         index += 1
-    return LauncherCall(name, options, (), start, complete)
+    return LauncherCall(name, options, (), complete)
 
 
 def read_configuration(text: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ A number is a whole number, an expression of Slurm's variables (`Amount`), or No
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
@@ -282,7 +282,7 @@ def _is_tool(words: list[str], by: str) -> bool:
     if not words:
         return False
     if by == "mpirun":
-        return _is_tool(_mpi_program(words), "")
+        return _is_tool(read_mpi(words)[1], "")
     if by == "remote":
         return _is_remote_tool(words)
     first, name = words[0], words[0].rpartition("/")[2]
@@ -317,28 +317,20 @@ def _is_remote_tool(words: list[str]) -> bool:
     return False
 
 
-def _mpi_program(words: list[str]) -> list[str]:
-    index = 1
-    while index < len(words) and words[index].startswith("-"):
-        index += 1 + _MPI_VALUE_COUNTS.get(words[index].lstrip("-"), 0)
-    return words[index:]
+def read_mpi(words: Sequence[str]) -> tuple[int | None, list[str]]:
+    """Return (the ranks that Open MPI's mpirun is to start, the program behind its options).
 
-
-def mpi_ranks(words: tuple[str, ...]) -> int | None:
-    """Return the ranks that Open MPI's mpirun is to start; None if some of its options are not
-    known.
+    The ranks are None if they are not given, or some options are not known.
     """
-    rank_count = None
-    word_index = 1
-    while word_index < len(words) and words[word_index].startswith("-"):
-        option_name = words[word_index].lstrip("-")
-        value = words[word_index + 1] if word_index + 1 < len(words) else ""
-        if option_name in ("n", "np", "c") and is_number(value):
-            rank_count = int(value)
-        if option_name not in _MPI_VALUE_COUNTS and option_name not in _MPI_FLAGS:
-            return None
-        word_index += 1 + _MPI_VALUE_COUNTS.get(option_name, 0)
-    return rank_count
+    ranks, all_known, index = None, True, 1
+    while index < len(words) and words[index].startswith("-"):
+        name = words[index].lstrip("-")
+        value = words[index + 1] if index + 1 < len(words) else ""
+        if name in ("n", "np", "c") and is_number(value):
+            ranks = int(value)
+        all_known = all_known and (name in _MPI_VALUE_COUNTS or name in _MPI_FLAGS)
+        index += 1 + _MPI_VALUE_COUNTS.get(name, 0)
+    return ranks if all_known else None, list(words[index:])
 
 
 def _read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:

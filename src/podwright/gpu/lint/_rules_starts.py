@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from podwright.gpu.lint._address_expressions import FIRST_NODE_EXPRESSION, is_local
-from podwright.gpu.lint._launches import Launch, amount_of, mpi_ranks, starts_unchanged
+from podwright.gpu.lint._launches import Launch, amount_of, read_mpi, starts_unchanged
 from podwright.gpu.lint._rule_types import Case, Found, Level, rule
 from podwright.gpu.lint._shell import holes
 
@@ -520,7 +520,7 @@ def more_ranks_than_tasks(lint_case: Case) -> Iterator[Found]:
         return
     is_open_mpi = "openmpi" in script_text or "--mca" in script_text or "ompi" in script_text
     for launch in lint_case.launches:
-        ranks = mpi_ranks(launch.words) if launch.by == "mpirun" else None
+        ranks = read_mpi(launch.words)[0] if launch.by == "mpirun" else None
         if ranks is None or ranks <= tasks:
             continue
         line_text = lint_case.script.at(launch.line)
