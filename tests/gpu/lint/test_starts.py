@@ -111,6 +111,16 @@ WRONG = [
         "accelerate launch --num_machines 2 --num_processes 16 --config_file c.yaml "
         "--machine_rank $SLURM_NODEID --main_process_ip $(hostname) train.py",
     ),
+    (
+        "separate-trainings",
+        "mistake",
+        "srun -N $SLURM_NNODES -n $((SLURM_NNODES * 1)) torchrun --nproc_per_node=8 train.py",
+    ),
+    (
+        "launcher-on-one-node",
+        "mistake",
+        f"python $(which torchrun) --nnodes=2 --nproc_per_node=8 {MEET} train.py",
+    ),
     ("launcher-on-one-node", "mistake", "deepspeed --num_gpus=8 train.py --deepspeed ds.json"),
     (
         "python-behind-launcher",
@@ -173,6 +183,14 @@ NOT_WRONG = [
     "srun torchrun --nproc_per_node=8 train.py",
     # each copy is told its share
     "srun bash -c 'torchrun --nproc_per_node=8 eval.py --shard $SLURM_NODEID'",
+    "srun bash -c 'export SHARD=$SLURM_NODEID; torchrun --nproc_per_node=8 eval.py'",
+    "srun --export=ALL,PET_NNODES=2 torchrun --nproc_per_node=8 train.py",
+    "srun -N1 -n1 -w $second torchrun --nnodes=2 --node_rank=1 --nproc_per_node=8 train.py &\n"
+    "srun -N1 -n1 -w $first torchrun --nnodes=2 --node_rank=0 --nproc_per_node=8 train.py",
+    "horovodrun -np 16 -H $hosts python train.py",
+    "python -m deepspeed.launcher.runner --hostfile hosts.txt train.py",
+    "./start_others.sh &\ntorchrun --nproc_per_node=8 train.py",
+    "srun python $(which torchrun) --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d train.py",
     "deepspeed --hostfile=hosts.txt --num_gpus=8 train.py",
     "deepspeed --hostfile hosts.txt --launcher openmpi train.py",
     "srun bash -c 'deepspeed --no_ssh --hostfile hosts.txt --node_rank $SLURM_NODEID train.py'",

@@ -112,7 +112,11 @@ _PYTHON_PATTERN = re.compile(r"(\S*/)?python[\d.]*")
 _TORCH_MODULE_PATTERN = re.compile(
     r"torch\.distributed\.(run|launch|launcher)|torch\.distributed\.elastic\.\w+"
 )
-_ACCELERATE_MODULES = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
+_MODULES = {
+    "accelerate.commands.launch": "accelerate", "accelerate.commands.accelerate_cli": "accelerate",
+    "deepspeed": "deepspeed", "deepspeed.launcher.runner": "deepspeed",
+}  # fmt: skip
+_FOUND_PATTERN = re.compile(rf"{HOLE_OPEN}\$\((?:which|command -v) ([\w-]+)\){HOLE_CLOSE}")
 
 
 class LauncherCall(NamedTuple):
@@ -131,7 +135,7 @@ class LauncherCall(NamedTuple):
 def find_call(words: list[str]) -> LauncherCall:
     """Return the first launcher among the words, or the program itself."""
     for start, word in enumerate(words):
-        name = word.rpartition("/")[2]
+        name = _name_of(word)
         if name in ("torchrun", "torch_run"):
             return _read_call("torchrun", words, start + 1)
         if name == "accelerate" and words[start + 1 : start + 2] == ["launch"]:
@@ -147,6 +151,12 @@ def find_call(words: list[str]) -> LauncherCall:
     return LauncherCall("program", {}, tuple(words))
 
 
+def _name_of(word: str) -> str:
+    """Return the name of a program, without its folder."""
+    found = _FOUND_PATTERN.fullmatch(word)
+    return found[1] if found else word.rpartition("/")[2]
+
+
 def _read_python_call(words: list[str], start: int) -> LauncherCall:
     for index in range(start + 1, len(words)):
         word = words[index]
@@ -156,10 +166,14 @@ def _read_python_call(words: list[str], start: int) -> LauncherCall:
                 call = _read_call("torchrun", words, index + 2)
                 is_old = module_name.endswith("launch")
                 return call._replace(options={"launch": "", **call.options}) if is_old else call
-            if module_name in _ACCELERATE_MODULES:
-                return _read_call("accelerate", words, index + 2)
+            if module_name in _MODULES:
+                return _read_call(_MODULES[module_name], words, index + 2)
             return LauncherCall("python", {}, tuple(words[index:]))
-        if word == "-c" or not word.startswith("-"):
+        if not word.startswith("-"):
+            call = find_call(words[index:])  # python $(which torchrun)
+            is_launcher = call.name in LAUNCHERS and _name_of(word) in ("torchrun", call.name)
+            return call if is_launcher else LauncherCall("python", {}, tuple(words[index:]))
+        if word == "-c":
             return LauncherCall("python", {}, tuple(words[index:]))
     return LauncherCall("python", {}, tuple(words[start + 1 :]))
 

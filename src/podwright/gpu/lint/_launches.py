@@ -113,6 +113,9 @@ class Size(NamedTuple):
     gpus_per_node: int | None
 
 
+_UNKNOWN_SIZE = Size(None, None, None, None)
+
+
 class Launch(NamedTuple):
     """One command that starts processes.
 
@@ -135,7 +138,7 @@ class Launch(NamedTuple):
     options: Mapping[str, str] = {}
     program: tuple[str, ...] = ()
     complete: bool = True
-    size: Size = Size(None, None, None, None)
+    size: Size = _UNKNOWN_SIZE
     copies: tuple[int, int] | None = None
     processes: int | None = None
     own_gpus: bool = False
@@ -193,18 +196,23 @@ def read_launches(script: Script, facts: JobFacts) -> Iterator[Launch]:
         if launch is None:
             continue
         launch = launch._replace(options=_with_file(launch, script))
-        size = _size(launch, facts)
+        size = _size(launch, facts, _Meaning(script, facts, _UNKNOWN_SIZE))
         launch = launch._replace(size=size, own_gpus=_has_own_gpus(launch, script))
         if launch.distributed:
             meaning = _Meaning(script, facts, size if launch.place.quoted else job)
             says_elsewhere = any(
-                name.startswith(launch.data.environment or " ")
-                for name in (*assigned, *dict(command.set_before))
+                re.search(rf"\b{launch.data.environment or ' '}", name)
+                for name in (*assigned, *dict(command.set_before), *_passed_on(launch))
             )
             copies = _copies(launch, meaning, says_elsewhere=says_elsewhere)
             processes = _processes(launch, meaning, size, says_elsewhere=says_elsewhere)
             launch = launch._replace(copies=copies, processes=processes)
         yield launch
+
+
+def _passed_on(launch: Launch) -> list[str]:
+    """Return the variables that srun's --export sets."""
+    return [option.value for option in launch.step if option.name == "export"]
 
 
 def _with_file(launch: Launch, script: Script) -> Mapping[str, str]:
@@ -254,7 +262,7 @@ def read_command(command: ShellCommand) -> Launch | None:
         name = "tool"
     elif inner_text(tuple(words)) is not None:
         name = "shell"
-    elif not by and call.name in LAUNCHERS and not _STARTER_PATTERN.fullmatch(words[0]):
+    elif not by and call.name != "program" and not _STARTER_PATTERN.fullmatch(words[0]):
         by = "unknown"  # a wrapper of the site
     return Launch(
         name, by, command.line, command.last, command.place, tuple(words), tuple(step), unread,
@@ -373,14 +381,15 @@ def _read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
 # Numbers
 
 
-def _size(launch: Launch, facts: JobFacts) -> Size:
+def _size(launch: Launch, facts: JobFacts, meaning: _Meaning) -> Size:
     """The numbers of the srun around a launch, with the job's numbers where srun gives none."""
     if launch.by != "srun":
         return Size(1, 1, 1, facts.gpus_per_node)
-    nodes, tasks = _option_number(launch, "nodes"), _option_number(launch, "ntasks")
+    nodes = _option_number(launch, meaning, "nodes")
+    tasks = _option_number(launch, meaning, "ntasks")
     if launch.elsewhere:
         return Size(nodes, tasks, None, None)
-    tasks_per_node = _option_number(launch, "ntasks-per-node", "tasks-per-node")
+    tasks_per_node = _option_number(launch, meaning, "ntasks-per-node", "tasks-per-node")
     names = {option.name for option in launch.step}
     if "nodes" not in names:
         nodes = facts.nodes
@@ -397,9 +406,10 @@ def _size(launch: Launch, facts: JobFacts) -> Size:
     return Size(nodes, tasks, tasks_per_node, gpus_per_node)
 
 
-def _option_number(launch: Launch, *names: str) -> int | None:
+def _option_number(launch: Launch, meaning: _Meaning, *names: str) -> int | None:
     option = launch.option(*names)
-    return int(option.value) if option and is_number(option.value) else None
+    amount = meaning.amount(option.value) if option else None
+    return amount.number if amount else None
 
 
 def _step_gpus(launch: Launch) -> int | None:
@@ -485,7 +495,7 @@ class _Meaning:
 
 def amount_of(word: str, script: Script, facts: JobFacts) -> Amount | None:
     """Return the number that a word of the batch shell stands for."""
-    return _Meaning(script, facts, Size(None, None, None, None)).amount(word)
+    return _Meaning(script, facts, _UNKNOWN_SIZE).amount(word)
 
 
 def _plain_number(script: Script, name: str) -> int | None:

@@ -49,6 +49,10 @@ def _flag(option_name: str) -> str:
     return f"--{option_name.replace('-', '_')}"
 
 
+def _may_run_beside(launch: Launch) -> bool:
+    return launch.place.behind or launch.by in ("remote", "unknown")
+
+
 def _deals_ranks(launch: Launch) -> bool:
     """Return whether a rendezvous numbers the copies, whatever their rank option is."""
     return launch.given("rdzv-backend") in launch.data.dealing or "standalone" in launch.options
@@ -88,7 +92,7 @@ def launcher_on_one_node(lint_case: Case) -> Iterator[Found]:
             continue
         waits = bool(launch.copies and launch.copies[0] > 1)
         # What ran in the foreground has ended: only what runs beside it can be waited for.
-        if any(n.place.behind if waits else n.by for n in neighbours):
+        if any(n.place.behind or (n.by and not waits) for n in neighbours):
             continue
         consequence = "it waits for ever for the others" if waits else "the others stay idle"
         remedy = "a --hostfile names them" if launch.launcher == "deepspeed" else "start it by srun"
@@ -173,8 +177,8 @@ def separate_trainings(lint_case: Case) -> Iterator[Found]:
         crowds = _crowds_gpus(lint_case, launch) == "mistake"  # which is told instead
         if copies < 2 or crowds or launch.option("multi-prog"):
             continue
-        if _TASK_VARIABLE_PATTERN.search(" ".join(launch.program)):
-            continue  # each copy is told its share of the work
+        if _is_told_its_share(lint_case, launch):
+            continue
         is_mistake = nodes > 1 and launch.launcher != "accelerate"
         if launch.launcher == "deepspeed":
             if launch.given("no-ssh", "node-rank") is not None:
@@ -193,6 +197,14 @@ def separate_trainings(lint_case: Case) -> Iterator[Found]:
                 reason += " unless accelerate's own configuration says another number"
             is_mistake = is_mistake and "standalone" not in launch.options
         yield Found(launch.line, reason, level="mistake" if is_mistake else "better")
+
+
+def _is_told_its_share(lint_case: Case, launch: Launch) -> bool:
+    """Return whether the text of a task's shell gives each copy work of its own."""
+    texts = [other.words for other in lint_case.launches if other.line == launch.line]
+    is_ranked = launch.data.rank in launch.options
+    words = launch.program if is_ranked else [word for text in texts for word in text]
+    return bool(_TASK_VARIABLE_PATTERN.search(" ".join(words)))
 
 
 def _is_only_copy(launch: Launch) -> bool:
@@ -337,6 +349,8 @@ def nnodes_unlike(lint_case: Case) -> Iterator[Found]:
             continue  # a launcher for each task, and its options fit that
         if largest < nodes and launch.by != "srun":
             continue  # launcher-on-one-node reports it
+        if fewest > nodes and any(_may_run_beside(other) for other in trainings(lint_case)):
+            continue  # which may start the others
         consequence = "it waits for ever" if fewest > nodes else "it leaves nodes idle"
         if launch.by == "srun" and largest == 1:
             consequence = "each node trains alone"
