@@ -301,3 +301,13 @@ def test_a_file_beside_the_script_is_read_and_nothing_else(tmp_path: Path) -> No
     assert read("c.yaml") == CONFIGURATION
     for path in ("none.yaml", "large.yaml", "bytes.yaml", "a\0b", "."):
         assert read(path) == ""
+
+
+@pytest.mark.parametrize("nodes", ["n[1-", "n[1-x]", "n[", "[1-2"])
+def test_a_list_of_hosts_that_cannot_be_read_ends_nothing(nodes: str) -> None:
+    lint(read_script(f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --nodelist={nodes}\nsrun ./a\n"))
+
+
+@pytest.mark.parametrize("name", ["A(", "A*", "[", "A)("])
+def test_an_odd_name_of_a_program_ends_nothing(name: str) -> None:
+    lint(read_script(f'{TWO}torchrun "${{{name}}}/train.py"\n'), better=True)

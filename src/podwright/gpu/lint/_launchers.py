@@ -153,8 +153,8 @@ def find_call(words: list[str]) -> LauncherCall:
 
 def _name_of(word: str) -> str:
     """Return the name of a program, without its folder."""
-    found = _FOUND_PATTERN.fullmatch(word)
-    return found[1] if found else word.rpartition("/")[2]
+    match = _FOUND_PATTERN.fullmatch(word)
+    return match[1] if match else word.rpartition("/")[2]
 
 
 def _read_python_call(words: list[str], start: int) -> LauncherCall:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.errors import InvalidRequest
 from podwright.gpu.lint._rule_types import Case, Found, rule
-from podwright.hosts import expand
+from podwright.hosts import BadHostList, expand
 from podwright.slurm.site.releases import release_of
 
 _EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
@@ -161,7 +160,7 @@ def more_nodes_named(lint_case: Case) -> Iterator[Found]:
         return  # a value with a slash names a file
     try:
         named_count = len(set(expand(nodelist.value)))
-    except InvalidRequest:
+    except BadHostList:
         return  # another rule reports what cannot be read
     tasks = script.request.tasks
     if named_count > max_nodes and (tasks is None or tasks >= named_count):

@@ -607,10 +607,10 @@ def unset_program(lint_case: Case) -> Iterator[Found]:
     set_here = {assignment.name for assignment in shell.assignments} | shell.unsteady
     for launch in trainings(lint_case):
         program = launch.program[0] if launch.program and launch.launcher != "program" else ""
-        for name in holes(program):
+        for name in filter(str.isidentifier, holes(program)):
             is_foreign = name.startswith("SLURM") or name in ("HOME", "USER", "PWD", "TMPDIR")
             is_set = name in set_here or re.search(rf"\$\{{{name}:?=", script.text)
-            if is_foreign or is_set or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            if is_foreign or is_set:
                 continue
             reason = (
                 f"nothing here sets ${name}, which names the program: it is empty unless the "

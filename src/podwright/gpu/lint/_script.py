@@ -75,7 +75,7 @@ class Script:
             for option_name in self.open
         )
 
-    @property
+    @cached_property
     def template(self) -> int:
         """The first line that leaves a value to be filled in; 0 if none does.
 
