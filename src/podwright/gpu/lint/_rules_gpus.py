@@ -119,20 +119,19 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     (launch,) = large
     if not launch.distributed or not launch.judged or launch.place.loop or _runs_on_cpus(launch):
         return
-    if launch.given("gpu-ids", "include", "exclude", "i", "e") is not None or _hides_gpus(
-        lint_case
-    ):
+    chooses = launch.given("gpu-ids", "include", "exclude", "i", "e") is not None
+    if chooses or _hides_gpus(lint_case):
         return
-    count, gpus = launch.processes, launch.size.gpus_per_node
-    if count is None or gpus is None or not 0 < count < gpus:
+    copies, gpus = launch.size.tasks_per_node or 0, launch.size.gpus_per_node or 0
+    count = (launch.processes or 0) * copies
+    if not 0 < count < gpus:
         return
-    if launch.by == "srun" and launch.size.tasks_per_node != 1:
-        return
+    is_mistake = count > 1 and copies == 1  # else one process may be meant to use several
+    start = "1 process starts" if count == 1 else f"{count} processes start"
+    stay = "stay" if is_mistake else "may stay"
+    reason = f"{start} on a node with {gpus} GPUs: {gpus - count} {stay} idle"
     line_number = line_of_option(lint_case, launch, launch.data.processes)
-    reason = f"{count} processes start on a node with {gpus} GPUs: {gpus - count} stay idle"
-    if count == 1:
-        reason = f"1 process starts on a node with {gpus} GPUs: {gpus - 1} may stay idle"
-    yield Found(line_number, reason, level="mistake" if count > 1 else "better")
+    yield Found(line_number, reason, level="mistake" if is_mistake else "better")
 
 
 def _hides_gpus(lint_case: Case) -> bool:

@@ -630,7 +630,11 @@ def not_judged(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
     if not (facts.several or facts.asks_gpus):
         return
-    unjudged = [launch for launch in trainings(lint_case) if not launch.judged]
+    unjudged = [
+        launch
+        for launch in trainings(lint_case)
+        if not launch.judged or "config-file" in launch.options
+    ]
     if unjudged:
         names = {_name_of(launch): launch.line for launch in reversed(unjudged)}
         listed = ", ".join(f"{name} (line {line})" for name, line in reversed(names.items()))
@@ -638,5 +642,7 @@ def not_judged(lint_case: Case) -> Iterator[Found]:
 
 
 def _name_of(launch: Launch) -> str:
+    if launch.judged:
+        return "accelerate by a file that is not here"
     name = launch.launcher if launch.distributed else launch.words[0].rpartition("/")[2]
     return name if re.fullmatch(r"[\w.-]+", name) else "a command in a variable"
