@@ -121,6 +121,11 @@ WRONG = [
         "mistake",
         f"python $(which torchrun) --nnodes=2 --nproc_per_node=8 {MEET} train.py",
     ),
+    (
+        "launcher-on-one-node",
+        "mistake",
+        f"torchrun --nnodes=${{SLURM_NNODES:-1}} --nproc_per_node=8 {MEET} train.py",
+    ),
     ("launcher-on-one-node", "mistake", "deepspeed --num_gpus=8 train.py --deepspeed ds.json"),
     (
         "python-behind-launcher",

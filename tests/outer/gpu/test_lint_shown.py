@@ -215,6 +215,17 @@ def test_steps_without_exact_run_one_after_the_other(lab: SlurmLab) -> None:
         assert called(*job, *loop) == ([] if together else ["steps-not-exact"])
 
 
+def test_a_step_starts_the_tasks_of_its_job_whatever_it_says_of_each_node(lab: SlurmLab) -> None:
+    two = ("#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4", "#SBATCH --gpus-per-node=4")
+    for step, tasks in (("--ntasks-per-node=1", 8), ("", 8), ("--nodes=2", 8), ("--ntasks=2", 2)):
+        told = output(lab, *two, f"srun {step} sh -c 'echo $SLURM_NTASKS' 2>/dev/null")
+        assert told == [str(tasks)] * tasks, step
+        launch = f"srun {step} torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d a.py"
+        assert called(*two, launch) == (["launcher-in-every-task"] if tasks == 8 else []), step
+    plain = ("#SBATCH --nodes=2", "srun --ntasks-per-node=1 sh -c 'echo $SLURM_NTASKS'")
+    assert output(lab, *plain) == ["2", "2"]
+
+
 def test_a_step_cannot_have_more_than_its_job(lab: SlurmLab) -> None:
     two = ("#SBATCH --nodes=2", "#SBATCH --gpus-per-node=2")
     for more in ("srun --nodes=4 true", "srun --gres=gpu:4 true"):

@@ -382,7 +382,11 @@ def _read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
 
 
 def _size(launch: Launch, facts: JobFacts, meaning: _Meaning) -> Size:
-    """The numbers of the srun around a launch, with the job's numbers where srun gives none."""
+    """The numbers of the srun around a launch, with the job's numbers where srun gives none.
+
+    Once the job has a number of tasks, srun hears its own --ntasks, and --ntasks-per-node only
+    beside --nodes, from some release on (tests/outer/gpu/test_lint_shown.py).
+    """
     if launch.by != "srun":
         return Size(1, 1, 1, facts.gpus_per_node)
     nodes = _option_number(launch, meaning, "nodes")
@@ -391,18 +395,23 @@ def _size(launch: Launch, facts: JobFacts, meaning: _Meaning) -> Size:
         return Size(nodes, tasks, None, None)
     tasks_per_node = _option_number(launch, meaning, "ntasks-per-node", "tasks-per-node")
     names = {option.name for option in launch.step}
-    if "nodes" not in names:
-        nodes = facts.nodes
-    if not names & {"ntasks", "ntasks-per-node", "tasks-per-node"}:
-        tasks = facts.tasks if "nodes" not in names else None
-        tasks_per_node = facts.tasks_per_node
-    elif "ntasks" in names and tasks is not None and nodes and tasks <= nodes:
-        nodes, tasks_per_node = tasks, 1
-    elif "ntasks" in names and tasks_per_node is None and tasks and nodes and tasks % nodes == 0:
-        tasks_per_node = tasks // nodes
+    gpus_per_node = _step_gpus(launch) if names & _GPU_OPTIONS else facts.gpus_per_node
+    has_own_nodes = "nodes" in names and nodes != facts.nodes
+    says_per_node = bool(names & {"ntasks-per-node", "tasks-per-node"})
+    nodes = nodes if "nodes" in names else facts.nodes
+    if "ntasks" in names:
+        if tasks is not None and nodes and tasks <= nodes:
+            nodes, tasks_per_node = tasks, 1
+        elif tasks_per_node is None and tasks and nodes and tasks % nodes == 0:
+            tasks_per_node = tasks // nodes
+    elif facts.tasks_specified and (has_own_nodes or ("nodes" in names and says_per_node)):
+        is_same = not has_own_nodes and tasks_per_node == facts.tasks_per_node
+        tasks_per_node = tasks_per_node if is_same else None  # releases differ
+    elif facts.tasks_specified or not says_per_node:
+        tasks, tasks_per_node = facts.tasks, facts.tasks_per_node
+        tasks = None if has_own_nodes else tasks
     if tasks is None and tasks_per_node and nodes:
         tasks = tasks_per_node * nodes
-    gpus_per_node = _step_gpus(launch) if names & _GPU_OPTIONS else facts.gpus_per_node
     return Size(nodes, tasks, tasks_per_node, gpus_per_node)
 
 
@@ -509,7 +518,8 @@ def _copies(launch: Launch, meaning: _Meaning, *, says_elsewhere: bool) -> tuple
     if value is None:
         default = launch.data.nodes_unsaid
         return None if default is None or says_elsewhere else (default, default)
-    low_text, colon, high_text = value.partition(":") if "$" not in value else (value, "", "")
+    is_range = HOLE_OPEN not in value and "$" not in value
+    low_text, colon, high_text = value.partition(":") if is_range else (value, "", "")
     low = meaning.amount(low_text)
     high = meaning.amount(high_text) if colon else low
     if low is None or high is None or low.number is None or high.number is None:

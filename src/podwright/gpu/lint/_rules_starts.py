@@ -153,6 +153,8 @@ def launcher_in_every_task(lint_case: Case) -> Iterator[Found]:
             f"srun starts the launcher {copies} times on a node, and each starts a process "
             "for each GPU: one launcher for each node is enough"
         )
+        if launch.option("ntasks-per-node", "tasks-per-node") and not launch.option("ntasks"):
+            reason += f" (srun hears --ntasks={launch.size.nodes or 1} beside the job's tasks only)"
         launcher = launch.data
         written = launch.options.get(launcher.processes, "")
         if "NTASKS" in written:
