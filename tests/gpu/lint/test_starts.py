@@ -249,6 +249,11 @@ def test_advice_is_in_the_words_of_the_launcher() -> None:
     assert "torchrun" not in found.reason
 
 
+def test_deepspeed_without_a_hostfile_waits_for_nobody() -> None:
+    (found,) = lint(read_script(f"{TWO}deepspeed --num_nodes=2 --num_gpus=8 train.py\n"))
+    assert "the others stay idle: a --hostfile names them" in found.reason
+
+
 def test_a_rule_without_evidence_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="nobody says"):
         Rule("mine", "mistake", "says", "", lambda case: iter(()))

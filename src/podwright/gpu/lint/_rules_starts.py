@@ -90,12 +90,13 @@ def launcher_on_one_node(lint_case: Case) -> Iterator[Found]:
         neighbours = [other for other in launches if other is not launch]
         if _starts_other_nodes(launch) or any(n.by in ("remote", "unknown") for n in neighbours):
             continue
-        waits = bool(launch.copies and launch.copies[0] > 1)
+        is_deepspeed = launch.launcher == "deepspeed"  # which takes what is there, and waits not
+        waits = not is_deepspeed and bool(launch.copies and launch.copies[0] > 1)
         # What ran in the foreground has ended: only what runs beside it can be waited for.
         if any(n.place.behind or (n.by and not waits) for n in neighbours):
             continue
         consequence = "it waits for ever for the others" if waits else "the others stay idle"
-        remedy = "a --hostfile names them" if launch.launcher == "deepspeed" else "start it by srun"
+        remedy = "a --hostfile names them" if is_deepspeed else "start it by srun"
         reason = (
             f"a batch script runs on the first of its {lint_case.facts.nodes} nodes only, and "
             f"{consequence}: {remedy}"
