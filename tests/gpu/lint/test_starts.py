@@ -187,6 +187,12 @@ NOT_WRONG = [
     # the launcher reads the variables that the batch shell exports
     "export PET_NNODES=2 PET_RDZV_BACKEND=c10d PET_RDZV_ENDPOINT=$head_ip:29500\n"
     "srun torchrun --nproc_per_node=8 train.py",
+    "srun bash -c 'export PET_NODE_RANK=$SLURM_NODEID; torchrun --nnodes=2 --nproc_per_node=8 "
+    "--master_addr=$HEAD train.py'",
+    "srun bash -c 'PET_NODE_RANK=$SLURM_NODEID torchrun --nnodes=2 --nproc_per_node=8 "
+    "--master_addr=$HEAD train.py'",
+    "srun bash -c 'export CUDA_VISIBLE_DEVICES=0,1; torchrun --nnodes=2 --nproc_per_node=2 "
+    f"{MEET} train.py'",
     # each copy is told its share
     "srun bash -c 'torchrun --nproc_per_node=8 eval.py --shard $SLURM_NODEID'",
     "srun bash -c 'export SHARD=$SLURM_NODEID; torchrun --nproc_per_node=8 eval.py'",

@@ -190,7 +190,6 @@ class Launch(NamedTuple):
 def read_launches(script: Script, facts: JobFacts) -> Iterator[Launch]:
     """Yield what a script starts, in order."""
     job = Size(facts.nodes, facts.tasks, None, facts.gpus_per_node)
-    assigned = {assignment.name for assignment in script.shell.assignments}
     for command in script.shell.commands:
         launch = read_command(command)
         if launch is None:
@@ -202,7 +201,7 @@ def read_launches(script: Script, facts: JobFacts) -> Iterator[Launch]:
             meaning = _Meaning(script, facts, size if launch.place.quoted else job)
             says_elsewhere = any(
                 re.search(rf"\b{launch.data.environment or ' '}", name)
-                for name in (*assigned, *dict(command.set_before), *_passed_on(launch))
+                for name in (*script.shell.names, *_passed_on(launch))
             )
             copies = _copies(launch, meaning, says_elsewhere=says_elsewhere)
             processes = _processes(launch, meaning, size, says_elsewhere=says_elsewhere)

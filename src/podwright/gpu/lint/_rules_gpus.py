@@ -120,7 +120,7 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     if not launch.distributed or not launch.judged or launch.place.loop or _runs_on_cpus(launch):
         return
     chooses = launch.given("gpu-ids", "include", "exclude", "i", "e") is not None
-    if chooses or _hides_gpus(lint_case):
+    if chooses or lint_case.script.shell.names & set(_VISIBILITY_VARIABLES):
         return
     copies, gpus = launch.size.tasks_per_node or 0, launch.size.gpus_per_node or 0
     count = (launch.processes or 0) * copies
@@ -132,13 +132,6 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     reason = f"{start} on a node with {gpus} GPUs: {gpus - count} {stay} idle"
     line_number = line_of_option(lint_case, launch, launch.data.processes)
     yield Found(line_number, reason, level="mistake" if is_mistake else "better")
-
-
-def _hides_gpus(lint_case: Case) -> bool:
-    shell = lint_case.script.shell
-    names = {assignment.name for assignment in shell.assignments}
-    names |= {name for command in shell.commands for name, _ in command.set_before}
-    return bool(names & set(_VISIBILITY_VARIABLES))
 
 
 @rule(

@@ -300,7 +300,6 @@ def same_rank(lint_case: Case) -> Iterator[Found]:
     _TORCHRUN_PAGE,
 )
 def no_node_rank(lint_case: Case) -> Iterator[Found]:
-    assigned = {assignment.name for assignment in lint_case.script.shell.assignments}
     for launch in trainings(lint_case):
         if launch.launcher not in ("torchrun", "accelerate") or launch.by != "srun":
             continue
@@ -309,7 +308,7 @@ def no_node_rank(lint_case: Case) -> Iterator[Found]:
         if not waits or not launch.judged or not launch.program or _starts_other_nodes(launch):
             continue
         other_ways = (launcher.rank, "rdzv-backend", "standalone", "config-file")
-        is_exported = f"{launcher.environment}{option[2:].upper()}" in assigned
+        is_exported = f"{launcher.environment}{option[2:].upper()}" in lint_case.script.shell.names
         if launch.given(*other_ways) is not None or is_exported:
             continue
         if launch.launcher == "accelerate":
@@ -607,7 +606,7 @@ def unset_program(lint_case: Case) -> Iterator[Found]:
     may_set = {"source", ".", "eval", "module", "ml", "read"}
     if script.template or any(may_set & set(command.words[:1]) for command in shell.commands):
         return
-    set_here = {assignment.name for assignment in shell.assignments} | shell.unsteady
+    set_here = shell.names | shell.unsteady
     for launch in trainings(lint_case):
         program = launch.program[0] if launch.program and launch.launcher != "program" else ""
         for name in filter(str.isidentifier, holes(program)):

@@ -78,6 +78,7 @@ class Shell:
     """All commands and assignments, in the order of the script.
 
     `sums` has the names within $((…)), by line; `comments` has the lines that are nothing else;
+    `names` has every name that is set, in the text for another shell too;
     `unsteady` has the names that are set more than once, or not always; `escaped` has the lines
     with a protected dollar sign that is not within a text for another shell. `files` has the texts
     of here-documents without variables, by the file that they are written into.
@@ -88,6 +89,7 @@ class Shell:
         self.assignments: list[Assignment] = []
         self.sums: list[tuple[int, str]] = []
         self.comments: set[int] = set()
+        self.names: set[str] = set()
         self.unsteady: set[str] = set()
         self.escaped: set[int] = set()
         self.files: dict[str, str] = {}
@@ -315,6 +317,7 @@ class _ShellReader:
                 assignment.name == variable_name and assignment.exported
                 for assignment in self.shell.assignments
             )
+            self.shell.names.add(variable_name)
             self.shell.assignments.append(
                 Assignment(
                     variable_name,
@@ -341,6 +344,7 @@ class _ShellReader:
                 command_words += self._expand_words(child.children[0]) if child.children else []
             elif child.is_named and "redirect" not in child.type:
                 command_words += self._expand_words(child)
+        self.shell.names.update(dict(assignments_before))
         last_line = node.end_point[0] + 1 + self.offset
         command = ShellCommand(
             tuple(command_words),
@@ -384,6 +388,7 @@ class _ShellReader:
                 )
             )
         self.shell.sums += [(command.line, name) for _, name in inner_reader.shell.sums]
+        self.shell.names |= inner_reader.shell.names
 
     # Words
 
