@@ -76,7 +76,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
             "tee", "main-training-function", "gradient-clipping", "offload-optimizer-device",
             "offload-param-device", "offload-optimizer-nvme-path", "offload-param-nvme-path",
             "zero3-init-flag", "zero3-save-16bit-model", "downcast-bf16", "tpu-name", "tpu-zone",
-            "vm", "env", "main-process-ip-addr",
+            "vm", "env",
         }),
         flags=frozenset({
             "multi-gpu", "cpu", "use-cpu", "use-deepspeed", "use-fsdp", "use-megatron-lm",
