@@ -17,12 +17,12 @@ from podwright.gpu.lint import (
     read_script,
     rules,
 )
-from podwright.gpu.lint._script_counts import job_facts
+from podwright.gpu.lint._job_facts import job_facts
 from podwright.slurm.site.releases import parse_version
 from tests.gpu.requests.wordings import BETTER, MISTAKES
 
 #: "conflicting ways", and what only a site can tell: test_lint_site.py
-MORE = {"tasks-disagree", "memory-twice", "gpus-disagree", "given-twice", "unknown-partition"}
+MORE = {"tasks-disagree", "memory-twice", "given-twice", "unknown-partition"}
 HERE = Path(__file__).parent / "scripts"
 GOOD = sorted((HERE / "good").glob("*.sh"))
 BAD = sorted((HERE / "bad").glob("*.sh"))
@@ -123,6 +123,8 @@ def test_a_script_that_another_shell_writes_is_a_template() -> None:
     text = "#!/bin/bash\n#SBATCH --output=$LOGS/a.out\n\necho \\$SLURM_JOB_ID\n"
     assert findings(text.replace("\\", ""))[0].rule == "not-expanded"
     assert findings(text) == []
+    in_task = text.replace("echo \\$SLURM_JOB_ID", 'srun bash -c "echo \\$SLURM_JOB_ID"')
+    assert findings(in_task)[0].rule == "not-expanded", "that is for the shell of a task"
 
 
 def test_the_corpora_are_large_enough_and_every_rule_is_in_them() -> None:

@@ -62,6 +62,8 @@ def test_slurm_refuses_what_lint_says_it_refuses(name: str) -> None:
                 refused = True
             if rule == "more-nodes-named":
                 refused = name == "oldest"  # later releases leave out nodes without a word
+            if rule == "gpus-disagree":  # sbatch sees what it has, and no step
+                refused = name == "newest" and "#SBATCH --gres" in path.read_text()
             words = said(path.read_text())
             if any(word in words for word in UNREADABLE) != refused:
                 wrong[path.stem] = words

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from podwright.gpu.lint import lint, read_script, read_site
+from podwright.gpu.lint import CachedSite, lint, read_script, read_site
+from podwright.slurm.site.releases import parse_version
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import SlurmLab, poll, release
 
@@ -94,13 +96,31 @@ def test_conflicting_ways_of_asking(lab: SlurmLab) -> None:
     tasks = ("#SBATCH --nodes=2", "#SBATCH --ntasks=8", "#SBATCH --ntasks-per-node=2", "true")
     assert "not available" in refused(lab, *tasks)
     assert called(*tasks) == ["tasks-disagree"]
+    lone = ("#SBATCH --nodes=1", "#SBATCH --ntasks=1", "#SBATCH --ntasks-per-node=2")
+    if lab.release.name == "oldest":
+        assert output(lab, *lone, "srun sh -c 'echo $SLURM_NTASKS'") == ["1"]
+    else:
+        assert "not available" in refused(lab, *lone, "true")
+    newest = CachedSite(version=parse_version("26.05"))
+    found = lint(read_script(text_of(*lone, "srun ./a")), newest)
+    assert [one.rule for one in found] == ["tasks-disagree"]
     both = ("#SBATCH --gpus-per-node=4", "#SBATCH --gres=gpu:2", "echo $SLURM_GPUS_ON_NODE")
     if lab.release.name == "oldest":
         (told,) = output(lab, *both)
         assert told in ("2", "4")  # one of the two is not heard
     else:
         assert "mutually exclusive" in refused(lab, *both)
+        same = ("#SBATCH --gpus-per-node=2", "#SBATCH --gres=gpu:2", "true")
+        assert "mutually exclusive" in refused(lab, *same)
+        step = ("#SBATCH --gpus-per-node=2", "srun --gres=gpu:1 true 2>&1")
+        assert "mutually exclusive" in output(lab, *step)[0]  # what the job passes on counts
+        for lines in (same, step):
+            found = lint(read_script(text_of(*lines)), newest)
+            assert [one.rule for one in found] == ["gpus-disagree"]
     assert called(*both) == ["gpus-disagree"]
+    typed = ("#SBATCH --gpus-per-node=1", "#SBATCH --gres=gpu:a100:1", "true")
+    assert re.search("mutually exclusive|with and without type", refused(lab, *typed))
+    assert called(*typed) == ["gpus-disagree"]
 
 
 def test_more_nodes_named_than_allowed(lab: SlurmLab) -> None:
@@ -153,6 +173,20 @@ def test_the_batch_shell_expands_before_srun(lab: SlurmLab) -> None:
     assert sized == ["2 4"] * 4
 
 
+def test_the_number_of_a_task_on_its_node_begins_with_0_on_each(lab: SlurmLab) -> None:
+    two = ("#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1", "#SBATCH --gpus-per-node=1")
+    assert output(lab, *two, "srun bash -c 'echo $SLURM_LOCALID'") == ["0", "0"]
+    launch = "srun bash -c 'torchrun --nnodes=2 --node_rank=$SLURM_LOCALID --master_addr=$A a.py'"
+    assert called(*two, launch) == ["same-rank"]
+
+
+def test_a_variable_that_nobody_sets_is_no_program(lab: SlurmLab) -> None:
+    step = ("#SBATCH --nodes=1", "srun sh -c 'echo $#' sh $NOBODY_SETS_IT")
+    assert output(lab, *step) == ["0"]
+    text = text_of("#SBATCH --nodes=1", "srun python3 $NOBODY_SETS_IT a")
+    assert [one.rule for one in lint(read_script(text), better=True)] == ["unset-program"]
+
+
 def test_the_end_of_the_script_ends_what_is_behind_it(lab: SlurmLab) -> None:
     lines = ("#SBATCH -n 1", "srun sleep 6000 &", "sleep 6000 &")
     job = lab.submit(text_of(*lines))
@@ -179,6 +213,17 @@ def test_steps_without_exact_run_one_after_the_other(lab: SlurmLab) -> None:
         assert (told[0] == "0") == together, (job, step, told)
         loop = ("for i in 1 2; do", f"  {step} ./a &", "done", "wait")
         assert called(*job, *loop) == ([] if together else ["steps-not-exact"])
+
+
+def test_a_step_starts_the_tasks_of_its_job_whatever_it_says_of_each_node(lab: SlurmLab) -> None:
+    two = ("#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4", "#SBATCH --gpus-per-node=4")
+    for step, tasks in (("--ntasks-per-node=1", 8), ("", 8), ("--nodes=2", 8), ("--ntasks=2", 2)):
+        told = output(lab, *two, f"srun {step} sh -c 'echo $SLURM_NTASKS' 2>/dev/null")
+        assert told == [str(tasks)] * tasks, step
+        launch = f"srun {step} torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d a.py"
+        assert called(*two, launch) == (["launcher-in-every-task"] if tasks == 8 else []), step
+    plain = ("#SBATCH --nodes=2", "srun --ntasks-per-node=1 sh -c 'echo $SLURM_NTASKS'")
+    assert output(lab, *plain) == ["2", "2"]
 
 
 def test_a_step_cannot_have_more_than_its_job(lab: SlurmLab) -> None:

@@ -2,7 +2,8 @@
 
 from podwright.gpu.lint._apply_rules import lint, rules
 from podwright.gpu.lint._checked_script import CheckedScript, LintSettings, check_script
-from podwright.gpu.lint._fix import difference, fix, fixed
+from podwright.gpu.lint._corrections import fixed
+from podwright.gpu.lint._fix import difference, fix
 from podwright.gpu.lint._formats import (
     as_annotations,
     as_rows,

@@ -3,16 +3,20 @@
 There are two levels. A *mistake* is something that Slurm refuses, or that does not do what the line
 plainly wants. Something that *could be better* works, or may be intended; it is reported only on
 request. A correction is *sure* where it cannot be wrong, and `--fix` applies only sure corrections.
+Any other is made first, and offered only if the corrected script has no finding that it had not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 from podwright import plugins
+from podwright.gpu.lint._corrections import fixed
+from podwright.gpu.lint._job_facts import job_facts
+from podwright.gpu.lint._launches import read_launches
 from podwright.gpu.lint._rule_types import _RULES_BY_ID, Case, Finding, Rule
-from podwright.gpu.lint._script import Script
-from podwright.gpu.lint._script_counts import job_facts
+from podwright.gpu.lint._script import Script, read_script
 from podwright.gpu.lint._site_cache import CachedSite
 
 
@@ -20,9 +24,9 @@ def rules() -> dict[str, Rule]:
     """Return all rules, by id."""
     from podwright.gpu.lint import (
         _rules_conflicts,
-        _rules_counts,
-        _rules_launch,
+        _rules_gpus,
         _rules_network,
+        _rules_starts,
         _rules_steps,
         _rules_syntax,
         _rules_values,
@@ -31,9 +35,9 @@ def rules() -> dict[str, Rule]:
     for rule_module in (
         _rules_syntax,
         _rules_values,
-        _rules_counts,
+        _rules_gpus,
         _rules_conflicts,
-        _rules_launch,
+        _rules_starts,
         _rules_steps,
         _rules_network,
     ):
@@ -53,33 +57,55 @@ def lint(
 
     Rules that the script itself ignores (`# podwright: ignore RULE`) are left out.
     """
-    lint_case = Case(script, site or CachedSite(), job_facts(script))
-    selected_rules = set(only_rules)
     ignored = _ignored_rules(script)
-    findings: list[Finding] = []
+    selected = set(only_rules)
+    judged = _judge(script, site or CachedSite(), ignored)
+    return [
+        finding
+        if not finding.corrected or finding.sure
+        else _offered(finding, script, site or CachedSite(), judged, ignored)
+        for finding in judged
+        if (better or finding.level == "mistake") and (not selected or finding.rule in selected)
+    ]
+
+
+def _judge(script: Script, site: CachedSite, ignored: Collection[str]) -> list[Finding]:
+    """Return all findings of both levels, with corrections that nothing has judged yet."""
+    facts = job_facts(script)
+    lint_case = Case(script, site, facts, tuple(read_launches(script, facts)))
+    findings: set[Finding] = set()
     for rule in rules().values():
-        if (selected_rules and rule.id not in selected_rules) or rule.id in ignored:
+        if rule.id in ignored:
             continue
         for violation in rule.check(lint_case):
-            level = violation.level or rule.level
+            line, reason, corrected, sure, before, own_level, whole_script = violation
+            level = own_level or rule.level
             if rule.id in _TEMPLATE_RULES and (script.template or script.is_prose):
                 level = "better"  # nobody means to submit it unchanged
-            if level == "better" and not better:
-                continue
-            findings.append(
+            findings.add(
                 Finding(
-                    rule.id,
-                    violation.line,
-                    script.at(violation.line),
-                    violation.reason,
-                    violation.corrected,
-                    violation.sure,
-                    violation.before,
-                    level,
-                    violation.whole,
+                    rule.id, line, script.at(line), reason, rule.evidence, corrected, sure, before,
+                    level, whole_script,
                 )
-            )
-    return sorted(set(findings), key=lambda f: (f.line, f.rule))
+            )  # fmt: skip
+    return sorted(findings, key=lambda finding: (finding.line, finding.rule))
+
+
+def _offered(
+    finding: Finding,
+    script: Script,
+    site: CachedSite,
+    judged: list[Finding],
+    ignored: Collection[str],
+) -> Finding:
+    """Return the finding, without its correction unless the corrected script is judged better."""
+    corrected = read_script(
+        fixed(script.text, [finding._replace(sure=True)]), script.path, script.read_beside
+    )
+    after = Counter(f.rule for f in _judge(corrected, site, ignored))
+    before = Counter(f.rule for f in judged)
+    before[finding.rule] -= 1
+    return finding if after <= before else finding._replace(corrected="")
 
 
 #: What a template, or a text with a script in it, may contain on purpose.

@@ -9,9 +9,10 @@ from podwright.gpu.lint._apply_rules import lint
 from podwright.gpu.lint._fix import difference, fix
 from podwright.gpu.lint._formats import as_text, whole_text
 from podwright.gpu.lint._rule_types import Finding
+from podwright.gpu.lint._rules_starts import NOT_JUDGED
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 from podwright.gpu.lint._script import read_script
-from podwright.gpu.lint._script_files import replace_file
+from podwright.gpu.lint._script_files import read_beside, replace_file
 from podwright.gpu.lint._site_cache import CachedSite
 
 
@@ -29,12 +30,16 @@ class LintSettings(NamedTuple):
 
 
 class CheckedScript(NamedTuple):
-    """A script with what is wrong in it after its corrections, which `change` has as a diff."""
+    """A script with what is wrong in it after its corrections, which `change` has as a diff.
+
+    left_out: what was not judged, where nothing wrong was found.
+    """
 
     path: str
     findings: list[Finding]
     change: str
     settings: LintSettings
+    left_out: tuple[str, ...] = ()
 
     def lines(self, *, alone: bool) -> list[str]:
         """Return the findings for people. alone: whether it is the only script.
@@ -46,7 +51,7 @@ class CheckedScript(NamedTuple):
         ]
         lines = as_text(self.path, listed_findings)
         if not self.findings and not self.change:
-            lines.append(f"{self.path}: no mistakes found")
+            lines.append("; ".join([f"{self.path}: no mistakes found", *self.left_out]))
         return lines
 
     def change_row(self) -> dict[str, object]:
@@ -71,9 +76,11 @@ def check_script(
         if settings.write and fixed_text != script_text:
             replace_file(path, fixed_text)
         script_text = fixed_text
+    script = read_script(script_text, path, read_beside(path))
     findings = [
         finding
-        for finding in lint(read_script(script_text, path), site, better=settings.better)
+        for finding in lint(script, site, better=settings.better)
         if finding.rule not in settings.ignore
     ]
-    return CheckedScript(path, findings, diff, settings)
+    left_out = () if findings else lint(script, site, better=True, only_rules=[NOT_JUDGED])
+    return CheckedScript(path, findings, diff, settings, tuple(f.reason for f in left_out))

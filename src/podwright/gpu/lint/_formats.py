@@ -70,7 +70,7 @@ def as_rows(findings_by_file: Files) -> list[dict[str, Any]]:
             "corrected": whole_text(finding.corrected),
             "before": finding.before,
             "sure": finding.sure,
-            "evidence": rules()[finding.rule].evidence,
+            "evidence": finding.evidence,
         }
         for path, findings in findings_by_file
         for finding in findings

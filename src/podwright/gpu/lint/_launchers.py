@@ -1,5 +1,6 @@
-"""Reads what a script starts: the launcher (torchrun, accelerate, deepspeed, mpirun, python), the
-srun around it, and the options of both, as far as the script fixes them.
+"""The launchers as data: how each is called, which options fix its processes, what it takes unsaid.
+
+A launcher that is not here is not judged: no rule speaks about what it starts.
 """
 
 from __future__ import annotations
@@ -8,307 +9,227 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from podwright.errors import InvalidRequest
-from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN, ShellCommand, WordPlace
-from podwright.gpu.requests import Given, is_number, known, parse_options
+from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN
 
-# Words in front of a program, and the number of words that belong to each.
-_COMMAND_PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
-_NO_LAUNCH_PATTERN = re.compile(
-    r"(\S*/)?(echo|printf|which|type|pip3?|ls|cd|cat|grep|sed|awk|module|ml|source|\.|export|mkdir|"
-    r"cp|mv|rm|ps|kill|pkill|wget|curl|git|chmod|tee|true|false|:|set|alias|test|\[|exit|return|"
-    r"break|continue|shift|unset|trap|ulimit|umask|declare|typeset|local|readonly|shopt|date|"
-    r"hostname|uname|pwd|pushd|popd|nvidia-smi|rocm-smi|amd-smi|lscpu|free|df|du|head|wc|sort|find|"
-    r"touch|ln|rsync|tar|unzip|printenv|squeue|sinfo|scontrol|sacct|seff)"
-)
-_CONDA_PATTERN = re.compile(r"(\S*/)?(conda|(micro)?mamba)")
-_REMOTE_RUNNERS = re.compile(
-    r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|ibrun|aprun|jsrun|flux)"
-)
-_MPIRUN_PATTERN = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
+
+class Launcher(NamedTuple):
+    """A program that starts the processes of one training, once on each node.
+
+    call: how it is called, for advice. nodes, processes, rank: the options with the number of its
+    copies, of its processes (`counts_all`: of all copies together), and of this copy.
+    nodes_unsaid: the number of copies where that option is missing; None where a file may say it.
+    processes_unsaid: the same; None for one on each GPU. addresses: the options with rank 0's
+    place. dealing: backends of the rendezvous that number the copies. environment: the prefix of
+    variables that stand for options. valued, valued_prefixes, flags: all options, with dashes.
+    page: where all this is documented.
+    """
+
+    call: str
+    nodes: str
+    processes: str
+    rank: str
+    addresses: tuple[str, ...]
+    page: str
+    valued: frozenset[str]
+    flags: frozenset[str]
+    valued_prefixes: tuple[str, ...] = ()
+    counts_all: bool = False
+    nodes_unsaid: int | None = None
+    processes_unsaid: int | None = None
+    dealing: frozenset[str] = frozenset()
+    environment: str = ""
+
+
+LAUNCHERS: Mapping[str, Launcher] = {
+    "torchrun": Launcher(
+        call="torchrun",
+        nodes="nnodes",
+        processes="nproc-per-node",
+        rank="node-rank",
+        addresses=("rdzv-endpoint", "master-addr"),
+        page="https://docs.pytorch.org/docs/stable/elastic/run.html",
+        valued=frozenset({
+            "nnodes", "nproc-per-node", "node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-id",
+            "rdzv-conf", "master-addr", "master-port", "max-restarts", "monitor-interval", "role",
+            "start-method", "log-dir", "local-addr", "redirects", "tee", "r", "t",
+            "local-ranks-filter", "logs-specs", "numa-binding", "event-log-handler", "local-rank",
+            "signals-to-handle", "duplicate-stdout-filters", "duplicate-stderr-filters",
+        }),
+        flags=frozenset({"standalone", "no-python", "run-path", "use-env"}),
+        nodes_unsaid=1,
+        processes_unsaid=1,
+        dealing=frozenset({"c10d", "etcd", "etcd-v2"}),
+        environment="PET_",
+    ),
+    "accelerate": Launcher(
+        call="accelerate launch",
+        nodes="num-machines",
+        processes="num-processes",
+        rank="machine-rank",
+        addresses=("main-process-ip",),
+        page="https://huggingface.co/docs/accelerate/package_reference/cli",
+        valued=frozenset({
+            "config-file", "num-processes", "num-machines", "machine-rank", "main-process-ip",
+            "main-process-port", "mixed-precision", "gpu-ids", "rdzv-backend", "rdzv-conf",
+            "dynamo-backend", "dynamo-mode", "zero-stage", "gradient-accumulation-steps",
+            "num-cpu-threads-per-process", "max-restarts", "monitor-interval", "role", "log-dir",
+            "tee", "main-training-function", "gradient-clipping", "offload-optimizer-device",
+            "offload-param-device", "offload-optimizer-nvme-path", "offload-param-nvme-path",
+            "zero3-init-flag", "zero3-save-16bit-model", "downcast-bf16", "tpu-name", "tpu-zone",
+            "vm", "env",
+        }),
+        flags=frozenset({
+            "multi-gpu", "cpu", "use-cpu", "use-deepspeed", "use-fsdp", "use-megatron-lm",
+            "use-xpu", "tpu", "no-python", "debug", "quiet", "q", "same-network", "ipex",
+            "enable-cpu-affinity", "use-parallelism-config", "dynamo-use-fullgraph",
+            "dynamo-use-dynamic", "dynamo-use-regional-compilation", "no-tpu-cluster",
+        }),
+        valued_prefixes=("fsdp-", "deepspeed-", "megatron-lm-", "parallelism-config-", "fp8-"),
+        counts_all=True,
+        dealing=frozenset({"c10d", "etcd", "etcd-v2"}),
+        environment="ACCELERATE_",
+    ),
+    "deepspeed": Launcher(
+        call="deepspeed",
+        nodes="num-nodes",
+        processes="num-gpus",
+        rank="node-rank",
+        addresses=("master-addr",),
+        page="https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node",
+        valued=frozenset({
+            "num-gpus", "num-nodes", "hostfile", "include", "exclude", "master-addr",
+            "master-port", "launcher", "launcher-args", "node-rank", "i", "e", "H",
+            "bind-core-list", "ssh-port", "p", "enable-each-rank-log", "autotuning",
+            "min-elastic-nodes", "max-elastic-nodes", "venv-script",
+        }),
+        flags=frozenset({
+            "module", "no-python", "no-local-rank", "no-ssh", "no-ssh-check", "force-multi",
+            "save-pid", "elastic-training", "bind-cores-to-rank",
+        }),
+    ),
+}  # fmt: skip
 _PYTHON_PATTERN = re.compile(r"(\S*/)?python[\d.]*")
 _TORCH_MODULE_PATTERN = re.compile(
     r"torch\.distributed\.(run|launch|launcher)|torch\.distributed\.elastic\.\w+"
 )
-# Programs that start the program behind them unchanged: launchers themselves, containers,
-# environments, tools.
-_STARTER_PATTERN = re.compile(
-    r"(\S*/)?(python[\d.]*|torchrun|torch_run|accelerate|deepspeed|singularity|apptainer|shifter|docker|"
-    r"podman|podman-hpc|enroot|ch-run|uv|uvx|poetry|pipenv|pixi|conda|micromamba|hatch|numactl|"
-    r"taskset|nsys|ncu|rocprof\w*|timeout|nice|stdbuf|xvfb-run|bash|sh|env|coverage|scalene)"
-)
-# Options of plugins that take no value, used to find the start of the program. They are not judged.
-_SRUN_FLAGS = {
-    "container-mount-home", "no-container-mount-home", "container-remap-root",
-    "no-container-remap-root", "container-entrypoint", "no-container-entrypoint",
-    "container-entrypoint-log", "container-writable", "container-readonly", "clearenv", "vpn",
+_MODULES = {
+    "accelerate.commands.launch": "accelerate", "accelerate.commands.accelerate_cli": "accelerate",
+    "deepspeed": "deepspeed", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
-_MPI_VALUE_COUNTS = {
-    "n": 1, "np": 1, "c": 1, "x": 1, "H": 1, "host": 1, "hostfile": 1, "machinefile": 1,
-    "map-by": 1, "bind-to": 1, "rank-by": 1, "mca": 2, "gmca": 2, "wdir": 1, "wd": 1, "prefix": 1,
-    "npernode": 1, "N": 1, "npersocket": 1, "path": 1, "output-filename": 1, "output": 1,
-}  # fmt: skip
-_MPI_FLAGS = {
-    "display-map", "report-bindings", "tag-output", "allow-run-as-root", "v", "verbose", "q",
-    "bynode", "bycore", "byslot", "bind-to-core", "bind-to-none", "timestamp-output",
-}  # fmt: skip
-_LAUNCHER_OPTIONS = {
-    "torchrun": {
-        "nnodes", "nproc-per-node", "node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-id",
-        "rdzv-conf", "master-addr", "master-port", "max-restarts", "monitor-interval", "role",
-        "start-method", "log-dir", "local-addr", "redirects", "tee", "r", "t", "local-ranks-filter",
-        "logs-specs", "numa-binding", "event-log-handler", "local-rank",
-    },
-    "accelerate": {
-        "config-file", "num-processes", "num-machines", "machine-rank", "main-process-ip",
-        "main-process-port", "mixed-precision", "gpu-ids", "rdzv-backend", "rdzv-conf",
-        "deepspeed-config-file", "deepspeed-hostfile", "deepspeed-multinode-launcher",
-        "dynamo-backend", "zero-stage", "gradient-accumulation-steps",
-        "num-cpu-threads-per-process",
-        "max-restarts", "monitor-interval", "role", "log-dir", "tee", "main-training-function",
-        "gradient-clipping", "offload-optimizer-device", "offload-param-device",
-    },
-    "deepspeed": {
-        "num-gpus", "num-nodes", "hostfile", "include", "exclude", "master-addr", "master-port",
-        "launcher", "launcher-args", "node-rank", "module", "i", "e", "H", "bind-core-list",
-    },
-}  # fmt: skip
+_FOUND_PATTERN = re.compile(rf"{HOLE_OPEN}\$\((?:which|command -v) ([\w-]+)\){HOLE_CLOSE}")
 
 
-class Launch(NamedTuple):
-    """One start of a program.
+class LauncherCall(NamedTuple):
+    """A launcher among the words of a command: its name, options (with dashes) and program.
 
-    `kind` is torchrun, accelerate, deepspeed, python or other. `by` is srun, mpirun, remote or
-    empty. `step` has the options of srun, `options` those of the launcher, with dashes, and
-    `program` what it starts. `complete`: whether all options could be told from the program's own.
+    name: of LAUNCHERS, "python" or "program". complete: whether
+    all of its options are known, and told from those of the program.
     """
 
-    kind: str
-    by: str
-    line: int
-    last: int
-    place: WordPlace
-    step: tuple[Given, ...] = ()
-    options: Mapping[str, str] = {}
-    program: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+    name: str
+    options: Mapping[str, str]
+    program: tuple[str, ...]
     complete: bool = True
-    foreign: bool = False  # srun has words that could not be read
-
-    @property
-    def distributed(self) -> bool:
-        """Whether the launcher starts several processes that communicate."""
-        return self.kind in ("torchrun", "accelerate", "deepspeed")
-
-    def given(self, *names: str) -> str | None:
-        """Return the value of the first of these options of the launcher that was given."""
-        return next((self.options[name] for name in names if name in self.options), None)
-
-    def option(self, *names: str) -> Given | None:
-        """Return the last of these options of srun."""
-        return next((option for option in reversed(self.step) if option.name in names), None)
 
 
-def read_launch(command: ShellCommand) -> Launch | None:
-    """Return the program that a command starts; None for echo, cd and other commands that start
-    none.
-    """
-    command_words = list(command.words)
-    started_by, has_unread_words = "", False
-    srun_options: list[Given] = []
-    while command_words:
-        first_word = command_words[0]
-        if (
-            first_word in _COMMAND_PREFIXES
-            or first_word == "env"
-            or re.fullmatch(r"\w+=.*", first_word)
-        ):
-            command_words = command_words[1:]
-        elif re.fullmatch(r"(\S*/)?srun", first_word) and not started_by:
-            started_by = "srun"
-            srun_options, command_words, has_unread_words = read_step(command_words[1:])
-        elif _MPIRUN_PATTERN.fullmatch(first_word) and not started_by:
-            started_by = "mpirun"
-            break
-        elif _REMOTE_RUNNERS.fullmatch(first_word) and not started_by:
-            started_by = "remote"
-            break
-        elif HOLE_OPEN in first_word and not started_by:
-            started_by = "unknown"
-            break
-        else:
-            break
-    if not command_words or (not started_by and _NO_LAUNCH_PATTERN.fullmatch(command_words[0])):
-        return None
-    if _CONDA_PATTERN.fullmatch(command_words[0]) and "run" not in command_words[1:]:
-        return None
-    launcher_kind, launcher_options, program_words, all_options_known = _find_launcher(
-        command_words
-    )
-    if (
-        not started_by
-        and launcher_kind != "other"
-        and not _STARTER_PATTERN.fullmatch(command_words[0])
-    ):
-        started_by = "unknown"  # a wrapper of the site
-    return Launch(
-        launcher_kind, started_by, command.line, command.last, command.place, tuple(srun_options),
-        launcher_options, tuple(program_words), tuple(command_words), all_options_known,
-        has_unread_words,
-    )  # fmt: skip
-
-
-def starts(launch: Launch) -> bool:
-    """Return whether the first word is known to start what follows unchanged."""
-    return bool(launch.words) and bool(_STARTER_PATTERN.fullmatch(launch.words[0]))
-
-
-def ranks(words: tuple[str, ...]) -> int | None:
-    """Return the ranks that Open MPI's mpirun is to start; None if some of its options are not
-    known.
-    """
-    rank_count = None
-    word_index = 1
-    while word_index < len(words) and words[word_index].startswith("-"):
-        option_name = words[word_index].lstrip("-")
-        if (
-            option_name in ("n", "np", "c")
-            and word_index + 1 < len(words)
-            and is_number(words[word_index + 1])
-        ):
-            rank_count = int(words[word_index + 1])
-        if option_name not in _MPI_VALUE_COUNTS and option_name not in _MPI_FLAGS:
-            return None
-        word_index += 1 + _MPI_VALUE_COUNTS.get(option_name, 0)
-    return rank_count
-
-
-def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
-    """Return (options of srun, the words behind them, whether some could not be read)."""
-    known_options = known("srun")
-    srun_options: list[Given] = []
-    has_unread_words = False
-    remaining_words = list(words)
-    while remaining_words and remaining_words[0].startswith("-") and remaining_words[0] != "-":
-        word = remaining_words[0]
-        if word == "--":
-            return srun_options, remaining_words[1:], has_unread_words
-        option_name = word[2:].partition("=")[0] if word.startswith("--") else ""
-        if (
-            option_name
-            and option_name not in known_options
-            and sum(known_name.startswith(option_name) for known_name in known_options) != 1
-        ):
-            remaining_words = remaining_words[1:]
-            if "=" in word or option_name in _SRUN_FLAGS:
-                continue  # a plugin's option, which is certainly no more than this word
-            has_unread_words = True
-            if remaining_words and not remaining_words[0].startswith("-"):
-                remaining_words = remaining_words[1:]
-            continue
-        consumed_words = 1
-        try:
-            try:
-                parsed_options, _ = parse_options([word], "srun")
-            except InvalidRequest:
-                parsed_options, _ = parse_options(remaining_words[:2], "srun")
-                consumed_words = 2
-            srun_options += parsed_options
-        except InvalidRequest:
-            has_unread_words = True
-        remaining_words = remaining_words[consumed_words:]
-    if remaining_words and remaining_words[0].startswith(HOLE_OPEN):
-        has_unread_words = True
-    return srun_options, remaining_words, has_unread_words
-
-
-def _find_launcher(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
-    """Return (kind, options, program, complete) of the first launcher among the words."""
-    for word_index, word in enumerate(words):
-        program_name = word.rpartition("/")[2]
-        if program_name in ("torchrun", "torch_run"):
-            return ("torchrun", *_read_launcher_options("torchrun", words[word_index + 1 :]))
-        if program_name == "accelerate" and words[word_index + 1 : word_index + 2] == ["launch"]:
-            return ("accelerate", *_read_launcher_options("accelerate", words[word_index + 2 :]))
-        if program_name == "deepspeed" and word_index + 1 < len(words):
-            return ("deepspeed", *_read_launcher_options("deepspeed", words[word_index + 1 :]))
+def find_call(words: list[str]) -> LauncherCall:
+    """Return the first launcher among the words, or the program itself."""
+    for start, word in enumerate(words):
+        name = _name_of(word)
+        if name in ("torchrun", "torch_run"):
+            return _read_call("torchrun", words, start + 1)
+        if name == "accelerate" and words[start + 1 : start + 2] == ["launch"]:
+            return _read_call("accelerate", words, start + 2)
+        if name == "accelerate-launch":
+            return _read_call("accelerate", words, start + 1)
+        if name == "deepspeed" and start + 1 < len(words):
+            return _read_call("deepspeed", words, start + 1)
         if _PYTHON_PATTERN.fullmatch(word):
-            return _read_python_launch(words[word_index + 1 :])
-        if program_name.endswith((".py", ".sh")):
+            return _read_python_call(words, start)
+        if name.endswith((".py", ".sh")):
             break
-    return "other", {}, words, True
+    return LauncherCall("program", {}, tuple(words))
 
 
-def _read_python_launch(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
-    for word_index, word in enumerate(words):
-        if word == "-m" and word_index + 1 < len(words):
-            module_name = words[word_index + 1]
+def _name_of(word: str) -> str:
+    """Return the name of a program, without its folder."""
+    match = _FOUND_PATTERN.fullmatch(word)
+    return match[1] if match else word.rpartition("/")[2]
+
+
+def _read_python_call(words: list[str], start: int) -> LauncherCall:
+    for index in range(start + 1, len(words)):
+        word = words[index]
+        if word == "-m" and index + 1 < len(words):
+            module_name = words[index + 1]
             if _TORCH_MODULE_PATTERN.fullmatch(module_name):
-                options, program_words, all_options_known = _read_launcher_options(
-                    "torchrun", words[word_index + 2 :]
-                )
-                if module_name.endswith("launch"):
-                    options = {"launch": "", **options}
-                return "torchrun", options, program_words, all_options_known
-            if module_name in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
-                return (
-                    "accelerate",
-                    *_read_launcher_options("accelerate", words[word_index + 2 :]),
-                )
-            return "python", {}, words[word_index:], True
-        if word == "-c" or not word.startswith("-"):
-            return "python", {}, words[word_index:], True
-    return "python", {}, [], True
-
-
-def _read_launcher_options(
-    launcher_kind: str, words: list[str]
-) -> tuple[dict[str, str], list[str], bool]:
-    """Return the launcher's options, up to the program, and whether all of them could be read."""
-    valued_options = _LAUNCHER_OPTIONS[launcher_kind]
-    options: dict[str, str] = {}
-    word_index = 0
-    all_options_known = True
-    while word_index < len(words):
-        word = words[word_index]
-        if word in ("-m", "--module") and launcher_kind != "deepspeed":
-            return options, words[word_index + 1 :], all_options_known
+                call = _read_call("torchrun", words, index + 2)
+                is_old = module_name.endswith("launch")
+                return call._replace(options={"launch": "", **call.options}) if is_old else call
+            if module_name in _MODULES:
+                return _read_call(_MODULES[module_name], words, index + 2)
+            return LauncherCall("python", {}, tuple(words[index:]))
         if not word.startswith("-"):
-            if word.startswith(HOLE_OPEN) and HOLE_CLOSE in word and not re.search(r"\.py$", word):
-                all_options_known = False  # options may be in a variable
-                word_index += 1
+            call = find_call(words[index:])  # python $(which torchrun)
+            is_launcher = call.name in LAUNCHERS and _name_of(word) in ("torchrun", call.name)
+            return call if is_launcher else LauncherCall("python", {}, tuple(words[index:]))
+        if word == "-c":
+            return LauncherCall("python", {}, tuple(words[index:]))
+    return LauncherCall("python", {}, tuple(words[start + 1 :]))
+
+
+def _read_call(name: str, words: list[str], index: int) -> LauncherCall:
+    """Read the launcher's options, up to the program."""
+    launcher = LAUNCHERS[name]
+    options: dict[str, str] = {}
+    complete = True
+    while index < len(words):
+        word = words[index]
+        if word in ("-m", "--module") and name != "deepspeed":
+            options["module"] = ""
+            return LauncherCall(name, options, tuple(words[index + 1 :]), complete)
+        if not word.startswith("-"):
+            if word.startswith(HOLE_OPEN) and HOLE_CLOSE in word and not word.endswith(".py"):
+                complete = False  # options may be in a variable
+                index += 1
                 continue
-            return options, words[word_index:], all_options_known
-        option_name, equals_sign, option_value = word.lstrip("-").partition("=")
-        option_name = option_name.replace("_", "-") if len(option_name) > 1 else option_name
+            return LauncherCall(name, options, tuple(words[index:]), complete)
+        written, equals_sign, value = word.lstrip("-").partition("=")
+        option = _full_name(launcher, written)
+        takes_value = option in launcher.valued or option.startswith(launcher.valued_prefixes)
         if equals_sign:
-            options[option_name] = option_value
-        elif option_name in valued_options and word_index + 1 < len(words):
-            word_index += 1
-            options[option_name] = words[word_index]
+            options[option] = value
+        elif takes_value and index + 1 < len(words):
+            index += 1
+            options[option] = words[index]
         else:
-            options[option_name] = ""
-        word_index += 1
-    return options, [], all_options_known
+            options[option] = ""
+            complete = complete and option in launcher.flags
+        index += 1
+    return LauncherCall(name, options, (), complete)
 
 
-def names_slurm_launcher(launch: Launch) -> bool:
-    """Return whether an argument of the program names something that starts tasks.
+def read_configuration(text: str) -> dict[str, str]:
+    """Return the options that a configuration of accelerate stands for: lines of `key: value`.
 
-    Then the program may start tasks itself.
+    A value that is more than a word is left out, and what accelerate takes unsaid is put in.
     """
-    return any(
-        re.search(r"(^|[=:\"'_-])(srun|slurm|mpirun|mpiexec|submitit)", argument)
-        for argument in launch.words[1:]
-    )
+    launcher = LAUNCHERS["accelerate"]
+    options = {"num-machines": "1", "machine-rank": "0"}
+    for key, value in re.findall(r"^\s*(\w+):\s*[\"']?([^\s\"'#]+)[\"']?\s*$", text, re.M):
+        name = key.replace("_", "-")
+        if name in launcher.valued or name.startswith(launcher.valued_prefixes):
+            options[name] = value
+        elif (key, value.upper()) in (("distributed_type", "DEEPSPEED"), ("use_cpu", "TRUE")):
+            options["use-deepspeed" if key == "distributed_type" else "use-cpu"] = ""
+    return options
 
 
-def names_task_count(launch: Launch, tasks: int | None) -> bool:
-    """Return whether an argument of the program is the number of the job's tasks
-    (`--num_gpus=1024`).
-
-    Then the program knows of all tasks, and may start them itself.
-    """
-    count_pattern = r"(?i)--?\w*(gpu|task|rank|proc|world|worker|np)\w*[= ](\d+)(?!\S)"
-    matches = re.findall(count_pattern, " ".join(launch.words[1:]))
-    return bool(tasks) and any(int(number_text) == tasks for _, number_text in matches)
+def _full_name(launcher: Launcher, written: str) -> str:
+    """Return an option's name with dashes, and in full where argparse would take it so."""
+    name = written.replace("_", "-") if len(written) > 1 else written
+    known = launcher.valued | launcher.flags
+    if name in known or name.startswith(launcher.valued_prefixes) or len(name) < 3:
+        return name
+    longer = [option for option in known if option.startswith(name)]
+    return longer[0] if len(longer) == 1 else name

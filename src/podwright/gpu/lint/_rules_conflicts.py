@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.errors import InvalidRequest
 from podwright.gpu.lint._rule_types import Case, Found, rule
-from podwright.hosts import expand
+from podwright.hosts import BadHostList, expand
+from podwright.slurm.site.releases import release_of
 
 _EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
 _MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
@@ -62,24 +62,36 @@ def memory_twice(lint_case: Case) -> Iterator[Found]:
 @rule(
     "gpus-disagree",
     "mistake",
-    "--gres and --gpus-per-node ask for different counts; one is not heard",
+    "--gres=gpu beside --gpus-per-node: Slurm 26.05 refuses both together, 22.05 where one of them "
+    "has a type; of two counts an older release hears one",
     f"{_EVIDENCE_TEST}::test_conflicting_ways_of_asking",
 )
 def gpus_disagree(lint_case: Case) -> Iterator[Found]:
-    script = lint_case.script
-    per_node_requests = [
-        gpu_request for unit, gpu_request in script.request.gpu_options if unit == "node"
-    ]
-    if not script.line_of("gres") or not script.line_of("gpus-per-node") or not script.settled:
+    script, version = lint_case.script, lint_case.site.version
+    refuses = bool(version) and release_of(version).refuses_gres_beside_gpus_per_node
+    for launch in lint_case.launches if refuses and script.line_of("gpus-per-node") else ():
+        gres = launch.option("gres")
+        if gres and gres.value.startswith("gpu") and not launch.elsewhere:
+            reason = (
+                "srun takes --gpus-per-node over from the job, and this Slurm refuses --gres=gpu "
+                "beside it: write --gpus-per-node"
+            )
+            yield Found(launch.line, reason)
+    per_node = [gpus for unit, gpus in script.request.gpu_options if unit == "node"]
+    line_number = max(script.line_of("gres"), script.line_of("gpus-per-node"))
+    if not script.line_of("gpus-per-node") or len(per_node) < 2 or not script.settled:
         return
-    if (
-        len({gpu_request.count for gpu_request in per_node_requests}) > 1
-        and len({gpu_request.kind for gpu_request in per_node_requests}) < 2
-    ):
-        line_number = max(script.line_of("gres"), script.line_of("gpus-per-node"))
-        yield Found(
-            line_number, "--gres=gpu and --gpus-per-node say the same thing with different counts"
-        )
+    if refuses:
+        reason = f"Slurm {release_of(version)} refuses --gres=gpu beside --gpus-per-node: write one"
+        yield Found(line_number, reason)
+    elif "" in {gpus.kind for gpus in per_node} != {""}:
+        yield Found(line_number, "a GPU with a type beside one without: Slurm refuses the job")
+    elif len({gpus.count for gpus in per_node}) > 1 and len({gpus.kind for gpus in per_node}) < 2:
+        reason = "--gres=gpu and --gpus-per-node say the same thing with different counts"
+        yield Found(line_number, reason)
+    elif not version:
+        reason = "Slurm 26.05 and newer refuse --gres=gpu beside --gpus-per-node: write one of them"
+        yield Found(line_number, reason, level="better")
 
 
 @rule(
@@ -90,21 +102,31 @@ def gpus_disagree(lint_case: Case) -> Iterator[Found]:
 )
 def tasks_disagree(lint_case: Case) -> Iterator[Found]:
     script, request = lint_case.script, lint_case.script.request
-    max_nodes = request.max_nodes
-    if not (request.tasks and request.tasks_per_node and max_nodes) or not script.settled:
+    tasks, per_node = request.tasks, request.tasks_per_node
+    max_nodes = request.max_nodes or (1 if tasks == 1 else None)
+    if not (tasks and per_node and max_nodes) or not script.settled:
         return
-    task_capacity = max_nodes * request.tasks_per_node
-    if request.tasks > task_capacity:
+    if tasks > max_nodes * per_node:
         reason = (
-            f"{request.tasks} tasks do not fit on {max_nodes} nodes with {request.tasks_per_node} "
-            "each: Slurm refuses the job"
+            f"{tasks} tasks do not fit on {max_nodes} nodes with {per_node} each: Slurm refuses "
+            "the job"
         )
         yield Found(script.line_of("ntasks"), reason)
-    elif request.tasks < task_capacity and request.tasks >= max_nodes:
+    elif max_nodes <= tasks < max_nodes * per_node:
+        idle = (lint_case.facts.gpus_per_node or 0) * max_nodes - tasks
         reason = (
-            f"--ntasks={request.tasks} stands against {max_nodes} x {request.tasks_per_node} tasks"
+            f"--ntasks={tasks} counts, and --ntasks-per-node={per_node} only limits it: {tasks} of "
+            f"{max_nodes * per_node} tasks start"
         )
-        yield Found(script.line_of("ntasks"), reason, level="better")
+        if idle > 0:
+            verb = "s stay" if idle > 1 else " stays"
+            reason += f", and with a GPU for each of them {idle} GPU{verb} idle"
+        if tasks == 1:
+            reason += "; Slurm 26.05 never starts such a job"
+        version = lint_case.site.version
+        never_starts = version and release_of(version).never_starts_one_task_of_several
+        is_mistake = tasks == 1 and never_starts
+        yield Found(script.line_of("ntasks"), reason, level="mistake" if is_mistake else "better")
 
 
 @rule(
@@ -138,7 +160,7 @@ def more_nodes_named(lint_case: Case) -> Iterator[Found]:
         return  # a value with a slash names a file
     try:
         named_count = len(set(expand(nodelist.value)))
-    except InvalidRequest:
+    except BadHostList:
         return  # another rule reports what cannot be read
     tasks = script.request.tasks
     if named_count > max_nodes and (tasks is None or tasks >= named_count):

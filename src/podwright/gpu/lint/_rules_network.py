@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from podwright.gpu.lint._address_expressions import JOB_PORT_EXPRESSION
 from podwright.gpu.lint._rule_types import Case, Found, rule
+from podwright.gpu.lint._rules_starts import trainings
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import OLDEST_RELEASE, release_of
 
@@ -23,7 +24,7 @@ _OTHER_FABRIC_PATTERN = re.compile(
 
 
 def _is_training(lint_case: Case) -> bool:
-    launches = lint_case.script.launches
+    launches = trainings(lint_case)
     if any(launch.distributed for launch in launches):
         return True
     sets_master_addr = any(
@@ -60,7 +61,7 @@ def fixed_master_port(lint_case: Case) -> Iterator[Found]:
                 corrected_line,
             )
             return
-    for launch in lint_case.script.launches:
+    for launch in lint_case.launches:
         port = launch.given("master-port", "main-process-port") or ""
         rendezvous_endpoint = launch.given("rdzv-endpoint") or ""
         if is_number(port) or re.search(r":\d{2,}$", rendezvous_endpoint):
@@ -182,7 +183,7 @@ def hidden_peers(lint_case: Case) -> Iterator[Found]:
     f"{_PROGRAM_TESTS}::test_a_server_in_a_batch_job_ends_with_its_time_and_moves",
 )
 def online_serving(lint_case: Case) -> Iterator[Found]:
-    for launch in lint_case.script.launches:
+    for launch in lint_case.launches:
         if _SERVER_COMMAND_PATTERN.search(" ".join(launch.words) + " ") and not launch.place.behind:
             reason = (
                 "a batch job has no stable address, no restart and a time limit: serve online "

@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._launchers import Launch
+from podwright.gpu.lint._launches import Launch
 from podwright.gpu.lint._rule_types import Case, Found, rule
-from podwright.gpu.lint._script_counts import elsewhere
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import release_of
 
@@ -25,8 +24,9 @@ _SHARING_OPTIONS = {
 
 def _background_launches(lint_case: Case) -> list[Launch]:
     return [
-        launch for launch in lint_case.script.launches
+        launch for launch in lint_case.launches
         if launch.place.behind and not launch.place.quoted and not launch.place.within
+        and (launch.launcher != "tool" or launch.words[0] == "sleep")
     ]  # fmt: skip
 
 
@@ -60,8 +60,8 @@ def no_wait(lint_case: Case) -> Iterator[Found]:
     if any(
         launch.line >= end_line
         and not launch.place.behind
-        and (launch.kind != "other" or launch.by or launch.program)
-        for launch in lint_case.script.launches
+        and (launch.launcher != "program" or launch.by or launch.program)
+        for launch in lint_case.launches
         if launch.line > last_launch.last and launch.words[0] != "sleep"
     ):
         return  # something runs on before them
@@ -83,7 +83,7 @@ def no_wait(lint_case: Case) -> Iterator[Found]:
 def steps_not_exact(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
     background_steps = [
-        step for step in _background_launches(lint_case) if step.by == "srun" and not step.foreign
+        step for step in _background_launches(lint_case) if step.by == "srun" and not step.unread
     ]
     simultaneous_steps = [step for step in background_steps if step.place.loop] or (
         background_steps if len(background_steps) > 1 else []
@@ -126,8 +126,8 @@ def steps_not_exact(lint_case: Case) -> Iterator[Found]:
 )
 def step_beyond_job(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
-    for launch in lint_case.script.launches:
-        if launch.by != "srun" or launch.foreign or elsewhere(launch):
+    for launch in lint_case.launches:
+        if launch.by != "srun" or launch.unread or launch.elsewhere:
             continue
         nodes_option = launch.option("nodes")
         wanted_nodes = (
@@ -175,7 +175,7 @@ def cpus_not_passed_on(lint_case: Case) -> Iterator[Found]:
         assignment.name == "SRUN_CPUS_PER_TASK" for assignment in script.shell.assignments
     ):
         return
-    for launch in script.launches:
+    for launch in lint_case.launches:
         option_names = {option.name for option in launch.step}
         if launch.by != "srun" or option_names & {
             "cpus-per-task",

@@ -331,7 +331,9 @@ def _end_of_set_up(lint_case: Case) -> int:
     mpirun or python starts.
     """
     work_lines = [
-        launch.last for launch in lint_case.script.launches if launch.by or launch.kind != "other"
+        launch.last
+        for launch in lint_case.launches
+        if launch.may_train and (launch.by or launch.launcher != "program")
     ]
     return min(
         [*work_lines, max((command.last for command in lint_case.script.shell.commands), default=0)]

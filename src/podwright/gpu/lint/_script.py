@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 
 from podwright.errors import InvalidRequest
@@ -12,7 +13,6 @@ from podwright.gpu.lint._directives import (
     read_directives,
     waits_for_value,
 )
-from podwright.gpu.lint._launchers import Launch, read_launch
 from podwright.gpu.lint._shell import Shell, parse
 from podwright.gpu.requests import Given, SlurmRequest, read_request
 
@@ -45,8 +45,9 @@ class Script:
     present form.
     """
 
-    def __init__(self, script_text: str, file_path: str = "") -> None:
+    def __init__(self, script_text: str, file_path: str, read_beside: Callable[[str], str]) -> None:
         self.text = script_text
+        self.path, self.read_beside = file_path, read_beside
         folder, _, self.name = file_path.rpartition("/")
         self.among_templates = bool(_TEMPLATE_FOLDER_PATTERN.search(folder))
         self.lines = [line.removesuffix("\r") for line in script_text.split("\n")]
@@ -74,7 +75,7 @@ class Script:
             for option_name in self.open
         )
 
-    @property
+    @cached_property
     def template(self) -> int:
         """The first line that leaves a value to be filled in; 0 if none does.
 
@@ -88,7 +89,7 @@ class Script:
             is_open_directive = line_text.startswith(DIRECTIVE_PREFIX) and has_placeholder(
                 line_text
             )
-            if _ESCAPED_VARIABLE.search(line_text) and line_number >= last_line:
+            if line_number in self.shell.escaped and _ESCAPED_VARIABLE.search(line_text):
                 return line_number
             if (
                 self.is_program_template
@@ -155,10 +156,9 @@ class Script:
             return Shell()
         return parse("\n".join(self.lines) + "\n")
 
-    @cached_property
-    def launches(self) -> list[Launch]:
-        """The programs that it starts, in order."""
-        return [launch for launch in map(read_launch, self.shell.commands) if launch]
+    def file_text(self, path: str) -> str:
+        """Return the text of a file that the script writes, or that is beside it; or nothing."""
+        return self.shell.files.get(path) or self.read_beside(path)
 
     def line_of(self, *option_names: str) -> int:
         """Return the line of the last of these options; 0 if none was given."""
@@ -179,9 +179,14 @@ class Script:
         return self.lines[line_number - 1] if 0 < line_number <= len(self.lines) else ""
 
 
-def read_script(script_text: str, file_path: str = "") -> Script:
-    """Read a script from its text. The `file_path` of its file may show that it is a template."""
-    return Script(script_text, file_path)
+def read_script(
+    script_text: str, file_path: str = "", read_beside: Callable[[str], str] | None = None
+) -> Script:
+    """Read a script from its text. The `file_path` of its file may show that it is a template.
+
+    read_beside: returns the text of a file that a launcher reads, empty if there is none.
+    """
+    return Script(script_text, file_path, read_beside or (lambda path: ""))
 
 
 def _consistent_request(options: list[Given]) -> SlurmRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from podwright.errors import InvalidRequest, NotFound
 
@@ -19,6 +20,22 @@ def read_file(path: str) -> str:
             return script_file.read()
     except OSError as error:
         raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+
+
+def read_beside(script_path: str) -> Callable[[str], str]:
+    """Return a reader of small files as the job finds them: from here, or beside its script."""
+
+    def read(path: str) -> str:
+        for folder in ("", os.path.dirname(script_path)):
+            try:
+                with open(os.path.join(folder, path), encoding="utf-8") as file:
+                    is_small = os.path.isfile(file.name) and os.fstat(file.fileno()).st_size < 65536
+                    return file.read() if is_small else ""
+            except (OSError, ValueError):
+                continue
+        return ""
+
+    return read
 
 
 def replace_file(path: str, new_text: str) -> None:

@@ -3,8 +3,8 @@ places.
 
 The parser is tree-sitter's grammar, which continues after errors (scripts with placeholders). A
 variable that is set once, at the top, is replaced by its value. Anything else that the batch shell
-inserts into a word becomes ⟦NAME⟧ (⟦NAME:-⟧ with a default, ⟦⟧ if it has no name). A remaining
-$NAME is one that the program, or a shell within it, expands later.
+inserts into a word becomes ⟦NAME⟧ (⟦NAME:-8⟧ with a default, ⟦$((NAME * 8))⟧, ⟦$(command)⟧, ⟦⟧ if
+it has no name). A remaining $NAME is one that the program, or a shell within it, expands later.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from podwright.gpu.lint._amounts import calculate
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -20,8 +22,11 @@ HOLE_OPEN, HOLE_CLOSE = "\u27e6", "\u27e7"
 UNKNOWN_VALUE = HOLE_OPEN + HOLE_CLOSE
 _MAX_SHELL_DEPTH = 4
 _HOLE_PATTERN = re.compile(HOLE_OPEN + r"([^" + HOLE_CLOSE + r"]*)" + HOLE_CLOSE)
+_WORD_PATTERN = re.compile(f"(?:{HOLE_OPEN}[^{HOLE_CLOSE}]*{HOLE_CLOSE}|\\S)+")
 _BC_PIPE_PATTERN = re.compile(r"\|\s*bc(\s+-l)?\s*\)$")
-_ARITHMETIC_PATTERN = re.compile(r"\s*\d{1,9}\s*([+*]\s*\d{1,9}\s*){0,9}")
+_SUM_NAME_PATTERN = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
+_DEFAULT_PATTERN = re.compile(r"\$\{(\w+):?-[^}]*\}")
+_ALWAYS_SET = {"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_GPUS_ON_NODE"}
 _REMOTE_STARTER_PATTERN = re.compile(r"(\S*/)?(srun|ssh|pdsh|clush|mpirun|mpiexec)")
 _BODY_ROLES = {
     "for_statement": "loop",
@@ -55,6 +60,8 @@ class ShellCommand(NamedTuple):
     place: WordPlace = WordPlace()
     set_before: tuple[tuple[str, str], ...] = ()
     reads: str = ""  # the text of its here-document
+    outside: int = 0  # the words before those of the text that `sh -c` runs
+    garbled: bool = False  # the parser could not read all of it
 
 
 class Assignment(NamedTuple):
@@ -70,7 +77,11 @@ class Assignment(NamedTuple):
 class Shell:
     """All commands and assignments, in the order of the script.
 
-    `sums` has the names within $((…)), by line; `comments` has the lines that are nothing else.
+    `sums` has the names within $((…)), by line; `comments` has the lines that are nothing else;
+    `names` has every name that is set, in the text for another shell too;
+    `unsteady` has the names that are set more than once, or not always; `escaped` has the lines
+    with a protected dollar sign that is not within a text for another shell. `files` has the texts
+    of here-documents without variables, by the file that they are written into.
     """
 
     def __init__(self) -> None:
@@ -78,6 +89,10 @@ class Shell:
         self.assignments: list[Assignment] = []
         self.sums: list[tuple[int, str]] = []
         self.comments: set[int] = set()
+        self.names: set[str] = set()
+        self.unsteady: set[str] = set()
+        self.escaped: set[int] = set()
+        self.files: dict[str, str] = {}
 
     def value(self, name: str) -> str | None:
         """Return the value of a variable that is set once."""
@@ -148,7 +163,7 @@ class _ShellReader:
         self.shell = Shell()
         self.values: dict[str, str] = {}
         self.lists: dict[str, list[str]] = {}
-        self.often: set[str] = set()
+        self.often = self.shell.unsteady
 
     def read(self) -> None:
         tree = _bash_parser().parse(self.source)
@@ -232,13 +247,16 @@ class _ShellReader:
 
     def _read_redirected(self, node: Node, place: WordPlace) -> None:
         heredoc_text = ""
-        for child in node.children:
-            if child.type == "heredoc_redirect":
-                heredoc_text = "".join(
-                    self._node_text(heredoc_part)
-                    for heredoc_part in child.children
-                    if heredoc_part.type == "heredoc_body"
-                )
+        redirects = [
+            part for child in node.children for part in (child, *child.children)
+            if part.type in ("file_redirect", "heredoc_body")
+        ]  # fmt: skip
+        for part in redirects:
+            if part.type == "heredoc_body":
+                heredoc_text = self._node_text(part)
+        for part in redirects:
+            if part.type == "file_redirect" and heredoc_text and "$" not in heredoc_text:
+                self.shell.files[self._expand_word(part.children[-1])] = heredoc_text
         for child in node.children:
             if child.type == "command":
                 self._read_command(child, place, heredoc_text)
@@ -299,6 +317,7 @@ class _ShellReader:
                 assignment.name == variable_name and assignment.exported
                 for assignment in self.shell.assignments
             )
+            self.shell.names.add(variable_name)
             self.shell.assignments.append(
                 Assignment(
                     variable_name,
@@ -325,6 +344,7 @@ class _ShellReader:
                 command_words += self._expand_words(child.children[0]) if child.children else []
             elif child.is_named and "redirect" not in child.type:
                 command_words += self._expand_words(child)
+        self.shell.names.update(dict(assignments_before))
         last_line = node.end_point[0] + 1 + self.offset
         command = ShellCommand(
             tuple(command_words),
@@ -333,6 +353,7 @@ class _ShellReader:
             place,
             tuple(assignments_before),
             heredoc_text,
+            garbled=node.has_error,
         )
         self.shell.commands.append(command)
         self._read_inner_script(command)
@@ -350,15 +371,24 @@ class _ShellReader:
         inner_reader = _ShellReader(
             inner_script.encode(), command.line - 1, place, self.depth + 1, later=is_remote
         )
+        exported = {a.name for a in self.shell.assignments if a.exported}
+        inner_reader.values |= {
+            name: value for name, value in self.values.items() if name in exported or not is_remote
+        }
         inner_reader.read()
         for inner_command in inner_reader.shell.commands:
             full_words = (*launcher_words, *inner_command.words)
             self.shell.commands.append(
                 inner_command._replace(
-                    words=full_words, line=command.line, last=command.last, place=place
+                    words=full_words,
+                    line=command.line,
+                    last=command.last,
+                    place=place,
+                    outside=inner_command.outside + len(launcher_words),
                 )
             )
         self.shell.sums += [(command.line, name) for _, name in inner_reader.shell.sums]
+        self.shell.names |= inner_reader.shell.names
 
     # Words
 
@@ -374,13 +404,15 @@ class _ShellReader:
             if array_name != expansion and array_name in self.lists:
                 return list(self.lists[array_name])
             if expansion in self.values and node.type != "string":
-                return self.values[expansion].split() or []
+                return _WORD_PATTERN.findall(self.values[expansion])
         return [self._expand_word(node)]
 
     def _expand_word(self, node: Node) -> str:
         node_type = node.type
         if node_type == "raw_string":
             return self._node_text(node)[1:-1]
+        if node_type == "word" and "\\$" in self._node_text(node):
+            self.shell.escaped.add(self._line_number(node))
         if node_type in ("word", "string_content", "variable_name", "number", "heredoc_body"):
             return _unescape(self._node_text(node), quoted=node_type == "string_content")
         if node_type in ("string", "translated_string"):
@@ -397,11 +429,11 @@ class _ShellReader:
             ) or _BC_PIPE_PATTERN.search(substitution):
                 variable_names = re.findall(r"\$\{?([A-Za-z_]\w*)\b(?!:?[-=])", substitution)
                 self.shell.sums += [(self._line_number(node), name) for name in variable_names]
-            return (
-                HOLE_OPEN
-                + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", self._node_text(node))
-                + HOLE_CLOSE
-            )
+            if substitution.startswith("`"):
+                substitution = f"$({substitution[1:-1]})"
+            if self.later:
+                return substitution
+            return HOLE_OPEN + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", substitution) + HOLE_CLOSE
         return self._node_text(node)
 
     def _expand_pieces(self, node: Node, *, quoted: bool) -> str:
@@ -424,8 +456,10 @@ class _ShellReader:
         if re.fullmatch(r"\w+", expression):
             return f"{HOLE_OPEN}{expression}{HOLE_CLOSE}"
         base_match = re.match(r"\w+", expression)
+        if default := re.fullmatch(r"(\w+):?-([\w.-]*)", expression):
+            return f"{HOLE_OPEN}{default[1]}:-{default[2]}{HOLE_CLOSE}"
         if base_match and re.match(r"\w+:?[-=+?]", expression):
-            return f"{HOLE_OPEN}{base_match[0]}:-{HOLE_CLOSE}"
+            return f"{HOLE_OPEN}{base_match[0]}:-?{HOLE_CLOSE}"
         if base_match and HOLE_OPEN not in expression:
             return f"{HOLE_OPEN}{expression}{HOLE_CLOSE}"  # cut: ${NAME%%,*}
         return UNKNOWN_VALUE
@@ -436,28 +470,29 @@ class _ShellReader:
         if ":-" not in expression:
             self.shell.sums += [(self._line_number(node), name) for name in variable_names]
 
-        def put(match: re.Match[str]) -> str:
-            return self.values.get(match[1], UNKNOWN_VALUE)
+        expression = _DEFAULT_PATTERN.sub(_name_without_default, expression)
+        filled_expression = _SUM_NAME_PATTERN.sub(self._fill_sum, expression).strip()
+        if self.later:
+            return f"$(({filled_expression}))"
+        total = calculate(filled_expression, lambda name: None)
+        if total is not None and total.number is not None:
+            return str(total.number)
+        return f"{HOLE_OPEN}$(({filled_expression})){HOLE_CLOSE}"
 
-        filled_expression = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", put, expression)
-        total = calculate(filled_expression)
-        return UNKNOWN_VALUE if total is None else str(total)
+    def _fill_sum(self, match: re.Match[str]) -> str:
+        """Return what stands for a name within $((…)): its value, as far as the script sets it."""
+        value = self.values.get(match[1])
+        if value is None:
+            return "_" if match[1] in self.often else match[1]
+        inner = value.removeprefix(HOLE_OPEN).removesuffix(HOLE_CLOSE)
+        if inner.startswith("$((") and inner.endswith("))"):
+            return f"({inner[3:-2]})"
+        return inner if re.fullmatch(r"\w+", inner) else "_"
 
 
-def calculate(expression: str) -> int | None:
-    """Return the whole number of products and sums of whole numbers; None for anything else."""
-    expression = expression.strip()
-    if expression.startswith("(") and expression.endswith(")") and expression.count("(") == 1:
-        expression = expression[1:-1]
-    if not _ARITHMETIC_PATTERN.fullmatch(expression):
-        return None
-    total = 0
-    for term in expression.split("+"):
-        product = 1
-        for factor in term.split("*"):
-            product *= int(factor)
-        total += product
-    return total
+def _name_without_default(match: re.Match[str]) -> str:
+    """Return the name in ${NAME:-8} where every job has the variable; else a name of nothing."""
+    return match[1] if match[1] in _ALWAYS_SET else "_"
 
 
 def _unescape(text: str, *, quoted: bool) -> str:

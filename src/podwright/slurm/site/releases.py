@@ -47,6 +47,8 @@ class Release:
     # What sbatch, salloc and srun make of their options
     last_mail_type_wins: bool = _behaviour_since(25, 5)  # before, all types were joined
     srun_ignores_cpus_per_task: bool = _behaviour_since(22, 5, until=(23, 11))  # that of its job
+    never_starts_one_task_of_several: bool = _behaviour_since(26, 5)  # -n1 --ntasks-per-node=2
+    refuses_gres_beside_gpus_per_node: bool = _behaviour_since(26, 5)  # an inherited one, too
 
     # Configuration files
     block_topology: bool = _behaviour_since(24, 11)  # topology/block as `configure` writes it

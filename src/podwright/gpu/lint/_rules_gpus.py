@@ -1,13 +1,13 @@
-"""Rules about the numbers of GPUs and processes, in the request and in the launcher."""
+"""Rules about GPUs: each GPU has one process, and each process its GPUs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._launchers import Launch
+from podwright.gpu.lint._launches import Launch
 from podwright.gpu.lint._rule_types import Case, Found, rule
-from podwright.gpu.lint._script_counts import elsewhere, number, step_facts
+from podwright.gpu.lint._rules_starts import line_of_option, trainings
 from podwright.gpu.lint._shell import holes
 from podwright.gpu.requests import is_number
 
@@ -23,38 +23,15 @@ _OPTIONS_BY_VARIABLE = {
     "SLURM_GPUS_PER_SOCKET": ("gpus-per-socket",),
     "SLURM_NTASKS_PER_NODE": ("ntasks-per-node", "tasks-per-node"),
 }
-_COUNT_OPTIONS = (
-    "nproc-per-node", "nnodes", "num-processes", "num-machines", "num-gpus", "num-nodes",
-)  # fmt: skip
 
 
-def processes(launch: Launch, lint_case: Case) -> int | None:
-    """Return the number of processes that a launcher starts on each node, if the script fixes
-    it.
-    """
-    if launch.kind == "torchrun":
-        return number(launch.given("nproc-per-node"), lint_case.facts)
-    if launch.kind == "deepspeed":
-        return number(launch.given("num-gpus"), lint_case.facts)
-    total_processes = number(launch.given("num-processes"), lint_case.facts)
-    machine_count = number(launch.given("num-machines") or "1", lint_case.facts)
-    if total_processes is None or not machine_count or total_processes % machine_count:
-        return None
-    return total_processes // machine_count
-
-
-def _process_count_option(launch: Launch) -> str:
-    option_by_launcher = {"torchrun": "nproc-per-node", "deepspeed": "num-gpus"}
-    return option_by_launcher.get(launch.kind, "num-processes")
-
-
-def line_of_option(lint_case: Case, launch: Launch, option_name: str) -> int:
-    """Return the line that has an option of a launcher."""
-    pattern = re.compile(option_name.replace("-", "[-_]"))
-    for line_number in range(launch.line, launch.last + 1):
-        if pattern.search(lint_case.script.at(line_number)):
-            return line_number
-    return launch.line
+def _runs_on_cpus(launch: Launch) -> bool:
+    command_text = " ".join(launch.words)
+    return (
+        "gloo" in command_text
+        or "--cpu" in launch.words
+        or "use-cpu" in command_text.replace("_", "-")
+    )
 
 
 @rule(
@@ -65,32 +42,21 @@ def line_of_option(lint_case: Case, launch: Launch, option_name: str) -> int:
     f"{_EVIDENCE_TEST}::test_variables_of_gpus_as_the_job_sees_them",
 )
 def gpu_variable(lint_case: Case) -> Iterator[Found]:
-    used_variables: list[tuple[int, str]] = list(lint_case.script.shell.sums)
-    for launch in lint_case.script.launches:
-        for name in _COUNT_OPTIONS:
-            option_value = launch.given(name)
-            variables = holes(option_value or "") or re.findall(
-                r"\$\{?(SLURM_\w+)", option_value or ""
-            )
-            used_variables += [
-                (line_of_option(lint_case, launch, name), variable) for variable in variables
-            ]
-    reported: set[tuple[int, str]] = set()
-    for line_number, name in used_variables:
-        if (line_number, name) in reported or name not in (
-            *_OPTIONS_BY_VARIABLE,
-            "SLURM_TASKS_PER_NODE",
-        ):
-            continue
-        reported.add((line_number, name))
-        yield from _variable_findings(lint_case, line_number, name)
+    used: list[tuple[int, str]] = list(lint_case.script.shell.sums)
+    for launch in trainings(lint_case):
+        for option in (launch.data.nodes, launch.data.processes) if launch.distributed else ():
+            value = launch.given(option) or ""
+            names = [name for name in holes(value) if ":-" not in name]
+            names += re.findall(r"\$\{?(SLURM_\w+)\b(?!:)", value)
+            used += [(line_of_option(lint_case, launch, option), name) for name in names]
+    for line_number, name in dict.fromkeys(used):
+        if name in (*_OPTIONS_BY_VARIABLE, "SLURM_TASKS_PER_NODE"):
+            yield from _variable_findings(lint_case, line_number, name)
 
 
 def _variable_findings(lint_case: Case, line_number: int, variable_name: str) -> Iterator[Found]:
     script, facts = lint_case.script, lint_case.facts
-    if script.shell.value(variable_name) is not None or any(
-        assignment.name == variable_name for assignment in script.shell.assignments
-    ):
+    if any(assignment.name == variable_name for assignment in script.shell.assignments):
         return
     if variable_name == "SLURM_TASKS_PER_NODE":
         if facts.several and facts.tasks_per_node != 1:
@@ -123,40 +89,20 @@ def _variable_findings(lint_case: Case, line_number: int, variable_name: str) ->
     f"{_OLD_EVIDENCE_TEST}::test_what_more_silent_mistakes_do",
 )
 def more_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
-    for launch in lint_case.script.launches:
-        process_count = processes(launch, lint_case) if launch.distributed else None
-        available_gpus = step_facts(launch, lint_case.facts).gpus_per_node
-        has_own_gpus = elsewhere(launch) or any("gpu" in option.text for option in launch.step)
-        if available_gpus is None and not has_own_gpus:
-            available_gpus = lint_case.facts.gpus  # of the whole job: no node has more
-        if (
-            process_count is None
-            or available_gpus is None
-            or available_gpus == 0
-            or process_count <= available_gpus
-            or _runs_on_cpus(launch)
-        ):
+    facts = lint_case.facts
+    for launch in trainings(lint_case):
+        if not launch.distributed or _runs_on_cpus(launch):
             continue
-        if (
-            lint_case.script.request.per_job
-            and lint_case.facts.nodes_specified
-            and (lint_case.facts.nodes or 0) > 1
-        ):
-            continue
-        line_number = line_of_option(lint_case, launch, _process_count_option(launch))
-        yield Found(
-            line_number,
-            f"{process_count} processes start on a node that has {available_gpus} GPUs in this job",
-        )
-
-
-def _runs_on_cpus(launch: Launch) -> bool:
-    command_text = " ".join(launch.words)
-    return (
-        "gloo" in command_text
-        or "--cpu" in launch.words
-        or "use-cpu" in command_text.replace("_", "-")
-    )
+        count, gpus = launch.processes, launch.size.gpus_per_node
+        has_own_gpus = launch.elsewhere or any("gpu" in option.text for option in launch.step)
+        if gpus is None and not has_own_gpus:
+            gpus = facts.gpus  # of the whole job: no node has more
+        if lint_case.script.request.per_job and facts.several:
+            continue  # gpus-total-too-small reports it
+        if count and gpus and count > gpus:
+            line_number = line_of_option(lint_case, launch, launch.data.processes)
+            reason = f"{count} processes start on a node that has {gpus} GPUs in this job"
+            yield Found(line_number, reason)
 
 
 @rule(
@@ -166,43 +112,26 @@ def _runs_on_cpus(launch: Launch) -> bool:
     _TORCHRUN_DOCS_URL,
 )
 def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
-    launches = [
-        launch for launch in lint_case.script.launches if launch.kind != "other" or launch.by
-    ]
-    is_only_launch = len(launches) == 1 and not any(
-        command.place.behind for command in lint_case.script.shell.commands
-    )
-    if not is_only_launch or _sets_visible_gpus(lint_case) or launches[0].place.loop:
+    launches = trainings(lint_case)
+    large = [launch for launch in launches if launch.distributed or launch.by]
+    if len(large) != 1 or any(launch.place.behind for launch in launches):
+        return  # another may use the rest
+    (launch,) = large
+    if not launch.distributed or not launch.judged or launch.place.loop or _runs_on_cpus(launch):
         return
-    launch = launches[0]
-    step = step_facts(launch, lint_case.facts)
-    if not launch.distributed or not launch.complete:
+    chooses = launch.given("gpu-ids", "include", "exclude", "i", "e") is not None
+    if chooses or lint_case.script.shell.names & set(_VISIBILITY_VARIABLES):
         return
-    process_count, available_gpus = processes(launch, lint_case), step.gpus_per_node
-    if (
-        process_count is None
-        or available_gpus is None
-        or not 0 < process_count < available_gpus
-        or _runs_on_cpus(launch)
-    ):
+    copies, gpus = launch.size.tasks_per_node or 0, launch.size.gpus_per_node or 0
+    count = (launch.processes or 0) * copies
+    if not 0 < count < gpus:
         return
-    if launch.by == "srun" and step.tasks_per_node != 1:
-        return
-    line_number = line_of_option(lint_case, launch, _process_count_option(launch))
-    reason = (
-        f"{process_count} processes start on a node with {available_gpus} GPUs: "
-        f"{available_gpus - process_count} stay idle"
-    )
-    yield Found(line_number, reason, level="mistake" if process_count > 1 else "better")
-
-
-def _sets_visible_gpus(lint_case: Case) -> bool:
-    shell = lint_case.script.shell
-    assigned_names = {assignment.name for assignment in shell.assignments}
-    assigned_names |= {
-        variable_name for command in shell.commands for variable_name, _ in command.set_before
-    }
-    return bool(assigned_names & set(_VISIBILITY_VARIABLES))
+    is_mistake = count > 1 and copies == 1  # else one process may be meant to use several
+    start = "1 process starts" if count == 1 else f"{count} processes start"
+    stay = "stay" if is_mistake else "may stay"
+    reason = f"{start} on a node with {gpus} GPUs: {gpus - count} {stay} idle"
+    line_number = line_of_option(lint_case, launch, launch.data.processes)
+    yield Found(line_number, reason, level="mistake" if is_mistake else "better")
 
 
 @rule(
@@ -215,21 +144,14 @@ def gpus_total_too_small(lint_case: Case) -> Iterator[Found]:
     facts = lint_case.facts
     if not facts.several or facts.gpus is None or lint_case.script.request.per_node:
         return
-    for launch in lint_case.script.launches:
-        process_count = processes(launch, lint_case) if launch.distributed else None
-        node_count = step_facts(launch, facts).nodes
-        if (
-            process_count
-            and node_count
-            and node_count > 1
-            and process_count * node_count > facts.gpus
-        ):
-            line_number = lint_case.script.line_of("gpus")
+    for launch in trainings(lint_case):
+        count, nodes = launch.processes, launch.size.nodes
+        if launch.distributed and count and nodes and nodes > 1 and count * nodes > facts.gpus:
             reason = (
                 f"--gpus counts the whole job: {facts.gpus} GPUs over {facts.nodes} nodes, while "
-                f"{process_count} processes start on each node"
+                f"{count} process{'es' * (count > 1)} start on each node"
             )
-            yield Found(line_number, reason)
+            yield Found(lint_case.script.line_of("gpus"), reason)
             return
 
 
@@ -241,21 +163,14 @@ def gpus_total_too_small(lint_case: Case) -> Iterator[Found]:
     f"{_EVIDENCE_TEST}::test_a_job_that_asks_for_no_gpus_has_none",
 )
 def no_gpus_asked(lint_case: Case) -> Iterator[Found]:
-    facts = lint_case.facts
-    if (
-        facts.asks_gpus
-        or lint_case.script.line_of("gres", "tres-per-task")
-        or not lint_case.script.settled
-    ):
+    script, facts = lint_case.script, lint_case.facts
+    if facts.asks_gpus or script.line_of("gres", "tres-per-task") or not script.settled:
         return
-    for launch in lint_case.script.launches:
+    for launch in trainings(lint_case):
         if not launch.distributed or _runs_on_cpus(launch) or launch.by == "unknown":
             continue
-        option_names = {option.name for option in launch.step}
-        if (
-            any("gpu" in option or option == "gres" for option in option_names)
-            or processes(launch, lint_case) == 0
-        ):
+        names = {option.name for option in launch.step}
+        if any("gpu" in name or name == "gres" for name in names) or launch.processes == 0:
             continue
         is_mistake = bool(lint_case.site.gpus) and not facts.whole_nodes
         reason = "the job asks for no GPUs: --gpus-per-node=N, or --gres=gpu:N"
@@ -348,7 +263,8 @@ def gpu_shared_by_tasks(lint_case: Case) -> Iterator[Found]:
     uses_mps = any("nvidia-cuda-mps-control" in command.words for command in script.shell.commands)
     if request.bind or uses_mps or request.per_task:
         return
-    if script.launches and not any(launch.by for launch in script.launches):
+    launches = trainings(lint_case)
+    if launches and not any(launch.by for launch in launches):
         return  # the script starts one process itself, whatever number of tasks it requested
     line_number = script.line_of("gres", "gpus-per-node")
     yield Found(
@@ -375,7 +291,7 @@ def gpus_counted_over_nodes(lint_case: Case) -> Iterator[Found]:
     ):
         return
     task_count, gpus_per_node = tasks_per_node * node_count, request.per_node.count
-    if gpus_per_node != task_count or any(launch.distributed for launch in script.launches):
+    if gpus_per_node != task_count or any(launch.distributed for launch in trainings(lint_case)):
         return
     line_number = script.line_of("gres", "gpus-per-node")
     line_text = script.at(line_number)
