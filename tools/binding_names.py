@@ -51,7 +51,6 @@ LIMITS: dict[str, int] = {
     "podwright/gpu/efficiency": 3,
     "podwright/gpu/health": 3,
     "podwright/gpu/lint": 5,
-    "podwright/gpu/nodebench": 3,
     "podwright/gpu/requests": 1,
     "podwright/gpu/templates": 1,
     "podwright/guests/kubernetes/job": 1,
