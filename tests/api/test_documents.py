@@ -14,6 +14,7 @@ from tests.whole.conftest import Pod as Server
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("python.md", "coming-from.md", "api.md")]
 
+
 def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 

@@ -40,7 +40,6 @@ _SACCT_COLUMNS: Final = {
     "used": "TRESUsageInTot",
     "most_used": "TRESUsageInMax",
     "tasks": "NTasks",
-    "comment": "AdminComment",
     "folder": "WorkDir",
     "submit_line": "SubmitLine",
 }
