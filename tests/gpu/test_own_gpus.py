@@ -30,9 +30,9 @@ def environ(tmp_path: Path) -> Mapping[str, str]:
 
 def test_every_check_can_be_made(environ: Mapping[str, str]) -> None:
     report = run(Settings(), environ)
-    assert not [f for f in report.findings if f.check in ("library", "gpus")], report
+    assert not [f for f in report.findings if f.check in ("driver", "gpus")], report
     for finding in report.findings:
-        assert finding.means.endswith("."), finding
+        assert finding.do.endswith("."), finding
 
 
 def test_a_sample_of_each(environ: Mapping[str, str]) -> None:
