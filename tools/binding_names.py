@@ -31,10 +31,9 @@ VAGUE = frozenset({
 })  # fmt: skip
 #: Vague names that a room may still have, by room.
 LIMITS: dict[str, int] = {
-    "podwright": 2,
+    "podwright": 3,
     "podwright/agents": 1,
     "podwright/api": 3,
-    "podwright/cli/node": 1,
     "podwright/cli/partitions": 2,
     "podwright/cli/replay": 2,
     "podwright/cli/serve": 1,
@@ -49,7 +48,7 @@ LIMITS: dict[str, int] = {
     "podwright/gate": 5,
     "podwright/gpu/binding": 1,
     "podwright/gpu/efficiency": 3,
-    "podwright/gpu/health": 3,
+    "podwright/gpu/health": 13,
     "podwright/gpu/lint": 5,
     "podwright/gpu/requests": 1,
     "podwright/gpu/templates": 1,
@@ -67,7 +66,7 @@ LIMITS: dict[str, int] = {
     "podwright/launcher/watchers": 1,
     "podwright/page": 1,
     "podwright/placement": 7,
-    "podwright/replay": 4,
+    "podwright/replay": 7,
     "podwright/replay/sharing": 1,
     "podwright/replay/traces": 1,
     "podwright/server": 2,

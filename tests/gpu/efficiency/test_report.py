@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ JOB = AccountedJob(
 )
 
 
-def write(folder: Path, node: str, loads: list[list[int]], **more: Any) -> Path:
+def write(folder: Path, node: str, loads: Sequence[Sequence[int | None]], **more: Any) -> Path:
     """loads: for each sample, the load of each GPU. held: ranks by GPU. memory: by GPU."""
     count = len(loads[0])
     held = more.get("held", [[] for _ in range(count)])
@@ -186,8 +187,7 @@ def test_sacct_is_read() -> None:
 
 def test_a_gpu_without_a_reported_load_is_not_called_unused(tmp_path: Path) -> None:
     """The driver reports no load of a slice (MIG)."""
-    slices: list[Any] = [[None, 0]] * 9
-    write(tmp_path, "n1", slices, memory=[0, 0])
+    write(tmp_path, "n1", [[None, 0]] * 9, memory=[0, 0])
     found = report(JOB._replace(gpus=2), read_samples(tmp_path))
     assert (found.gpu_load, found.gpus_used, found.idle_start) == (None, None, None)
     assert "1 of 2 GPUs was never used: --gpus-per-node=1" in text(found)

@@ -170,7 +170,8 @@ class _Reader:
     def _take_nvidia(self, text: str, uptime: float) -> None:
         plain = _PROGRAM_NAME.sub("", text)
         xid, named = _XID.match(plain), _ADDRESS.search(plain)
-        device = kernel_address(xid[1] if xid else named[1]) if xid or named else self._named_gpu
+        address = xid[1] if xid else named[1] if named else ""
+        device = kernel_address(address) if address else self._named_gpu
         self._named_gpu = device if _SENTENCE_GOES_ON.match(text) else ""
         if recovery := _RECOVERY.search(plain):
             self._take_recovery(device, recovery[1], text, uptime)

@@ -40,6 +40,7 @@ _SACCT_COLUMNS: Final = {
     "used": "TRESUsageInTot",
     "most_used": "TRESUsageInMax",
     "tasks": "NTasks",
+    "comment": "AdminComment",
     "folder": "WorkDir",
     "submit_line": "SubmitLine",
 }
