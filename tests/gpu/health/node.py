@@ -73,7 +73,7 @@ class Node:
         report = run(settings or Settings(), self.environ, root=self.root, since=since)
         for finding in report.findings:
             assert finding.because, finding
-            assert bool(finding.source) is (finding.says is not Says.NOT_KNOWN), finding
+            assert finding.source or finding.says is Says.NOT_KNOWN, finding
             assert len(finding.do) > 10, finding
             assert finding.do.endswith("."), finding
         return report

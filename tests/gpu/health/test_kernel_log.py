@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.gpu.health.node import LOADED, Node
@@ -49,6 +51,9 @@ def test_words_of_nvidia_that_keep_jobs_away(node: Node, text: str, said: str) -
         "31, pid=7, name=train, MMU Fault: ENGINE GRAPHICS faulted @ 0x7f. Fault is of type PDE",
         "13, pid=7, name=train, Graphics SM Warp Exception on (GPC 0, TPC 1): Out Of Range",
         "43, pid=7, name=train, Ch 00000008",
+        "45, pid='<unknown>', name=<unknown>, Ch 00000008",
+        "32, Channel ID 00000000",
+        "63, pid=7, name=x, Row Remapper: New row marked for remapping, reset gpu to activate.",
         "9999, something that nobody knows",
         # A user calls a program so.
         "31, pid=7, name=RST: Yes, MMU Fault: ENGINE GRAPHICS",
@@ -80,6 +85,28 @@ def test_a_silent_gsp_counts_unless_the_driver_now_asks_for_nothing(node: Node) 
     node.gpu(3, 'recovery = "reset"')
     assert not node.report().fit
     assert "sick kernel: GPU 3 its system processor (GSP) does not answer (Xid 119)" in node.found()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "62, pid='<unknown>', name=<unknown>, 2023b230 20238a3a 2023e8b6 2023eac4 2023ec3c",
+        "109, pid=7, name=train, Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005",
+        "51, BAD_TSG encountered on runlist: 0 with error code: 4",
+    ],
+)
+def test_words_that_say_nothing_leave_it_to_the_driver(node: Node, text: str) -> None:
+    node.log(f"{XID}{text}")
+    assert node.report().fit, "the driver asks for nothing"
+    node.whole("gpus = 7")  # and of this one it does not tell
+    node.log(f"NVRM: Xid (PCI:0000:80:00): {text}")
+    Path(node.root, "sys/bus/pci/devices/0000:80:00.0/vendor").unlink()
+    assert node.report().fit is None
+
+
+def test_a_slice_of_a_gpu_is_named_by_its_gpu(node: Node) -> None:
+    node.log("NVRM: Xid (PCI:0000:40:00 GPU-I:05): 95, pid=7, name=x, Uncontained: FBHUB. RST: Yes")
+    assert node.found() == ["sick kernel: GPU 3 needs a reset (Xid 95)"]
 
 
 def test_an_assertion_that_names_no_gpu(node: Node) -> None:
@@ -165,7 +192,8 @@ def test_words_of_amd_that_keep_jobs_away(node: Node, text: str, said: str) -> N
         "12 correctable hardware errors detected in total in umc block",
         "GPU reset succeeded, trying to resume",
         "Process uncorrectable pid 7 thread GPU reset begin pid 8",
-        "amdgpu: normal performance level",
+        "normal performance level, RMA",
+        "GPU fault detected: 147 for process RMA pid 7 thread RMA pid 8",
     ],
 )
 def test_words_of_amd_that_mean_nothing(node: Node, text: str) -> None:
@@ -184,7 +212,10 @@ def test_a_reset_of_amd_that_worked_ends_it(node: Node) -> None:
     assert not node.report().fit
     node.log(*hung, f"{AMD}GPU reset(2) succeeded!")
     assert [text[:4] for text in node.found()] == ["look"]
-    kept = f"{AMD}Saved bad pages 260 reaches threshold value 256"
+    other = f"{AMD}Exceeding the bad_page_threshold:256, disabling the GPU."
+    node.log(other, f"{AMD}GPU reset(2) succeeded!")
+    assert not node.report().fit
+    kept = f"{AMD}Saved bad pages(260) reaches threshold value(256)."
     node.log(kept, *hung, f"{AMD}GPU reset(2) succeeded!")
     assert not node.report().fit
     node.log(*hung, "[drm] amdgpu kernel modesetting enabled.")

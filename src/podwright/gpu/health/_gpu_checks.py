@@ -117,20 +117,22 @@ def kernel(context: CheckContext) -> Iterator[Wrong]:
             )
         return
     gpu_by_bus = {seen_gpu.gpu.bus: seen_gpu for seen_gpu in seen.gpus}
-    events = {(event.device, event.problem): event for event in seen.log}
-    harmless = [key for key, event in events.items() if event.says is Says.YES]
-    for key in harmless[:-_MAX_SHOWN_HARMLESS]:
-        del events[key]
-    for event in events.values():
+    findings: dict[tuple[str, str], Wrong] = {}
+    for event in seen.log:
         gpu = gpu_by_bus.get(event.device)
         if event.maker == "nvswitch":
             part = f"NVSwitch {event.device}"
         else:
             part = _name(gpu) if gpu else f"GPU at {event.device}" if event.device else "a GPU"
-        says = event.says
-        if event.driver_decides and gpu and gpu.condition.recovery == "none":
-            says = Says.YES
-        yield Wrong(part, event.problem, _quoted(event), _KERNEL, event.do, says)
+        is_settled = event.driver_decides and gpu and gpu.condition.recovery == "none"
+        says = Says.YES if is_settled else event.says
+        findings[part, event.problem] = Wrong(
+            part, event.problem, _quoted(event), _KERNEL, event.do, says
+        )
+    harmless = [key for key, wrong in findings.items() if wrong.says is Says.YES]
+    for key in harmless[:-_MAX_SHOWN_HARMLESS]:
+        del findings[key]
+    yield from findings.values()
 
 
 def _quoted(event: KernelEvent) -> str:

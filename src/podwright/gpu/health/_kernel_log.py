@@ -1,8 +1,9 @@
 """What the kernel's log says of GPUs and NVSwitches. Pure.
 
 The words of a line decide, and never its number: the same Xid may be a program's fault on one chip
-and a broken link on the next. A line whose words demand nothing is shown, and keeps no job away.
-Names of programs are cut out first, since users choose them.
+and a broken link on the next. Where the words of an Xid say nothing, the driver decides by what it
+asks for now; where it does not tell that, the answer is not known. Names of programs are cut out
+first, since users choose them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _REPLACE = "Run the vendor's diagnosis; if it comes again, have the GPU replaced
 _AMD_RESET = "Reboot the node; amd-smi ras shows what was counted. If it comes again, replace it."
 _SWITCH_RESET = "Reset all GPUs and switches (nvidia-smi -r without jobs), or reboot the node."
 _RESET_BEGUN = "a reset has begun and not ended"
+_LOOK = "Look at nvidia-smi -q; reset the GPU if it does not answer or its jobs fail."
 _WATCH = "Nothing now. Look at the program, or at the part that the line names, if it comes often."
 
 
@@ -72,11 +74,17 @@ _XID_RULES = (
     ),
     _Rule(r"\bnon-?fatal\b", Says.YES, "error that is not fatal", _WATCH),
     _Rule(r"\bfatal\b", Says.NO, "fatal error", _RESET),
-    _Rule("uncorrectable|double bit|\bDBE\b", Says.NO, "uncorrected memory error", _REPLACE),
+    _Rule(r"uncorrectable|double bit|\bDBE\b", Says.NO, "uncorrected memory error", _REPLACE),
+    _Rule(
+        "marked for remapping|pending retirement", Says.YES, "row of memory to be replaced", _WATCH
+    ),
+    # What a program did, or what became of its channel: nothing else is in such a line.
+    _Rule(r"\bMMU fault\b|\bexception\b|(?:\bCh|channel)(?: ID)? \w+$", Says.YES, "", _WATCH),
+    _Rule("", Says.NOT_KNOWN, "", _LOOK, driver_decides=True),
 )
 _AMD_RULES = (
     _Rule(
-        r"bad pages? .*(?:reach|exceed|over).*threshold|\bRMA\b",
+        r"bad pages?[ (]\d+\)? reaches threshold|exceeding the bad_page_threshold",
         Says.NO,
         "has no spare pages of memory left",
         "Have the GPU replaced.",
@@ -99,7 +107,8 @@ _AMD_RULES = (
     _Rule("GPU reset begin", Says.NO, _RESET_BEGUN, _AMD_RESET),
     _Rule(r"ring \S+ timeout", Says.YES, "a program's work did not end in time", _WATCH),
 )
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f:.]+)\): (\d+),? ?(.*)", re.I | re.S)
+#: A slice (MIG) has more words between the brackets.
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f:.]+)[^)]*\): (\d+),? ?(.*)", re.I | re.S)
 #: The error of an NVSwitch: NVIDIA's Fabric Manager user guide, "NVSwitch SXid errors". A line with
 #: other words than these two continues the one before.
 _SXID = re.compile(r"nvidia-nvswitch(\d+): SXid \(PCI:\S+\): (\d+), (Fatal|Non-fatal)(?:, (.*))?")
@@ -110,7 +119,7 @@ _PROGRAM_NAME = re.compile(r"name=.{0,15}", re.S)
 _AMD_RESET_WORKED = re.compile(r"GPU reset\(\d+\) succeeded|wedged, but recovered")
 #: The parts of a sentence that the driver prints in three lines.
 _SENTENCE_GOES_ON = re.compile(r"NVRM: The NVIDIA GPU \S+$|NVRM: \(PCI ID: ")
-_AMD_PROCESS = re.compile(r"Process .*\bpid\b")
+_AMD_PROCESS = re.compile(r"\bprocess .*\bpid\b", re.I)
 
 
 def is_relevant(record: bytes) -> bool:
@@ -177,9 +186,8 @@ class _Reader:
             self._take_recovery(device, recovery[1], text, uptime)
             return
         rule = _first(_XID_RULES if xid else _NVIDIA_RULES, plain)
-        if rule is None and xid is None:
+        if rule is None:
             return
-        rule = rule or _Rule("", Says.YES, "", _WATCH)
         number = f"Xid {xid[2]}" if xid else ""
         words = [rule.problem, f"({number})" if rule.problem and number else number]
         problem = " ".join(filter(None, words))
