@@ -67,6 +67,22 @@ def test_words_of_nvidia_that_keep_no_job_away(node: Node, text: str) -> None:
     assert node.report().fit
 
 
+@pytest.mark.parametrize("name", ["x", "python3", "pt_main_thread", "cuda_plot_k32_v", "a, b", ""])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Ch 00000008",
+        "Ch 00000008, intr 00000000. MMU Fault: ENGINE CE2 HUBCLIENT_CE0 faulted @ 0x7f29_5b8c9000",
+        "Graphics SM Global Exception on (GPC 7, TPC 7, SM 0): Multiple Warp Errors",
+        "Contained: SM (0x1). RST: No, D-RST: No",
+    ],
+)
+def test_what_a_program_did_is_known_without_the_driver(node: Node, name: str, words: str) -> None:
+    """This GPU is not one of the driver's, so nobody can be asked about it."""
+    node.log(f"NVRM: Xid (PCI:0000:F0:00): 43, pid=1234, name={name}, {words}")
+    assert node.report().fit is True
+
+
 def test_a_driver_takes_its_request_back(node: Node) -> None:
     asked = f"{XID}{CHANGED}0x1 (GPU Reset Required)"
     node.log(

@@ -75,9 +75,7 @@ _XID_RULES = (
     _Rule(r"\bnon-?fatal\b", Says.YES, "error that is not fatal", _WATCH),
     _Rule(r"\bfatal\b", Says.NO, "fatal error", _RESET),
     _Rule(r"uncorrectable|double bit|\bDBE\b", Says.NO, "uncorrected memory error", _REPLACE),
-    _Rule(
-        "marked for remapping|pending retirement", Says.YES, "row of memory to be replaced", _WATCH
-    ),
+    _Rule("marked for remapping|pending retirement", Says.YES, "memory to be replaced", _WATCH),
     # What a program did, or what became of its channel: nothing else is in such a line.
     _Rule(r"\bMMU fault\b|\bexception\b|(?:\bCh|channel)(?: ID)? \w+$", Says.YES, "", _WATCH),
     _Rule("", Says.NOT_KNOWN, "", _LOOK, driver_decides=True),
@@ -115,7 +113,7 @@ _SXID = re.compile(r"nvidia-nvswitch(\d+): SXid \(PCI:\S+\): (\d+), (Fatal|Non-f
 _RECOVERY = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]*)\)", re.I)
 _ADDRESS = re.compile(r"\b([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)\b", re.I)
 #: A program's name has at most 15 characters, and may have commas.
-_PROGRAM_NAME = re.compile(r"name=.{0,15}", re.S)
+_PROGRAM_NAME = re.compile(r"name=(?:.{0,15}, |.{0,15}$)", re.S)
 _AMD_RESET_WORKED = re.compile(r"GPU reset\(\d+\) succeeded|wedged, but recovered")
 #: The parts of a sentence that the driver prints in three lines.
 _SENTENCE_GOES_ON = re.compile(r"NVRM: The NVIDIA GPU \S+$|NVRM: \(PCI ID: ")
