@@ -34,6 +34,10 @@ def test_a_node_that_is_well_has_no_findings(node: Node) -> None:
         ('recovery = "reset"', "sick recovery: GPU 3 needs a reset"),
         ('recovery = "reboot"', "sick recovery: GPU 3 needs a reboot of the node"),
         ('recovery = "drain"', "sick recovery: GPU 3 needs to be drained"),
+        ("recovery = 4", "sick recovery: GPU 3 needs to be drained"),
+        ("recovery = 5", "look recovery: GPU 3 needs its IMEX domain to be recovered"),
+        ("recovery = 6", "sick recovery: GPU 3 needs a reset"),
+        ("recovery = 7", "sick recovery: GPU 3 needs a reboot of the node"),
         ("links_down = [5, 7]", "sick links: GPU 3 NVLink 5,7 down"),
         ("nvlinks = 12", "sick links: GPU 3 12 NVLinks, not 18"),
         ("nvlink_mbps = 20000", "look links: GPU 3 NVLink at 20000 MB/s, not 26562"),
@@ -45,6 +49,18 @@ def test_a_fault_of_one_gpu(node: Node, text: str, said: str) -> None:
     report = node.report()
     assert said in node.found()
     assert report.fit is not said.startswith("sick")
+
+
+def test_a_request_that_is_new_is_not_known(node: Node) -> None:
+    node.gpu(3, "recovery = 99")
+    assert node.found() == ["not known recovery: GPU 3 needs action 99"]
+    assert node.report().fit is None
+
+
+def test_a_driver_that_tells_no_request_is_said_to(node: Node) -> None:
+    node.gpu(3, 'recovery = ""')
+    assert node.report().fit
+    assert any("own request" in noun for noun in node.report().left_out)
 
 
 @pytest.mark.parametrize("number", [13, 31, 79, 94, 145, 9999])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.gpu.health.node import LOADED, Node
@@ -114,10 +112,8 @@ def test_a_silent_gsp_counts_unless_the_driver_now_asks_for_nothing(node: Node) 
 def test_words_that_say_nothing_leave_it_to_the_driver(node: Node, text: str) -> None:
     node.log(f"{XID}{text}")
     assert node.report().fit, "the driver asks for nothing"
-    node.whole("gpus = 7")  # and of this one it does not tell
-    node.log(f"NVRM: Xid (PCI:0000:80:00): {text}")
-    Path(node.root, "sys/bus/pci/devices/0000:80:00.0/vendor").unlink()
-    assert node.report().fit is None
+    node.gpu(3, 'recovery = ""')
+    assert node.report().fit is None, "the driver does not tell"
 
 
 def test_a_slice_of_a_gpu_is_named_by_its_gpu(node: Node) -> None:

@@ -15,7 +15,14 @@ _DRIVERS = {"nvidia": "the NVIDIA driver", "amd": "the AMD driver"}
 _KERNEL = "the kernel"
 #: The newest ones are shown.
 _MAX_SHOWN_HARMLESS = 4
-_RECOVERY_TEXTS = {"reset": "a reset", "reboot": "a reboot of the node", "drain": "to be drained"}
+_RECOVERY_TEXTS = {
+    "reset": "a reset",
+    "reboot": "a reboot of the node",
+    "drain": "to be drained",
+    "imex": "its IMEX domain to be recovered",
+}
+#: Jobs on this node alone need no IMEX domain.
+_RECOVERY_SAYS = {**dict.fromkeys(("reset", "reboot", "drain"), Says.NO), "imex": Says.YES}
 _NVLINK_ADVICE = "Reset all GPUs; see Fabric Manager's log; then have the link looked at."
 
 
@@ -144,14 +151,17 @@ def recovery(context: CheckContext) -> Iterator[Wrong]:
     """The driver asks for no reset and no reboot."""
     for seen_gpu in context.seen.gpus:
         action = seen_gpu.condition.recovery
-        if action not in ("", "none"):
-            yield Wrong(
-                _name(seen_gpu),
-                f"needs {_RECOVERY_TEXTS.get(action, action)}",
-                "the driver asks for it now, after an error",
-                _DRIVERS[seen_gpu.gpu.vendor],
-                "Do that, as nvidia-smi -q names it (GPU Recovery Action).",
-            )
+        if action in ("", "none"):
+            continue
+        says = _RECOVERY_SAYS.get(action, Says.NOT_KNOWN)
+        yield Wrong(
+            _name(seen_gpu),
+            f"needs {_RECOVERY_TEXTS.get(action, action)}",
+            "the driver asks for it now, after an error",
+            _DRIVERS[seen_gpu.gpu.vendor],
+            "Do that, as nvidia-smi -q names it (GPU Recovery Action).",
+            says,
+        )
 
 
 def errors(context: CheckContext) -> Iterator[Wrong]:
