@@ -48,7 +48,7 @@ LIMITS: dict[str, int] = {
     "podwright/gate": 5,
     "podwright/gpu/binding": 1,
     "podwright/gpu/efficiency": 3,
-    "podwright/gpu/health": 13,
+    "podwright/gpu/health": 14,
     "podwright/gpu/lint": 5,
     "podwright/gpu/requests": 1,
     "podwright/gpu/templates": 1,
