@@ -51,6 +51,15 @@ def test_a_fault_of_one_gpu(node: Node, text: str, said: str) -> None:
     assert report.fit is not said.startswith("sick")
 
 
+def test_a_node_without_gpus_is_fit_and_said_to_have_none(node: Node) -> None:
+    node.whole("gpus = 0")
+    for number in range(8):
+        node.pci(f"0000:{16 + 16 * number:02x}:00.0", vendor="0x102b")
+    report = node.report()
+    assert report.fit
+    assert report.left_out[0] == "GPUs, since PCI and the drivers show none"
+
+
 def test_a_request_that_is_new_is_not_known(node: Node) -> None:
     node.gpu(3, "recovery = 99")
     assert node.found() == ["not known recovery: GPU 3 needs action 99"]

@@ -21,7 +21,7 @@ def text(node_report: NodeReport) -> str:
     checks = f"({len(node_report.checks)} checks, {node_report.seconds:.2f} s)"
     lines = [f"{node_report.host} {_HEADLINES[node_report.judgement.says]} {checks}."]
     for finding in node_report.findings:
-        source = f" Says {finding.source}." if finding.source else ""
+        source = f" Source: {finding.source}." if finding.source else ""
         lines += [
             "",
             f"{_LEVELS[finding.says]}  {finding}   [{finding.check}]",

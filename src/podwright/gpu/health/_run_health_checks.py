@@ -110,6 +110,8 @@ def _left_out(
     node_observation: Seen, checks_run: Sequence[str], reference: Inventory | None
 ) -> tuple[str, ...]:
     noun_phrases = [f"the check {name}" for name in all_checks() if name not in checks_run]
+    if not node_observation.gpus and not node_observation.pci:
+        noun_phrases.append("GPUs, since PCI and the drivers show none")
     if node_observation.log is None:
         noun_phrases.append("the kernel's log, which only root may read")
     if reference is None and node_observation.nics:
