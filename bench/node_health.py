@@ -22,14 +22,14 @@ NODE = 'gpus = 8\nname = "NVIDIA H100 80GB HBM3"\nmemory = 81559\nnvlinks = 18\n
 
 def _once(environ: dict[str, str]) -> tuple[float, float]:
     """Seconds that passed, and of processor time."""
-    command = [sys.executable, "-m", "podwright.cli.podwright", "node", "health", "--skip=clock"]
+    command = [sys.executable, "-m", "podwright.cli.podwright", "node", "health"]
     start = time.perf_counter()
     with subprocess.Popen(
         command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
+    if process.returncode not in (0, 1, 3):
         raise RuntimeError(f"node health: exit {process.returncode}")
     return time.perf_counter() - start, used.ru_utime + used.ru_stime
 

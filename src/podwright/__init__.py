@@ -9,8 +9,8 @@
     job = podwright.launch(train, "config.yaml", replicas=8, instances=4)
     print(job.results())
 
-The public interface is what `__all__` lists, `podwright.slurm` and `podwright.errors`. Other
-modules may change in any release. A name is loaded when it is first used.
+The public interface is what `__all__` lists, and `podwright.errors`. Other modules may change in
+any release. A name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from podwright import errors as errors
-    from podwright import slurm as slurm
     from podwright.api import (
         Completed,
         Job,
@@ -58,7 +57,6 @@ __all__ = [
     "partition",
     "run",
     "run_async",
-    "slurm",
 ]
 #: Each module, and the names that come from it.
 _LATER = {
@@ -73,10 +71,10 @@ _LATER = {
 if not TYPE_CHECKING:  # with it, no misspelt name would be found
 
     def __getattr__(name: str) -> object:
-        if name in ("errors", "slurm"):
+        if name == "errors":
             import importlib
 
-            return importlib.import_module(f"podwright.{name}")
+            return importlib.import_module("podwright.errors")
         from podwright.lazy_imports import lazy_names  # `import podwright` loads no other
 
         return lazy_names(__name__, _LATER)(name)

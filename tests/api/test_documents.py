@@ -13,13 +13,6 @@ from tests.whole.conftest import Pod as Server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("python.md", "coming-from.md", "api.md")]
-#: Jobs run on the fake that ships; the first has the number that the page shows.
-_SLURM = """\
-import os, tempfile
-from podwright.slurm.jobs import FakeSlurmJobs, _slurm_job, _submit
-_submit.LOCAL_COMMANDS = _slurm_job.LOCAL_COMMANDS = slurm = FakeSlurmJobs(first_number=4711)
-os.environ["HOME"] = tempfile.mkdtemp()
-"""
 
 
 def blocks(page: Path) -> list[str]:
@@ -27,13 +20,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def _parts() -> list[str]:
-    """Return the parts to run: each example alone, and a page's examples of Slurm jobs together."""
-    found = []
-    for page in PAGES:
-        plain = [block for block in blocks(page) if "podwright.slurm" not in block]
-        slurm = [block for block in blocks(page) if "podwright.slurm" in block]
-        found += [*plain, _SLURM + "\n".join(slurm) + "\nslurm.close()\n"]
-    return found
+    return [block for page in PAGES for block in blocks(page)]
 
 
 @pytest.mark.parametrize("number", range(len(_parts())))

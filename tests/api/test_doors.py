@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 import podwright
-import podwright.slurm
 from podwright import errors, wire
 from tests.whole.conftest import Pod as Server
 
@@ -32,8 +31,6 @@ for package in (podwright, popdist):
         importlib.import_module(module.name)
         count += 1
 
-from podwright.slurm.jobs import FakeSlurmJobs
-
 def called():
     return 7
 
@@ -45,21 +42,13 @@ with podwright.partition(2) as held:
 said["run"] = podwright.run(["true"]).exit_code
 said["run_async"] = asyncio.run(podwright.run_async(["true"])).exit_code
 said["launch"] = podwright.launch(called).results()
-slurm = FakeSlurmJobs()
-job = podwright.slurm.submit(called, folder=sys.argv[1], commands=slurm)
-said["slurm.submit"] = job.results()
-attached = podwright.slurm.attach(job.id, folder=sys.argv[1], commands=slurm)
-said["slurm.attach"] = attached.results()
-slurm.close()
 print(json.dumps(said))
 """
 
 
-def test_every_public_function_works_after_every_module_was_imported(
-    server: Server, tmp_path: Path
-) -> None:
+def test_every_public_function_works_after_every_module_was_imported(server: Server) -> None:
     """A subpackage and a function of the same name would hide each other."""
-    words = [sys.executable, "-W", "ignore", "-c", _ALL, str(tmp_path / "jobs")]
+    words = [sys.executable, "-W", "ignore", "-c", _ALL]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
@@ -70,23 +59,18 @@ def test_every_public_function_works_after_every_module_was_imported(
         "run": 0,
         "run_async": 0,
         "launch": [7],
-        "slurm.submit": [7],
-        "slurm.attach": [7],
     }
     functions = {name for name in podwright.__all__ if inspect.isfunction(getattr(podwright, name))}
-    of_slurm = {f"slurm.{n}" for n in podwright.slurm.__all__ if n.islower()}
-    assert functions | of_slurm == said.keys()
+    assert functions == said.keys()
 
 
 def test_importing_podwright_loads_nothing_else() -> None:
     code = (
-        "import sys; before = set(sys.modules); import podwright, podwright.slurm\n"
+        "import sys; before = set(sys.modules); import podwright\n"
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
-    assert done.stdout.split() == [
-        *["__future__", "podwright", "podwright._version", "podwright.slurm"]
-    ]
+    assert done.stdout.split() == ["__future__", "podwright", "podwright._version"]
 
 
 def _values(kind: type) -> set[type]:
@@ -110,7 +94,6 @@ def test_the_reference_has_no_holes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
     there = set(re.findall(r"^\.\. auto(?:class|function|exception):: ([\w.]+)", page, re.M))
     public = {f"podwright.{name}" for name in podwright.__all__}
-    public |= {f"podwright.slurm.{name}" for name in podwright.slurm.__all__}
     public |= {f"podwright.errors.{name}" for name in _errors()}
     functions = [
         method
@@ -126,11 +109,11 @@ def test_the_reference_has_no_holes() -> None:
             if inspect.isclass(kind) and issubclass(kind, wire.Value):
                 public |= {f"podwright.wire.{value.__name__}" for value in _values(kind)}
     public -= {f"podwright.wire.{name}" for name in podwright.__all__}
-    rest = {"__version__", "errors", "slurm", "PodwrightError"}
+    rest = {"__version__", "errors", "PodwrightError"}
     assert public - {f"podwright.{name}" for name in rest} == there
 
 
-@pytest.mark.parametrize("module", [podwright, podwright.slurm, errors])
+@pytest.mark.parametrize("module", [podwright, errors])
 def test_every_name_that_is_listed_is_there_and_has_words(module: object) -> None:
     names = getattr(module, "__all__", None) or [
         name for name, kind in vars(module).items() if inspect.isclass(kind)
@@ -146,10 +129,7 @@ def test_every_name_that_is_listed_is_there_and_has_words(module: object) -> Non
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        *(podwright.Pod, podwright.PodAdmin, podwright.Partition, podwright.Job),
-        podwright.slurm.SlurmJob,
-    ],
+    [podwright.Pod, podwright.PodAdmin, podwright.Partition, podwright.Job],
 )
 def test_every_public_method_has_words(kind: type) -> None:
     for name, method in vars(kind).items():

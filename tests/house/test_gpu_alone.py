@@ -28,12 +28,12 @@ import podwright.gpu, podwright.slurm
 imported = []
 for package in (podwright.gpu, podwright.slurm):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not module.name.endswith(".__main__") and ".nodespage" not in module.name:
+        if not module.name.endswith(".__main__"):
             importlib.import_module(module.name)
             imported.append(module.name)
 assert len(imported) > 100, imported
 import pytest
-words = ["-q", "--collect-only", "-p", "no:xdist", "--ignore", "tests/gpu/nodespage"]
+words = ["-q", "--collect-only", "-p", "no:xdist"]
 sys.exit(pytest.main([*words, "tests/gpu"]))
 """
 

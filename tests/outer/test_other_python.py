@@ -20,8 +20,9 @@ pytestmark = pytest.mark.outer
 _THERE = """
 mount --bind "$2" "$1/tmp"; mount --bind "$3" "$1/srv"; mount --bind "$4" "$1/opt"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/srv:/opt
+export PODWRIGHT_PAYLOAD=/tmp/call PODWRIGHT_RESULT=/tmp/result.0
 chroot "$1" python3 --version
-exec chroot "$1" python3 -m podwright.functions /tmp/call /tmp
+exec chroot "$1" python3 -m podwright.functions
 """
 
 

@@ -1,5 +1,5 @@
-"""The example in torch under poprun, torchrun and alone; tensors in popdist's collectives; nodes
-measured by torch; DistributedDataParallel that moves with its own checkpoint.
+"""The example in torch under poprun, torchrun and alone; tensors in popdist's collectives;
+DistributedDataParallel that moves with its own checkpoint.
 
 torch comes into an environment of its own: it is no dependency of Podwright. Its size makes this
 a test of the long ring (make soak).
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_ports
 from tests.whole.conftest import Pod, make_pod, pod16  # noqa: F401
 from tests.whole.test_launch_moves import PATIENT, asked, moves
 
@@ -84,13 +83,6 @@ if rank == 0:
     print("ended with", weights.double().sum().item(), flush=True)
 dist.destroy_process_group()
 """
-#: One of two nodes, as a step of `podwright node bench` starts it.
-MEETS = """
-import sys
-from podwright.gpu.nodebench._measures import Meeting, PAIRS, ways
-assert ways()[0] == "torch"
-print(PAIRS["torch"](Meeting("127.0.0.1", int(sys.argv[1]), b"", sys.argv[2] == "0", 0.5)))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -134,18 +126,6 @@ def test_tensors(python: str, launcher: str) -> None:
         "[1,0]<stdout>: [1.0, 3.0, 5.0] [[False], [True]] [1.0, 1.0] "
         "popdist sums numbers, not torch.bfloat16: numpy has nothing like it\n"
     )
-
-
-def test_two_nodes_are_measured_by_gloo(python: str) -> None:
-    """Without GPUs; with them it is NCCL."""
-    (port,) = free_ports(1)
-    ends = [
-        subprocess.Popen([python, "-c", MEETS, str(port), rank], stdout=subprocess.PIPE, text=True)
-        for rank in "01"
-    ]
-    rates = [float(end.communicate(timeout=600)[0]) for end in ends]
-    assert [end.returncode for end in ends] == [0, 0]
-    assert all(rate > 0 for rate in rates)
 
 
 def test_ddp_moves_with_its_own_checkpoint(

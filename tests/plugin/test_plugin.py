@@ -207,7 +207,7 @@ def test_a_health_check_is_in_the_table_and_finds(installed: Path) -> None:
         "from types import SimpleNamespace as Like\n"
         "from podwright.gpu.health import CheckContext, all_checks\n"
         "seen = Like(inventory=Like(host='n1'))\n"
-        "context = CheckContext(seen, None, None, (), 0.0)\n"
+        "context = CheckContext(seen, None)\n"
         "print(*(wrong.problem for wrong in all_checks()['acme-label'].find(context)))\n"
     )
     assert run(installed, "-c", program) == "is called n1\n"

@@ -50,6 +50,7 @@ def row(name: str = "7", state: str = "COMPLETED", **changes: str) -> str:
         "NNodes": "2",
         "NCPUS": "8",
         "ReqMem": "8Gn",
+        "AdminComment": "",
     } | changes
     return "|".join(words[name] for name in HEADER.split("|"))
 
@@ -95,9 +96,73 @@ def test_each_life_of_a_requeued_job_and_each_row_of_an_array_is_a_job() -> None
     assert trace.skipped.reasons == {"jobs that were still waiting": 1}
 
 
-def test_components_of_a_heterogeneous_job_are_one() -> None:
-    (job,) = sacct(row("9+0"), row("9+1", ElapsedRaw="70")).jobs()
-    assert (job.name, job.devices, job.runtime, job.nodes) == ("9", 8, 70, 4)
+NO_DEVICES = "billing=4,cpu=8,mem=16G,node=2"
+
+
+def parts(*licences: int, notes: tuple[str, ...] = ("", "")) -> Trace:
+    """A heterogeneous job of two components, with as many licences and such notes."""
+    tres = [f"{NO_DEVICES},license/ipu={count}" if count else NO_DEVICES for count in licences]
+    return sacct(
+        *(
+            row(f"9+{k}", ReqTRES=text, AllocTRES=text, AdminComment=note)
+            for k, (text, note) in enumerate(zip(tres, notes, strict=True))
+        ),
+        row("10", ReqTRES="cpu=1,license/ipu=4", AllocTRES="cpu=1,license/ipu=4"),
+    )
+
+
+def devices_of(trace: Trace) -> dict[str, int]:
+    return {job.name: job.devices for job in trace.jobs()}
+
+
+def test_components_of_a_heterogeneous_job_are_several_requests() -> None:
+    trace = sacct(row("9+0"), row("9+1", ElapsedRaw="70"))
+    assert [(job.name, job.devices, job.runtime) for job in trace.jobs()] == [
+        ("9+0", 4, 60),
+        ("9+1", 4, 70),
+    ]
+    assert devices_of(parts(16, 8)) == {"9+0": 16, "9+1": 8, "10": 4}
+
+
+def test_the_sum_that_slurm_writes_at_the_first_component_is_no_request() -> None:
+    """From 24.11 on it has the licences of all; job_submit's notes have those of each."""
+    noted = parts(24, 0, notes=("ipus=16", "ipus=8; waits for room"))
+    assert devices_of(noted) == {"9+0": 16, "9+1": 8, "10": 4}
+    one_without = parts(16, 0, notes=("ipus=16", "ipus=0"))
+    assert devices_of(one_without) == {"9+0": 16, "10": 4}
+    unknown = parts(24, 0)
+    assert devices_of(unknown) == {"10": 4}
+    assert unknown.skipped.reasons == {
+        "components of heterogeneous jobs of which sacct has only the sum": 2
+    }
+
+
+def test_a_component_without_gpus_is_left_out_alone() -> None:
+    """GPUs are counted with each component, on all releases."""
+    trace = sacct(row("9+0"), row("9+1", ReqTRES=NO_DEVICES, AllocTRES=NO_DEVICES))
+    assert devices_of(trace) == {"9+0": 4}
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_fields_may_be_between_commas_or_tabs(delimiter: str) -> None:
+    """sacct writes no quotation marks, and a TRES has commas."""
+    rows = [
+        row(),
+        row("8", ReqTRES="", AllocTRES="cpu=8,gres/gpu=2"),
+        row("9", ReqTRES="cpu=1", AllocTRES="billing=1,cpu=1,gres/gpu=8,gres/gpu:a100=8,mem=1G"),
+        row("10", User="a b"),
+    ]
+    plain = sacct(*rows)
+    others = [text.replace("|", delimiter) for text in (HEADER, *rows)]
+    trace = read_lines([f"{text}\r\n" for text in others], "sacct.csv")
+    assert list(trace.jobs()) == list(plain.jobs())
+    assert list(trace.devices) == [4, 2, 8, 4]
+
+
+def test_a_line_with_a_comma_in_a_name_is_a_bad_line() -> None:
+    rows = [text.replace("|", ",") for text in (HEADER, row(), row("8", User="a,b"))]
+    trace = read_lines([f"{text}\n" for text in rows], "sacct.csv")
+    assert (len(trace), trace.skipped.bad) == (1, 1)
 
 
 def test_what_is_left_out_is_counted_and_what_is_broken_is_shown() -> None:
@@ -265,8 +330,7 @@ def test_a_job_that_the_file_has_twice_is_one() -> None:
     )
     assert [(job.name, job.runtime) for job in trace.jobs()] == [("7", 60), ("8", 500)]
     assert trace.skipped.reasons == {"lines that say a job again": 2}
-    (job,) = sacct(row("9+0"), row("9+1"), row("9+0"), row("9+1")).jobs()
-    assert job.devices == 8
+    assert len(sacct(row("9+0"), row("9+1"), row("9+0"), row("9+1"))) == 2
 
 
 def test_the_number_of_a_bad_line_is_that_of_the_file() -> None:
@@ -306,6 +370,34 @@ def test_anything_else_is_refused_with_what_would_do() -> None:
         read_lines(["hello world\n"], "notes.txt")
     with pytest.raises(InvalidRequest, match="neither"):
         read_lines([], "empty")
+
+
+def test_csv_without_our_columns_is_told_which_are_missing_and_how_to_name_them() -> None:
+    lines = [
+        "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,start_time,duration,queue\n",
+        "1,ue1,vcA,ji1,8,48,COMPLETED,2020-04-01 00:08:45,2020-04-01 00:08:50,7200,5\n",
+    ]
+    with pytest.raises(InvalidRequest) as error:
+        read_lines(lines, "helios.csv")
+    assert "does not name the columns submit_s, runtime_s, devices" in error.value.problem
+    advice = "submit_time as submit_s, duration as runtime_s, gpu_num as devices"
+    assert advice in error.value.would_work
+    changed = lines[0]
+    for name in advice.split(", "):
+        theirs, ours = name.split(" as ")
+        changed = changed.replace(theirs, ours)
+    (job,) = read_lines([changed, lines[1]], "helios.csv").jobs()
+    assert (job.runtime, job.devices) == (7200, 8)
+    with pytest.raises(InvalidRequest, match="the columns submit_s, runtime_s, devices") as error:
+        read_lines(["name,colour,taste\n"], "fruit.csv")
+    assert "submit_s, runtime_s, devices (submit_s: seconds" in error.value.would_work
+
+
+def test_times_of_csv_may_be_dates() -> None:
+    lines = ["submit_s,runtime_s,devices\n", "2020-04-01 00:00:00,60,1\n", "2020-04-01T01:00,5,1\n"]
+    trace = read_lines(lines, "t.csv", zone=UTC)
+    assert list(trace.submit) == [0, 3600]
+    assert trace.epoch == 1585699200
 
 
 def test_what_is_anonymised_reads_as_the_same_jobs_and_names_nobody() -> None:

@@ -1,4 +1,4 @@
-"""The report: the same each time, in text, JSON and one page; and the command."""
+"""The report: the same each time, in text and JSON; and the command."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from podwright.replay import (
     ReplayTask,
     SlurmModel,
     Trace,
+    TraceJob,
     example,
-    html,
     pod_ways,
     replay,
     run_all,
 )
-from podwright.replay._advice import duration
+from podwright.replay._report_tables import duration, way_table
+from podwright.replay._report_types import WayFigures
 
 TRACE = example(2, days=1)
 
@@ -56,15 +57,15 @@ def trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_report_states_how_far_a_way_was_from_a_real_slurm(
     way: str, apart: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace, page = tmp_path / "t.csv", tmp_path / "report.html"
+    trace = tmp_path / "t.csv"
     trace.write_text("job,submit_s,runtime_s,devices,walltime_s,status,user\n1,0,60,4,600,,a\n")
     words = [str(trace), "--pod", "pod64", "--ways", way]
-    code, text, _ = said(capsys, *words, "--html", str(page))
+    code, text, _ = said(capsys, *words)
     assert code == 0
     stated = "from that of a real Slurm 22.05"
-    for shown in (" ".join(text.split()), page.read_text()):
-        assert (stated in shown) == bool(apart)
-        assert apart in shown
+    shown = " ".join(text.split())
+    assert (stated in shown) == bool(apart)
+    assert apart in shown
     found = json.loads(said(capsys, *words, "--json")[1])
     assert [apart in line for line in found["deviations"]] == ([True] if apart else [])
 
@@ -73,8 +74,8 @@ def test_the_same_seed_gives_the_same_bytes_in_one_process_or_several() -> None:
     ways = pod_ways(["native", "static:8x4+2x16"], 64)
     texts = []
     for processes in (1, 2):
-        found = replay(TRACE, ways, SlurmModel(), Chances(), processes=processes, what_if=False)
-        texts.append(json.dumps(found.figures))
+        found = replay(TRACE, ways, SlurmModel(), Chances(), processes=processes)
+        texts.append(json.dumps(found))
     assert texts[0] == texts[1]
 
 
@@ -106,49 +107,88 @@ def test_a_process_that_never_begins_is_no_wait_for_ever(monkeypatch: pytest.Mon
         run_all(Trace("t", jobs), tasks, processes=2)
 
 
-def test_the_command_says_what_to_change_and_how_far_to_trust_it(
+def test_refusals_come_first_and_waits_are_of_jobs_that_all_ways_run(
     trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = said(capsys, trace, "--ways", "native,host-mapping:4x16", "--processes", "1")
+    words = [trace, "--ways", "native,static:4x4", "--processes", "1"]
+    code, out, err = said(capsys, *words)
     assert (code, err) == (0, "")
-    assert "1 lines could not be read:" in out
-    assert "What to change" in out
-    assert "As recorded" in out
-    assert re.search(r"Jobs used [\d.]+% of these devices; [\d.]+% were free", out)
+    assert "1 line could not be read:" in out
     assert "It has no time limits." in out
-    assert re.search(r"host-mapping:4x16 \| 64 ", out)
+    places = [
+        out.index(text) for text in ("Jobs that a way refuses", "that all ways run", "Beside")
+    ]
+    assert places == sorted(places)
+    found = json.loads(said(capsys, *words, "--json")[1])
+    native, static = found["ways"]
+    refused = sum(static["refused"].values())
+    assert refused > 0
+    assert native["refused"] == {}
+    assert native["jobs"] == found["trace"]["jobs"]
+    assert found["common_jobs"] == static["jobs"] == native["jobs"] - refused
+    assert f"of the {found['common_jobs']} jobs that all ways run" in out
+
+
+def test_a_way_s_figures_count_the_jobs_that_the_others_run_too() -> None:
+    """A large job that waits for long is no part of a comparison with a way that refuses it."""
+    jobs = [TraceJob("1", 0, 3600, 4), TraceJob("2", 1, 3600, 64), TraceJob("3", 2, 60, 4)]
+    ways = pod_ways(["native", "static:16x4"], 64)
+    found = replay(Trace("t", jobs), ways, SlurmModel(room_s=0.0), Chances(), processes=1)
+    native, static = found["ways"]
+    assert (native["jobs"], static["jobs"], found["common_jobs"]) == (3, 2, 2)
+    assert native["wait"]["mean"] == static["wait"]["mean"] == 0
+    (alone,) = replay(Trace("t", jobs), ways[:1], SlurmModel(room_s=0.0), Chances())["ways"]
+    assert alone["wait"]["mean"] > 1000
+
+
+def test_a_difference_stands_beside_those_of_the_halves() -> None:
+    jobs = [TraceJob(str(k), 10.0 * k, 100, 4) for k in range(40)]
+    ways = pod_ways(["native", "static:2x4"], 16)
+    found = replay(Trace("t", jobs), ways, SlurmModel(), Chances(), processes=1)
+    (row,) = found["differences"]
+    means = [way["wait"]["mean"] for way in found["ways"]]
+    whole, first, second = row["wait_s"]
+    assert row["way"] == "static:2x4"
+    assert whole == pytest.approx(means[1] - means[0])
+    assert (first + second) / 2 == pytest.approx(whole)
+    assert 0 < first < second
+
+
+def way_that_waits(seconds: float) -> WayFigures:
+    return {
+        "way": "native",
+        "devices": 64,
+        "jobs": 1,
+        "refused": {},
+        "refused_device_hours": 0.0,
+        "used": 0.5,
+        "held": 0.5,
+        "free_of_no_use": 0.0,
+        "makespan_s": 1.0,
+        "events": 1,
+        "wait": dict.fromkeys(("mean", "p50", "p95", "p99"), seconds),
+        "bounded_slowdown": {"mean": 1234.5},
+        "simpler": [],
+    }
+
+
+def test_a_column_has_one_unit() -> None:
+    """The longest wait chooses it."""
+    header, rows = way_table([way_that_waits(9e5), way_that_waits(60)])
+    assert header[5] == "mean wait (d)"
+    assert [row[5] for row in rows] == ["10.4", "0.00"]
+    header, rows = way_table([way_that_waits(60)])
+    assert (header[5], rows[0][5]) == ("mean wait (s)", "60.0")
 
 
 def test_json_holds_the_same(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [trace, "--policy", "best-fit,lowest,moves", "--json", "--processes", "1"]
-    _, out, _ = said(capsys, *words, "--no-what-if")
-    found = json.loads(out)
+    found = json.loads(said(capsys, *words)[1])
     assert [row["way"] for row in found["ways"]] == ["native", "native, lowest", "native, moves"]
+    assert [row["way"] for row in found["differences"]] == ["native, lowest", "native, moves"]
     assert found["trace"]["bad_lines"] == 1
-    assert set(found["distance"]) == {"wait_p50_s", "wait_p95_s", "bounded_slowdown_mean", "used"}
     for row in found["ways"]:
         assert 0 < row["used"] <= row["held"] <= 1
-        assert sum(size["jobs"] for size in row["by_size"]) == row["jobs"]
-
-
-def test_the_page_needs_nothing_else_and_is_the_same_twice() -> None:
-    ways = pod_ways(["native", "host-mapping:4x16"], 64)
-    found = replay(TRACE, ways, SlurmModel(), Chances(), processes=1, what_if=False)
-    text = html.page(found)
-    assert text.count("<svg") == 4
-    assert not re.search(r"(?:src|href)=[\"']?http", text)
-    assert "<script" not in text
-    assert html.page(found) == text
-
-
-def test_without_matplotlib_the_page_says_what_to_install_before_anything_runs(
-    trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    code, out, err = said(capsys, trace, "--html", "never.html")
-    assert (code, out) == (2, "")
-    assert "podwright[report]" in err
 
 
 def test_anonymising_writes_a_trace_that_reads_again(
@@ -166,17 +206,14 @@ def test_what_is_left_out_is_said_when_a_trace_is_anonymised(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out, _ = said(capsys, trace, "--anonymise", str(tmp_path / "a.csv"))
-    assert "1 lines could not be read:" in out
+    assert "1 line could not be read:" in out
     assert "x,1,2" in out
 
 
-def test_what_no_pod_can_do_is_never_advised(
-    trace: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_no_pod_can_do_is_named(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = said(
         capsys, trace, "--pod", "pod8", "--policy", "best-fit,trim,no-shape", "--processes", "1"
     )
-    assert "Take native" not in out
     assert "V-IPU's IPUs cannot" in out
     assert "no pod can join any devices" in out
 
@@ -186,22 +223,13 @@ def test_json_is_the_same_bytes_twice(trace: str, capsys: pytest.CaptureFixture[
     assert said(capsys, *words) == said(capsys, *words)
 
 
-def test_native_mode_is_changed_wherever_it_stands_among_the_ways(
-    trace: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, out, _ = said(capsys, trace, "--ways", "static:8x4, native", "--processes", "1", "--json")
-    found = json.loads(out)
-    assert [row["way"] for row in found["ways"]] == ["static:8x4", "native"]
-    assert len(found["what_if"]) == 4
-
-
 def test_a_slurm_conf_counts_with_what_it_includes(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text("SchedulerParameters=bf_interval=60,\\\nbf_window=2880\nInclude more.conf\n")
     (tmp_path / "more.conf").write_text("PriorityWeightAge=7\n")
-    words = [trace, "--slurm-conf", str(conf), "--json", "--processes", "1", "--no-what-if"]
+    words = [trace, "--slurm-conf", str(conf), "--json", "--processes", "1"]
     slurm = json.loads(said(capsys, *words)[1])["slurm"]
     assert (slurm["bf_interval"], slurm["bf_window"], slurm["weight_age"]) == (60, 172800, 7)
 
@@ -214,13 +242,9 @@ def test_a_slurm_conf_counts_with_what_it_includes(
         (["--example", "--pod", "pod65"], "pod256"),
         (["--example", "--ways", "natve"], "native"),
         (["--example", "--hosts", "many"], "16x64x512"),
-        (["--example", "--gpus", "x.toml", "--pod", "pod64"], "--gpus FILE"),
         (["t.csv", "--timezone", "Mars/Base"], "Europe/Berlin"),
         (["--example", "--movable", "200"], "0 to 100"),
         (["t.csv", "--timezone", "Europe"], "Europe/Berlin"),
-        (["--example", "--gpus", "nowhere.toml"], "nowhere.toml: cannot be read"),
-        (["--example", "--html", "nowhere/r.html"], "there is no such folder"),
-        (["--example", "--html", "."], "it is a folder"),
         (["--example", "--ways", "static:8x4", "--policy", "lowest"], "Add native to the ways"),
     ],
 )
@@ -231,24 +255,6 @@ def test_mistakes_say_what_would_work(
     assert code != 0
     assert out == ""
     assert told in err
-
-
-def test_gpu_nodes_from_a_file(
-    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site = tmp_path / "site.toml"
-    domains = "".join(
-        f'[[link_domains]]\nname = "d{at}"\nmachines = ["n{at}"]\n' for at in range(8)
-    )
-    site.write_text(f'name = "site"\nfamily = "hgx8"\ntopology = "switched"\n{domains}')
-    words = [trace, "--gpus", str(site), "--json", "--processes", "1"]
-    code, out, err = said(capsys, *words)
-    assert (code, err) == (0, "")
-    found = json.loads(out)
-    assert "not a power of two" not in " ".join(found["what_to_change"])
-    shared, alone = found["ways"]
-    assert (shared["way"], alone["way"]) == ("shared", "exclusive")
-    assert shared["used"] > alone["used"]
 
 
 def test_the_command_to_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,7 +292,7 @@ LINES = re.findall(r"^podwright replay .*$", PAGE.read_text(), re.MULTILINE)
 
 
 def test_the_page_of_the_documentation_has_lines_to_type() -> None:
-    assert len(LINES) >= 6
+    assert len(LINES) >= 5
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -301,8 +307,6 @@ def test_a_line_of_the_documentation_runs_as_printed(
     monkeypatch.chdir(tmp_path)
     Path("sacct.txt").write_text(Path(trace).read_text())
     Path("jobs.csv").write_text(Path(trace).read_text())
-    rows = "".join(f'[[link_domains]]\nname = "d{k}"\nmachines = ["n{k}"]\n' for k in range(8))
-    Path("site.toml").write_text(f'name = "s"\nfamily = "hgx8"\ntopology = "switched"\n{rows}')
     monkeypatch.setattr("podwright.replay.example", lambda seed, devices: TRACE)
     code, out, err = said(capsys, *line.split()[2:])
     assert (code, err) == (0, "")

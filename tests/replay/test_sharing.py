@@ -383,7 +383,7 @@ def test_load_and_parts_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads(out)
     assert report["load"] == pytest.approx(0.25)
     assert [row["part"] for row in report["guests"]] == [48, 16]
-    code, out, _ = said(capsys, "a.csv", "--load", "0.25", "--no-what-if", "--json")
+    code, out, _ = said(capsys, "a.csv", "--load", "0.25", "--json")
     assert code == 0
     assert "multiplied" in " ".join(json.loads(out)["trace"]["notes"])
 
@@ -407,7 +407,6 @@ def test_load_and_parts_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
         (["--with", "people=b.csv", "--part", "people=1234567890"], "is not a part of a pod"),
         (["--with", "people=b.csv", "--part", "kubernetes=8"], "'kubernetes' has no trace here"),
         (["--with", "people=b.csv", "--ways", "native"], "--ways does not go with --with"),
-        (["--with", "people=b.csv", "--html", "x.html"], "--html does not go with --with"),
         (["--share", "slurm=2"], "--share is for guests that share a pod"),
         (["--part", "slurm=8"], "--part is for guests that share a pod"),
         (["--load", "0"], "is not a share of the devices"),

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.fabric import HGX8, simulated_gpus
 from podwright.replay import (
     Chances,
     HostKind,
@@ -23,9 +22,7 @@ from podwright.replay import (
     example,
     figures,
     from_conf,
-    gpu_ways,
     pod_ways,
-    recorded,
     simulate,
 )
 from podwright.replay._backfill_profile import FreeUnitsProfile
@@ -153,16 +150,6 @@ def test_machines_fail_under_every_way(way: str) -> None:
     assert len(whole) + sum(out.refused.values()) == len(jobs)
 
 
-def test_gpu_nodes_fail_too() -> None:
-    cluster = simulated_gpus("two", HGX8, 2)
-    trace = Trace("t", [job(at, 1000, 2) for at in range(0, 50_000, 500)])
-    (way,) = gpu_ways(["shared"], cluster)
-    ground = way.ground()
-    out = simulate(trace, ground, PLAIN, Chances(seed=3, mtbf_s=5000.0, repair_s=2000.0))
-    assert out.failed > 5
-    assert ground.occupied == 0
-
-
 def test_a_job_that_never_gets_through_between_failures_is_given_up() -> None:
     """Slurm would begin it again for ever, and the simulation with it."""
     out = run([job(0, 1e6, 16)], seed=3, mtbf_s=600.0, repair_s=50.0)
@@ -286,18 +273,6 @@ def test_a_slurm_conf_sets_the_model() -> None:
     assert not from_conf(basic).ranks
 
 
-def test_gpus_are_packed_or_alone() -> None:
-    cluster = simulated_gpus("two", HGX8, 2)
-    jobs = [job(0, 100, 2), job(0, 100, 2), job(1, 10, 8), job(2, 10, 12)]
-    shared, alone = (
-        simulate(Trace("t", jobs), way.ground(), PLAIN)
-        for way in gpu_ways(["shared", "exclusive"], cluster)
-    )
-    assert began(shared)[:3] == [0, 0, 1]
-    assert began(shared)[3] == 11
-    assert began(alone)[2] == 100
-
-
 def test_a_move_makes_the_block_that_is_missing() -> None:
     jobs = [job(0, 1000, 4), job(0, 50, 4), job(0, 1000, 4), job(0, 50, 4), job(60, 9, 8)]
     out = run(jobs, policy="moves", move_s=10.0)
@@ -307,25 +282,6 @@ def test_a_move_makes_the_block_that_is_missing() -> None:
     work = sum(one.devices * one.runtime for one in jobs)
     assert sum(out.series.useful) == pytest.approx(work), "a move is not work"
     assert run(jobs, policy="moves", movable=0.0).start_times[4] == 1000
-
-
-def test_recorded_starts_are_given_devices_as_they_came() -> None:
-    jobs = [
-        job(0, 100, 4, start=0.0),
-        job(0, 100, 4, start=0.0),
-        job(0, 10, 8, start=5.0),
-        job(50, 10, 16, start=60.0),
-        job(200, 10, 32, start=200.0),
-    ]
-    (way,) = pod_ways(["native"], 16)
-    found = recorded(Trace("t", jobs), way.ground())
-    assert (found["peak"], found["placed"], found["without_room"], found["refused"]) == (
-        32,
-        3,
-        1,
-        1,
-    )
-    assert found["overlapping"] == 4
 
 
 def test_the_profile_plans_around_what_ends() -> None:

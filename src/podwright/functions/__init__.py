@@ -1,7 +1,7 @@
 """Functions that run in other processes: how they get there, and how what they return comes home.
 
-The other process is started as `python -m podwright.functions`. Two variables or two arguments name
-the file with the call and the place for its outcome. The modules that use pickle are loaded on
+The other process is started as `python -m podwright.functions`. Two variables name the file with
+the call and the place for its outcome. The modules that use pickle are loaded on
 first use, since a plain launch needs only the variables' names.
 """
 
@@ -14,7 +14,6 @@ from podwright.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from podwright.functions._call import dump_call
     from podwright.functions._call_outcome import CallOutcome, finished, read_outcome
-    from podwright.functions._trusted_files import private_folder
 
 #: Environment variables of an instance: the file with the call, and the file for its outcome.
 PAYLOAD_VARIABLE = "PODWRIGHT_PAYLOAD"
@@ -26,13 +25,11 @@ __all__ = [
     "CallOutcome",
     "dump_call",
     "finished",
-    "private_folder",
     "read_outcome",
 ]
 #: Each module, and the names that come from it.
 _LATER = {
     "_call": ("dump_call",),
-    "_trusted_files": ("private_folder",),
     "_call_outcome": ("CallOutcome", "finished", "read_outcome"),
 }
 

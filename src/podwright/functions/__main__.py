@@ -1,7 +1,6 @@
 """An instance: calls the function that was sent to it, and sends back how the call ended.
 
-poprun names both files in two variables. In a job of Slurm's there are two arguments instead: the
-file with the call, and the folder for `result.RANK`.
+poprun names both files in two variables.
 """
 
 from __future__ import annotations
@@ -23,9 +22,6 @@ def main() -> int:
     """Return 0 if the function returned, 1 if it raised, and its own code after sys.exit()."""
     payload_path = os.environ.pop(PAYLOAD_VARIABLE, "")
     result_path = os.environ.pop(RESULT_VARIABLE, "")
-    if len(sys.argv) == 3:
-        rank = int(os.environ.get("SLURM_PROCID", "0"))
-        payload_path, result_path = sys.argv[1], os.path.join(sys.argv[2], f"result.{rank}")
     if not payload_path or not result_path:
         print("podwright.functions is started by podwright.launch()", file=sys.stderr)
         return 2

@@ -12,16 +12,6 @@ from typing import BinaryIO
 from podwright.errors import Denied
 
 
-def private_folder(path: str) -> str:
-    """Make a folder for this user only, or accept an existing one.
-
-    Return its path. Raises Denied.
-    """
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    _check_trusted(path, os.lstat(path), folder=True)
-    return path
-
-
 def open_own_file(path: str) -> BinaryIO:
     """Open a file that only this user could have written, in a folder for which the same is true.
 

@@ -1,6 +1,6 @@
 """Replays recorded jobs under other ways of scheduling, with the product's own decisions.
 
-A replay shows what a site would gain. Each module is loaded when one of its names is asked for, so
+A replay compares ways on one pod. Each module is loaded when one of its names is asked for, so
 that the options of `podwright replay` load no simulation.
 """
 
@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.replay._advice import duration
     from podwright.replay._outcome import Outcome
-    from podwright.replay._outcome_figures import distance, figures
+    from podwright.replay._outcome_figures import figures
     from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
-    from podwright.replay._recorded_starts import recorded
-    from podwright.replay._report import Report, replay
+    from podwright.replay._report import replay
     from podwright.replay._run_state import Chances
     from podwright.replay._simulate import simulate
     from podwright.replay._slurm_model import SIMPLER, SlurmModel, from_conf
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from podwright.replay.grounds._scheduling_ways import (
         HostKind,
         ReplayWay,
-        gpu_ways,
         pod_size,
         pod_ways,
     )
@@ -47,24 +44,19 @@ __all__ = [
     "Outcome",
     "ReplayTask",
     "ReplayWay",
-    "Report",
     "SimulationFailed",
     "Skipped",
     "SlurmModel",
     "Status",
     "Trace",
     "TraceJob",
-    "distance",
-    "duration",
     "example",
     "figures",
     "from_conf",
-    "gpu_ways",
     "pod_size",
     "pod_ways",
     "read_lines",
     "read_trace",
-    "recorded",
     "replay",
     "run_all",
     "simulate",
@@ -74,18 +66,16 @@ __all__ = [
 ]
 
 _LATER = {
-    "_advice": ("duration",),
-    "_outcome_figures": ("distance", "figures"),
+    "_outcome_figures": ("figures",),
     "_outcome": ("Outcome",),
     "_parallel": ("ReplayTask", "SimulationFailed", "run_all"),
-    "_recorded_starts": ("recorded",),
-    "_report": ("Report", "replay"),
+    "_report": ("replay",),
     "_run_state": ("Chances",),
     "_simulate": ("simulate",),
     "_slurm_model": ("SIMPLER", "SlurmModel", "from_conf"),
     "grounds._ground": ("Ground",),
     "grounds._pod_ground": ("POLICIES",),
-    "grounds._scheduling_ways": ("HostKind", "ReplayWay", "gpu_ways", "pod_size", "pod_ways"),
+    "grounds._scheduling_ways": ("HostKind", "ReplayWay", "pod_size", "pod_ways"),
     "traces._csv": ("write_anonymous",),
     "traces._example": ("example",),
     "traces._offered_load": ("stretch_for", "stretched"),

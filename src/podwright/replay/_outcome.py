@@ -1,4 +1,4 @@
-"""The outcome of a simulation, or of a recorded site: when and where each job ran."""
+"""The outcome of a simulation: when and where each job ran."""
 
 from __future__ import annotations
 
@@ -83,8 +83,6 @@ class Outcome:
     failed: int = 0
     events: int = 0
     stops: int = 0
-    extra_domains: int = 0
-    wide_jobs: int = 0
     simpler: tuple[str, ...] = ()
 
     def leaves(self, job: int, row_index: int, leave_time: float) -> None:

@@ -1,10 +1,4 @@
-"""Finds which of the simulated ways is the best one, if any is. Pure.
-
-A way is recommended over another by three measures together: the share of the devices' time that is
-used, the mean wait and the mean bounded slowdown. A difference counts only beyond the noise of the
-trace. The winner is clearly better than every other way in at least one measure, and clearly worse
-in none.
-"""
+"""The differences between ways that a trace cannot tell from chance. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +9,6 @@ from typing import NamedTuple
 
 from podwright.replay._outcome import Outcome
 from podwright.replay._outcome_figures import bounded_slowdowns
-from podwright.replay._report_types import WayFigures
 from podwright.replay.traces._trace import Trace
 
 #: The number of parts of a trace, equal in jobs, over which the difference of two ways is measured.
@@ -36,11 +29,6 @@ class WayMeasures(NamedTuple):
     slowdown: float
 
 
-def measures(row: WayFigures) -> WayMeasures:
-    """Return the measures among a way's figures."""
-    return WayMeasures(row["used"], row["wait"]["mean"], row["bounded_slowdown"]["mean"])
-
-
 def clearly_better(
     first: WayMeasures, second: WayMeasures, noise: WayMeasures
 ) -> tuple[bool, bool, bool]:
@@ -49,26 +37,6 @@ def clearly_better(
         first.used - second.used > noise.used,
         second.wait - first.wait > noise.wait,
         second.slowdown - first.slowdown > noise.slowdown,
-    )
-
-
-def clear_winner_index(candidates: Sequence[WayMeasures], noise: WayMeasures) -> int | None:
-    """Return the index of the clear winner; None when there is none."""
-    for index, candidate in enumerate(candidates):
-        rivals = [rival for rival_index, rival in enumerate(candidates) if rival_index != index]
-        if rivals and all(
-            any(clearly_better(candidate, rival, noise))
-            and not any(clearly_better(rival, candidate, noise))
-            for rival in rivals
-        ):
-            return index
-    return None
-
-
-def differ(candidates: Sequence[WayMeasures], noise: WayMeasures) -> bool:
-    """Return whether any two ways differ by more than the noise in any measure."""
-    return any(
-        any(clearly_better(first, second, noise)) for first in candidates for second in candidates
     )
 
 

@@ -1,67 +1,94 @@
-"""The tables that the report's text and its page have in common, as headers and cells."""
+"""The tables of a report, as headers and cells. A column has one unit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
-from podwright.replay._advice import duration
-from podwright.replay._report_types import Distance, SizeFigures, WayFigures
+from podwright.replay._report_types import ReportFigures, WayFigures
 
 Cells = list[object]
-WAYS = [
-    *("way", "devices", "jobs", "refused", "used", "held", "free, of no use"),
-    *("mean wait", "p50", "p95", "p99", "slowdown", "moves"),
-]
-DISTANCE = ["figure", "recorded", "simulated"]
+_UNITS = (("s", 1, 90), ("min", 60, 5400), ("h", 3600, 172800), ("d", 86400, float("inf")))
+_WAITS = (("mean wait", "mean"), ("p50", "p50"), ("p95", "p95"), ("p99", "p99"))
 
 
-def way_cells(way_rows: Iterable[WayFigures]) -> Iterator[Cells]:
-    """Yield a row for each way, below WAYS."""
-    for way_row in way_rows:
-        yield [
-            way_row["way"],
-            way_row["devices"],
-            way_row["jobs"],
-            sum(way_row["refused"].values()),
-            *(
-                f"{used_share:.1%}"
-                for used_share in (way_row["used"], way_row["held"], way_row["free_of_no_use"])
-            ),
-            *(duration(way_row["wait"][wait_key]) for wait_key in ("mean", "p50", "p95", "p99")),
-            f"{way_row['bounded_slowdown']['mean']:.1f}",
-            way_row.get("moves", 0),
-        ]
+def duration(seconds: float) -> str:
+    """Return a time for people: `45 s`, `12 min`, `3.4 h`, `5.2 d`."""
+    unit, unit_seconds = _unit([seconds])
+    amount = seconds / unit_seconds
+    return f"{amount:.1f} {unit}" if unit in ("h", "d") else f"{amount:.0f} {unit}"
 
 
-def size_cells(way_rows: Iterable[WayFigures], wait_keys: Iterable[str]) -> Iterator[Cells]:
-    """Yield a row for each range of sizes under each way. wait_keys: those of a wait's figures that
-    stand at its end.
-    """
-    for way_row in way_rows:
-        for size_row in way_row["by_size"]:
-            yield [
-                way_row["way"],
-                size_range(size_row),
-                size_row["jobs"],
-                f"{size_row['device_hours']:,.0f}",
-                *(duration(size_row["wait"][wait_key]) for wait_key in wait_keys),
-            ]
+def _unit(values: Iterable[float]) -> tuple[str, int]:
+    """Return the unit in which the largest of these seconds is read best, and its seconds."""
+    largest = max(map(abs, values), default=0.0)
+    return next((name, seconds) for name, seconds, end in _UNITS if largest < end)
 
 
-def size_range(size_row: SizeFigures) -> str:
-    """Return the sizes of a row: `8`, `3-4`."""
-    low, high = size_row["from"], size_row["to"]
-    return str(high) if low == high else f"{low}-{high}"
+def _number(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits that count, and none of them as an exponent."""
+    whole_digits = len(f"{abs(value):.0f}")
+    return f"{value:,.{max(0, digits - whole_digits)}f}"
 
 
-def distance_cells(distance: Distance) -> list[Cells]:
-    """Return a row for each figure, below DISTANCE."""
-    return [
-        ["wait p50", *map(duration, distance["wait_p50_s"])],
-        ["wait p95", *map(duration, distance["wait_p95_s"])],
+def refused_table(way_rows: Sequence[WayFigures]) -> tuple[list[str], list[Cells]]:
+    """Return a row for each way that refuses jobs: the reason is that of most of them."""
+    header = ["way", "runs", "refuses", "device-hours refused", "most often"]
+    rows: list[Cells] = [
         [
-            "bounded slowdown, mean",
-            *(f"{figure_value:.1f}" for figure_value in distance["bounded_slowdown_mean"]),
-        ],
-        ["used", *(f"{figure_value:.1%}" for figure_value in distance["used"])],
+            way["way"],
+            way["jobs"],
+            sum(way["refused"].values()),
+            f"{way['refused_device_hours']:,.0f}",
+            max(way["refused"], key=lambda reason: way["refused"][reason]),
+        ]
+        for way in way_rows
+        if way["refused"]
     ]
+    return header, rows
+
+
+def way_table(way_rows: Sequence[WayFigures]) -> tuple[list[str], list[Cells]]:
+    """Return a row for each way."""
+    columns: list[tuple[str, list[object]]] = [
+        ("way", [way["way"] for way in way_rows]),
+        ("devices", [way["devices"] for way in way_rows]),
+        ("used", [f"{way['used']:.1%}" for way in way_rows]),
+        ("held", [f"{way['held']:.1%}" for way in way_rows]),
+        ("free, of no use", [f"{way['free_of_no_use']:.1%}" for way in way_rows]),
+    ]
+    for title, key in _WAITS:
+        columns.append(_seconds_column(title, [way["wait"][key] for way in way_rows]))
+    slowdowns = [way["bounded_slowdown"]["mean"] for way in way_rows]
+    columns.append(("slowdown", [_number(value) for value in slowdowns]))
+    for title, counts in (
+        ("moves", [way.get("moves", 0) for way in way_rows]),
+        ("ended by failures", [way.get("ended_by_failures", 0) for way in way_rows]),
+    ):
+        if any(counts):
+            columns.append((title, list(counts)))
+    return _by_rows(columns)
+
+
+def difference_table(report: ReportFigures) -> tuple[list[str], list[Cells]]:
+    """Return a row for each way but the first: how its means differ, in all and in each half."""
+    differences = report["differences"]
+    columns: list[tuple[str, list[object]]] = [("way", [row["way"] for row in differences])]
+    values = [value for row in differences for value in row["wait_s"]]
+    unit, seconds = _unit(values)
+    for place, title in enumerate((f"mean wait ({unit})", "1st half", "2nd half")):
+        cells = [f"{row['wait_s'][place] / seconds:+.2f}" for row in differences]
+        columns.append((title, list(cells)))
+    for place, title in enumerate(("slowdown", "1st half", "2nd half")):
+        cells = [f"{row['bounded_slowdown'][place]:+.2f}" for row in differences]
+        columns.append((title, list(cells)))
+    return _by_rows(columns)
+
+
+def _seconds_column(title: str, values: Sequence[float]) -> tuple[str, list[object]]:
+    unit, seconds = _unit(values)
+    return f"{title} ({unit})", [_number(value / seconds) for value in values]
+
+
+def _by_rows(columns: Sequence[tuple[str, list[object]]]) -> tuple[list[str], list[Cells]]:
+    rows = [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+    return [title for title, _ in columns], rows

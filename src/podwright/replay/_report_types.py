@@ -22,24 +22,12 @@ class TraceFigures(SkippedFigures):
     notes: list[str]
 
 
-#: The jobs of a range of sizes, in devices.
-SizeFigures = TypedDict(
-    "SizeFigures",
-    {"from": int, "to": int, "jobs": int, "device_hours": float, "wait": Spread},
-)
-
-
-class UserFigures(TypedDict):
-    """A user, among those who wait most."""
-
-    user: str
-    jobs: int
-    device_hours: float
-    mean_wait_s: float
-
-
 class WayFigures(TypedDict):
-    """All figures of a way. refused: the number of jobs for each reason."""
+    """All figures of a way.
+
+    jobs: those that it runs. refused: the number of jobs for each reason. used, held,
+    free_of_no_use: of all jobs that it runs. wait, bounded_slowdown: of the jobs that all ways run.
+    """
 
     way: str
     devices: int
@@ -52,58 +40,33 @@ class WayFigures(TypedDict):
     makespan_s: float
     wait: Spread
     bounded_slowdown: Spread
-    by_size: list[SizeFigures]
-    users: list[UserFigures]
     events: int
     simpler: list[str]
     moves: NotRequired[int]
     moved_device_hours: NotRequired[float]
     ended_by_failures: NotRequired[int]
-    extra_link_domains: NotRequired[float]
 
 
-class ChangedFigures(TypedDict):
-    """The figures of a way with one thing changed."""
+class WayDifference(TypedDict):
+    """A way's mean wait and mean bounded slowdown less those of the first way.
 
-    devices: int
-    used: float
-    held: float
-    wait: Spread
+    Each is of the jobs that all ways run: of all of them, of the first half, of the second half, in
+    the order of submission.
+    """
 
-
-class RecordedFigures(TypedDict):
-    """The recorded starts on a way's devices: see `recorded`."""
-
-    jobs: int
-    peak: int
-    overlapping: int
-    placed: int
-    without_shape: int
-    without_room: int
-    refused: int
-    used: float
-    free_of_no_use: float
-
-
-class Distance(TypedDict):
-    """Each recorded value beside the simulated one."""
-
-    wait_p50_s: list[float]
-    wait_p95_s: list[float]
-    bounded_slowdown_mean: list[float]
-    used: list[float]
+    way: str
+    wait_s: list[float]
+    bounded_slowdown: list[float]
 
 
 class ReportFigures(TypedDict):
-    """All figures of a report. recorded, distance: None for a trace without starts."""
+    """All figures of a report. common_jobs: the number of jobs that all ways run."""
 
     trace: TraceFigures
-    recorded: RecordedFigures | None
-    distance: Distance | None
     slurm: dict[str, object]
     chances: dict[str, object]
+    common_jobs: int
     ways: list[WayFigures]
-    what_if: dict[str, ChangedFigures]
-    what_to_change: list[str]
+    differences: list[WayDifference]
     deviations: list[str]
     simpler: list[str]

@@ -421,8 +421,5 @@ class _Run:
         ):
             if job_count:
                 self.out.refused[reason] = job_count
-        outcome, ground = self.out, self.ground
-        outcome.extra_domains = getattr(ground, "extra_domains", 0)
-        outcome.wide_jobs = getattr(ground, "wide_jobs", 0)
         if self.progress:
             self.progress(len(self.trace), len(self.trace))

@@ -12,9 +12,9 @@ SIMPLER = (
     "(sched_min_interval, batch_sched_delay), and to its full depth.",
     "A job that lacks licences (devices of a pod) is passed; one that lacks nodes stops the main "
     "scheduler, and backfill goes on behind it: as job_scheduler.c and backfill.c of 22.05 do.",
-    "Backfill counts free nodes (GPU nodes: free GPUs) over time and not which ones they are.",
+    "Backfill counts free nodes over time and not which ones they are.",
     "Jobs that were cancelled before they began are not in the queue.",
-    "Components of a heterogeneous job are one job with the devices of all.",
+    "Components of a heterogeneous job are jobs of their own, and need not start together.",
     "Tasks of an array are jobs of their own, as sacct lists them.",
     "Dependencies bind only where the trace names them; sacct does not, so a job counts as "
     "waiting from when Slurm found it eligible.",

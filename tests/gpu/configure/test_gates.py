@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 from podwright.gpu.configure import (
     ConfigureOptions,
     GateScript,
-    Summary,
     configure,
     make_inventory,
     take_back,
@@ -21,13 +18,6 @@ from podwright.slurm.site.file_changes import carry_out
 
 _GPUS = {"type": "h100", "count": 2, "memory": 80}
 NODES = [{"names": "n[1-2]", "sockets": 1, "cores_per_socket": 8, "gpus": _GPUS}]
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.01)
 
 
 def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
@@ -91,59 +81,3 @@ def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
     carry_out(take_back(conf))
     assert conf.read_text() == before
     assert not gate.script.exists()
-
-
-def test_a_job_is_noted_at_its_end_and_the_site_s_epilog_counts(tmp_path: Path) -> None:
-    conf, ran, ended = tmp_path / "slurm.conf", tmp_path / "ran", tmp_path / "run" / "ended"
-    programs = {
-        "scontrol": 'echo "$3" | tr , "\\n"',
-        "podwright": f'echo podwright "$@" >> {ran}.new; mv {ran}.new {ran}',
-        "site-epilog": "exit 3",
-        "slow": f"cd {tmp_path}; echo $$ > pid.new; mv pid.new pid; exec sleep 600",
-    }
-    for name, body in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    theirs = tmp_path / "site-epilog"
-    before = (
-        f"ClusterName=c\nEpilog={theirs}\nPrologFlags=RunInJob\n"
-        "NodeName=n[1-2] CPUs=8\nPartitionName=p Nodes=ALL\n"
-    )
-    conf.write_text(before)
-    summary = Summary(
-        str(tmp_path / "hooks" / "job-epilog"), str(tmp_path / "podwright"), "both", str(ended)
-    )
-    wishes = ConfigureOptions(topology="none", summary=summary)
-    plan, notes = configure(conf, make_inventory({"nodes": NODES}), (22, 5), wishes)
-    assert any("RunInJob" in note for note in notes)
-    assert any("slurmdbd" in note for note in notes)
-    carry_out(plan)
-    assert f"\nEpilog={summary.path} #" in conf.read_text()
-    text = summary.script.read_text()
-    summary.script.write_text(text.replace("PATH=/usr/local", f"PATH={tmp_path}:/usr/local", 1))
-
-    def run(**environ: str) -> int:
-        base = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "n1,n2", "SLURMD_NODENAME": "n1"}
-        return subprocess.run([summary.path], env={**base, **environ}, check=False).returncode
-
-    assert run() == 3
-    assert run(SLURM_JOB_GPUS="0", SLURMD_NODENAME="n2") == 3
-    assert run(SLURM_JOB_GPUS="0", SLURM_JOB_ID="4712") == 3
-    wait_for(ran)
-    assert [path.name for path in ended.iterdir()] == ["4712"]
-    assert ended.stat().st_mode & 0o777 == 0o700
-    assert ran.read_text() == f"podwright slurm efficiency --write=both --ended={ended}\n"
-    # Whatever happens to what it starts, the Epilog goes on at once.
-    (tmp_path / "podwright").unlink()
-    (tmp_path / "slow").rename(tmp_path / "scontrol")
-    assert run(SLURM_JOB_GPUS="0") == 3
-    wait_for(tmp_path / "pid")
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-    again, _ = configure(conf, make_inventory({"nodes": NODES}), (22, 5), wishes)
-    assert again.texts[summary.script] == text
-    gate = GateScript(str(tmp_path / "hooks" / "node-health"), "/usr/bin/podwright", "drain")
-    both, _ = configure(conf, make_inventory({"nodes": NODES}), (22, 5), wishes._replace(gate=gate))
-    assert f"for each in {gate.path};" in (both.texts[summary.script] or "")
-    carry_out(take_back(conf))
-    assert conf.read_text() == before
-    assert not summary.script.exists()

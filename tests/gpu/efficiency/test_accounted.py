@@ -6,7 +6,9 @@ Recorded by `tests/outer/gpu/test_accounted.py`: two tasks for 9 s, one at 80 pe
 
 from __future__ import annotations
 
-from podwright.gpu.efficiency import facts, line, read_jobs, report
+import pytest
+
+from podwright.gpu.efficiency import AccountedJob, line, read_jobs, report, text, tree
 from podwright.gpu.efficiency._sacct_jobs import _ACCOUNT_COLUMNS
 from podwright.slurm.reader import CUT
 
@@ -25,16 +27,16 @@ _MOST = (
 _HAD = "cpu=2,gres/gpu=2,mem=0,node=1"
 _TIMES = "1795352072|1795352072|1795352081|9"
 RECORDED = (
-    f"1|sbatch|root|main|COMPLETED|{_TIMES}|525600|billing=2,{_HAD}|1|n1|00:00.042||||||/home|1",
-    f"1.batch|batch|||COMPLETED|{_TIMES}||{_HAD}|1|n1|00:00.017|11108K|{_BATCH}|{_BATCH}|1|||1",
-    f"1.0|sh|||COMPLETED|{_TIMES}||{_HAD}|1|n1|00:00.025|3736K|{_TOTAL}|{_MOST}|2|||1",
+    f"1|sbatch|root|main|COMPLETED|{_TIMES}|525600|billing=2,{_HAD}|1|n1|00:00.042|||||/home|1",
+    f"1.batch|batch|||COMPLETED|{_TIMES}||{_HAD}|1|n1|00:00.017|11108K|{_BATCH}|{_BATCH}|1||1",
+    f"1.0|sh|||COMPLETED|{_TIMES}||{_HAD}|1|n1|00:00.025|3736K|{_TOTAL}|{_MOST}|2||1",
 )
 
 
 def test_the_highest_use_of_any_task_is_what_slurm_knows() -> None:
-    text = "\n".join(row.replace("|", CUT) for row in RECORDED)
+    output = "\n".join(row.replace("|", CUT) for row in RECORDED)
     assert all(row.count("|") == len(_ACCOUNT_COLUMNS) - 1 for row in RECORDED)
-    (job,) = read_jobs(text)
+    (job,) = read_jobs(output)
     assert (job.gpus, job.gpu_peak, job.gpu_memory, job.used_memory) == (
         2,
         80,
@@ -43,14 +45,59 @@ def test_the_highest_use_of_any_task_is_what_slurm_knows() -> None:
     )
     found = report(job, None)
     assert found.source == "accounting"
-    assert line(found).startswith("GPUs at most 80 % busy")
-    assert ("GPUs", "2, at most 80 % busy (Slurm's accounting)") in facts(found)
+    together = "at most 80 % busy in one task, all of its GPUs together"
+    assert line(found).startswith(f"GPUs {together}")
+    assert f"2, {together} (Slurm's accounting)" in text(found)
 
 
-def test_gpus_that_no_task_used() -> None:
-    text = "\n".join(row.replace("|", CUT) for row in RECORDED[:2])
-    (job,) = read_jobs(text)
-    assert job.gpu_peak == 0
-    assert [advice.ask for advice in report(job, None).advice if "GPU" in advice.text] == [
-        "no --gpus"
-    ]
+def job_of(*, gpus: int, batch: str) -> AccountedJob:
+    """A job of one task, with these figures of its batch step in both columns."""
+    tres = f"cpu=26:40:00,fs/disk=5273,{batch},mem=60G,pages=3465,vmem=70G"
+    rows = (
+        f"4711|t|u|gpu|COMPLETED|{_TIMES}|150|cpu=16,gres/gpu={gpus},mem=128G,node=1|1|n1|||||||4711",
+        f"4711.batch|batch|||COMPLETED|{_TIMES}|||1|n1|26:40:00|60G|{tres}|{tres}|1||4711",
+        f"4711.extern|extern|||COMPLETED|{_TIMES}|||1||00:00:00||gres/gpumem=0,gres/gpuutil=0|"
+        "gres/gpumem=0,gres/gpuutil=0|1||4711",
+    )
+    (job,) = read_jobs("\n".join(row.replace("|", CUT) for row in rows))
+    return job
+
+
+def test_a_task_s_use_is_the_sum_over_its_gpus() -> None:
+    found = report(job_of(gpus=4, batch="gres/gpumem=160G,gres/gpuutil=396"), None)
+    assert "396 % busy in one task, all of its GPUs together" in text(found)
+    assert "1, at most 96 % busy (Slurm's" in text(
+        report(job_of(gpus=1, batch="gres/gpumem=16G,gres/gpuutil=96"), None)
+    )
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        "gres/gpumem=0,gres/gpuutil=0",
+        "gres/gpumem=18446744073709551614,gres/gpuutil=18446744073709551614",  # NO_VAL64
+        "gres/gpumem=18446744073709551615,gres/gpuutil=18446744073709551615",  # INFINITE64
+        "gres/gpumem=16E,gres/gpuutil=16777216T",  # as sacct writes them in units
+        "pages=0",
+    ],
+)
+def test_what_slurm_could_not_measure_is_not_known(batch: str) -> None:
+    job = job_of(gpus=1, batch=batch)
+    assert (job.gpu_peak, job.gpu_memory) == (None, None)
+    found = report(job, None)
+    assert (found.source, found.gpu_load, found.gpus_used) == ("nothing", None, None)
+    assert "GPU" not in " ".join(advice.text for advice in found.advice)
+    assert "their use is not known" in text(found)
+    assert "GPU" not in line(found)
+    assert tree(found)["job"]["gpu_peak"] is None
+
+
+def test_memory_without_a_number_is_not_known() -> None:
+    tres = "cpu=00:01:00,mem=18446744073709551614"
+    rows = (
+        f"7|t|u|gpu|COMPLETED|{_TIMES}|150|cpu=16,mem=128G,node=1|1|n1|||||||7",
+        f"7.batch|batch|||COMPLETED|{_TIMES}|||1|n1|00:01:00||{tres}|{tres}|1||7",
+    )
+    (job,) = read_jobs("\n".join(row.replace("|", CUT) for row in rows))
+    assert job.used_memory is None
+    assert job.cpu_seconds == 60

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from podwright.cli.podwright import main
 from podwright.gpu.efficiency import (
     AccountedJob,
     line,
-    month,
     plot,
     read_jobs,
     read_samples,
     report,
+    text,
     tree,
 )
 from podwright.gpu.efficiency._sacct_jobs import _ACCOUNT_COLUMNS
@@ -45,7 +47,7 @@ JOB = AccountedJob(
 )
 
 
-def write(folder: Path, node: str, loads: list[list[int]], **more: Any) -> Path:
+def write(folder: Path, node: str, loads: Sequence[Sequence[int | None]], **more: Any) -> Path:
     """loads: for each sample, the load of each GPU. held: ranks by GPU. memory: by GPU."""
     count = len(loads[0])
     held = more.get("held", [[] for _ in range(count)])
@@ -123,8 +125,6 @@ def test_nothing_was_used_or_nothing_is_known(tmp_path: Path) -> None:
     unknown = report(one, read_samples(tmp_path / "none"))
     assert (unknown.source, unknown.gpu_load, unknown.advice) == ("nothing", None, ())
     assert line(unknown) == "nothing was measured"
-    known = report(one._replace(gpu_peak=0), None)
-    assert (known.source, asked(known)) == ("accounting", ["no --gpus"])
 
 
 def test_a_job_that_used_what_it_had(tmp_path: Path) -> None:
@@ -185,21 +185,39 @@ def test_sacct_is_read() -> None:
     assert (second.start, second.waited, second.cpu_seconds) == (0, 0, None)
 
 
-def test_a_month_in_one_table() -> None:
-    short = JOB._replace(partition="debug", gpus=1, seconds=60, submit=START - 3600, limit=600)
-    said = JOB._replace(comment="podwright: GPUs 25 % busy, 6 of 8 used")
-    pending = JOB._replace(start=0, state="PENDING", partition="debug")
-    never = JOB._replace(start=0, state="CANCELLED")
-    rows = month([JOB, said, short, short, short, pending, never])
-    assert [row.name for row in rows] == ["gpu", "debug", "all"]
-    gpu, debug, everything = rows
-    assert (gpu.jobs, gpu.gpu_hours, gpu.waited, gpu.starves) == (2, 32.0, 600, False)
-    assert gpu.gpus == pytest.approx(25)
-    assert gpu.cores == pytest.approx(100 * 10 / 64)
-    assert gpu.time == pytest.approx(100 * 7200 / 86400)
-    assert debug.starves
-    assert (gpu.waiting, debug.waiting, everything.waiting) == (0, 1, 1)
-    assert debug.gpus is None
-    assert everything.jobs == 5
-    assert [row.name for row in month([JOB], "user")] == ["alice"]
-    assert month([]) == []
+def test_a_gpu_without_a_reported_load_is_not_called_unused(tmp_path: Path) -> None:
+    """The driver reports no load of a slice (MIG)."""
+    write(tmp_path, "n1", [[None, 0]] * 9, memory=[0, 0])
+    found = report(JOB._replace(gpus=2), read_samples(tmp_path))
+    assert (found.gpu_load, found.gpus_used, found.idle_start) == (None, None, None)
+    assert "1 of 2 GPUs was never used: --gpus-per-node=1" in text(found)
+    assert "the driver does not report the load of all" in text(found)
+    assert "<polyline" in plot(found)
+    write(tmp_path, "n1", [[None, None]] * 9, held=[[["0", 0]], []])
+    found = report(JOB._replace(gpus=2), read_samples(tmp_path))
+    assert [use.used for use in found.uses] == [True, None]
+    assert "GPU" not in " ".join(advice.text for advice in found.advice)
+
+
+def test_a_site_without_accounting_reports_what_a_job_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """sacct fails, as without slurmdbd; the samples lie where the job wrote them."""
+    command = tmp_path / "sacct"
+    command.write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    assert main(["slurm", "efficiency", "4711"]) != 0
+    assert "--samples FOLDER" in capsys.readouterr().err
+    write(tmp_path / "slurm-4711.gpus", "n1", [[90, 0]] * 10)
+    assert main(["slurm", "efficiency", "4711"]) == 0
+    out = capsys.readouterr().out
+    assert "its state, cores and memory are not known: sacct does not answer" in out
+    assert "1 of 2 GPUs was never used: --gpus-per-node=1" in out
+    for unknown in ("Waited", "Cores", "unknown", "JobAcctGather"):
+        assert unknown not in out
+    assert main(["slurm", "efficiency", "4711", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["job"]["state"] == ""
+    assert document["cores"] is None

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from podwright.gpu.health import STAYS_DRAINED, Checked, Settings, check
-from podwright.gpu.health._settings import Check
 from tests.gpu.health.node import Node
 
-OFF = {name: Check(level="off") for name in ("clock", "disks")}
-DRAIN = Settings(act="drain", checks=OFF)
+DRAIN = Settings(act="drain")
 
 
 class Slurm:
@@ -48,11 +46,11 @@ def ask(
     ("context", "code"), [("", 1), ("prolog_slurmd", STAYS_DRAINED), ("epilog_slurmd", 0)]
 )
 def test_an_ill_node(node: Node, tmp_path: Path, context: str, code: int) -> None:
-    node.gpu(3, "xid = 79")
+    node.gpu(3, 'recovery = "reset"')
     slurm = Slurm()
     checked = ask(node, slurm, tmp_path, context)
     assert (checked.code, checked.outcome.action) == (code, "drained")
-    assert slurm.reason == "podwright: GPU 3 XID 79"
+    assert slurm.reason == "podwright: GPU 3 needs a reset"
 
 
 @pytest.mark.parametrize("context", ["prolog_slurmd", "epilog_slurmd"])
@@ -66,41 +64,32 @@ def test_hooks_of_jobs_ask_slurm_nothing_while_all_is_well(
 
 def test_a_job_starts_on_an_ill_node_that_may_not_be_drained(node: Node, tmp_path: Path) -> None:
     """Otherwise Slurm itself would drain it for the failed Prolog, without a cap."""
-    node.gpu(3, "xid = 79")
+    node.gpu(3, 'recovery = "reset"')
     slurm = Slurm()
     warn = msgspec.structs.replace(DRAIN, act="warn")
     assert ask(node, slurm, tmp_path, "prolog_slurmd", warn).code == 0
     assert slurm.state == "idle"
 
 
-def test_a_job_that_has_ended_gets_time_to_go(node: Node, tmp_path: Path) -> None:
-    node.process(50, "slurmd")
-    node.process(70, "train")
-    node.gpu(1, "processes = [{ pid = 70 }]")
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 2:
-            node.whole("gpus = 8")
-
-    environ = {
-        **node.environ,
-        "SLURMD_NODENAME": "n1",
-        "SLURM_JOB_ID": "7",
-        "SLURM_SCRIPT_CONTEXT": "epilog_slurmd",
-    }
-    done = check(DRAIN, environ, root=node.root, folder=tmp_path, slurm=Slurm(), sleep=sleep)
-    assert slept == [1, 1]
-    assert done.report.findings == ()
-    node.gpu(1, "processes = [{ pid = 70 }]")
-    done = check(DRAIN, environ, root=node.root, folder=tmp_path, slurm=Slurm(), sleep=slept.append)
-    assert "Job 7 has just ended here" in done.report.findings[0].means
-    assert done.code == 0
+def test_what_is_not_known_changes_nothing(node: Node, tmp_path: Path) -> None:
+    """Neither is the node drained, nor a drained one given back."""
+    slurm = Slurm()
+    node.gpu(3, 'recovery = "reset"')
+    assert ask(node, slurm, tmp_path).outcome.action == "drained"
+    node.whole("gpus = 8")
+    Path(node.root, "dev/kmsg").unlink()
+    slurm.asked.clear()
+    checked = ask(node, slurm, tmp_path)
+    assert (checked.code, checked.outcome.action) == (1, "unknown")
+    assert slurm.asked == []
+    assert slurm.state == "drained"
+    assert ask(node, slurm, tmp_path, "prolog_slurmd").code == 0
+    node.log()
+    assert ask(node, slurm, tmp_path).outcome.action == "resumed"
 
 
-def test_programs_own_xids_drain_nothing(node: Node, tmp_path: Path) -> None:
-    node.gpu(3, "xid = 31")
+def test_a_programs_own_xids_drain_nothing(node: Node, tmp_path: Path) -> None:
+    node.log("NVRM: Xid (PCI:0000:40:00): 31, pid=7, name=train, MMU Fault")
     slurm = Slurm()
     assert ask(node, slurm, tmp_path).code == 0
     assert slurm.asked == ["sinfo"]

@@ -30,10 +30,7 @@ def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def config(tmp_path: Path) -> str:
     """What depends on the machine that runs the tests is left out."""
     path = tmp_path / "health.toml"
-    off = "".join(
-        f'[checks.{name}]\nlevel = "off"\n'
-        for name in ("clock", "disks", "mounts", "memory", "adapters", "processes", "fabric")
-    )
+    off = "".join(f'[checks.{name}]\nlevel = "off"\n' for name in ("adapters", "kernel"))
     path.write_text(off)
     return str(path)
 
@@ -42,39 +39,57 @@ def test_the_outcome_comes_first(
     described: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["node", "health", "--config", config]) == 0
-    assert " is fit for jobs (16 checks, " in capsys.readouterr().out
-    described.write_text(HGX + "[[gpu]]\nindex = 3\nxid = 79\n")
+    assert " is fit for jobs (5 checks, " in capsys.readouterr().out
+    described.write_text(HGX + "[[gpu]]\nindex = 3\nrecovery = 'reset'\n")
     assert main(["node", "health", "--config", config]) == 1
     out = capsys.readouterr().out
     assert "is not fit for jobs" in out.splitlines()[0]
-    assert "FAIL  GPU 3 XID 79   [xid]" in out
-    assert main(["node", "health", "--config", config, "--skip", "xid"]) == 0
+    assert "SICK  GPU 3 needs a reset   [recovery]" in out
+    assert main(["node", "health", "--config", config, "--skip", "recovery"]) == 0
 
 
 def test_json(described: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    described.write_text(HGX + "[[gpu]]\nindex = 3\nxid = 79\n")
+    described.write_text(HGX + "[[gpu]]\nindex = 3\nrecovery = 'reset'\n")
     main(["node", "health", "--config", config, "--json"])
     said = json.loads(capsys.readouterr().out)
     assert said["fit"] is False
-    assert said["findings"][0] | {"means": "", "do": ""} == {
-        "check": "xid",
-        "level": "fail",
+    assert said["judgement"]["says"] == "no"
+    assert said["judgement"]["source"] == "the NVIDIA driver"
+    assert said["judgement"]["left_out"][:2] == ["the check kernel", "the check adapters"]
+    assert said["findings"][0] | {"because": "", "do": ""} == {
+        "check": "recovery",
         "part": "GPU 3",
-        "problem": "XID 79",
-        "means": "",
+        "problem": "needs a reset",
+        "because": "",
+        "source": "the NVIDIA driver",
         "do": "",
+        "says": "no",
     }
 
 
+def test_the_exit_code_of_what_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As for a user who may not read the kernel's log."""
+    monkeypatch.setattr("podwright.gpu.health._kernel_facts.log_records", lambda root_folder: None)
+    config = tmp_path / "health.toml"
+    config.write_text('[checks.adapters]\nlevel = "off"\n')
+    assert main(["node", "health", "--config", str(config)]) == 3
+    out = capsys.readouterr().out
+    assert "may or may not be fit for jobs" in out.splitlines()[0]
+    assert "NOT KNOWN  the kernel's log cannot be read   [kernel]" in out
+    assert "Not looked at: " in out
+
+
 def test_prometheus(described: Path, config: str, tmp_path: Path) -> None:
-    described.write_text(HGX + "[[gpu]]\nindex = 3\nxid = 79\n")
+    described.write_text(HGX + "[[gpu]]\nindex = 3\nrecovery = 'reset'\n")
     file = tmp_path / "podwright.prom"
     assert main(["node", "health", "--config", config, "--prometheus", str(file)]) == 1
     families = {f.name: f for f in text_string_to_metric_families(file.read_text())}
     assert families["podwright_node_fit"].samples[0].value == 0
     findings = families["podwright_node_finding"].samples
-    (sample,) = (each for each in findings if each.labels["level"] != "note")
-    assert (sample.labels["part"], sample.labels["problem"]) == ("GPU 3", "XID 79")
+    (sample,) = (each for each in findings if each.labels["says"] == "no")
+    assert (sample.labels["part"], sample.labels["problem"]) == ("GPU 3", "needs a reset")
     assert [path.name for path in tmp_path.glob("*.prom*")] == ["podwright.prom"]
 
 
@@ -87,12 +102,12 @@ def test_the_table_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[checks.xdi]\n", "there is no check xdi"),
-        ("[checks.xid]\nlevel = 'loud'\n", "Invalid enum value 'loud'"),
+        ("[checks.kernal]\n", "there is no check kernal"),
+        ("[checks.kernel]\nlevel = 'loud'\n", "Invalid enum value 'loud'"),
         ("cap = 0\n", "cap is 0"),
         ("act = 'kill'\n", "Invalid enum value 'kill'"),
         ("gpus = 8\n", "unknown field `gpus`"),
-        ("[[scripts]]\nname = 's'\ncommand = ['x']\ntimeout = 999\n", "at most 30 seconds"),
+        ("[[scripts]]\nname = 's'\n", "unknown field `scripts`"),
         ("a =", "Invalid value"),
     ],
 )
@@ -104,8 +119,8 @@ def test_settings_that_are_wrong_are_refused(tmp_path: Path, text: str, said: st
 
 
 def test_a_mistyped_check(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["node", "health", "--skip", "xdi"]) != 0
-    assert "did you mean 'xid'?" in capsys.readouterr().err
+    assert main(["node", "health", "--skip", "kernal"]) != 0
+    assert "did you mean 'kernel'?" in capsys.readouterr().err
 
 
 def test_what_was_dealt_with_is_forgotten(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """Twenty simulated nodes under real Slurm that check themselves: each has a stand-in's GPUs.
 
 The hook that `configure --gpus --health` wrote calls a `podwright` that belongs to the lab: it runs
-on this machine, with the node's own GPUs, whichever release slurmd is of. A mount namespace holds a
-file server that never answers.
+on this machine, with the node's own GPUs, whichever release slurmd is of.
 """
 
 from __future__ import annotations
@@ -10,35 +9,19 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 
 from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import Release, SlurmLab, poll
 
-DRIVER = "570.124.06"
-GPUS = f'gpus = 2\nname = "NVIDIA A100-SXM4-80GB"\ndriver = "{DRIVER}"\n'
-_OFF = "".join(
-    f'[checks.{name}]\nlevel = "off"\n'
-    for name in ("clock", "disks", "memory", "adapters", "processes")
-)
-_HUNG = """
-import ctypes, os, signal, sys
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.unshare(0x20000) == 0
-assert libc.mount(None, b"/", None, 0x44000, None) == 0
-number = os.open("/dev/fuse", os.O_RDWR)
-options = f"fd={number},rootmode=40000,user_id=0,group_id=0".encode()
-if libc.mount(b"server:/home", sys.argv[1].encode(), b"fuse.nfs", 0, options):
-    sys.exit(os.strerror(ctypes.get_errno()))
-print("mounted", flush=True)
-signal.pause()
-"""
+GPUS = 'gpus = 2\nname = "NVIDIA A100-SXM4-80GB"\n'
+RESET = 'recovery = "reset"'
+_OFF = '[checks.adapters]\nlevel = "off"\n[checks.kernel]\nlevel = "off"\n'
 
 
 class IllLab(SlurmLab):
-    """`with IllLab(release) as lab: lab.gpu("n3", "xid = 79"); lab.check()`."""
+    """`with IllLab(release) as lab: lab.gpu("n3", RESET); lab.check()`."""
 
     def __init__(self, release: Release, nodes: int = 20, act: str = "drain") -> None:
         super().__init__(
@@ -48,9 +31,6 @@ class IllLab(SlurmLab):
             conf={"SlurmdTimeout": "300", "HealthCheckInterval": "3600"},
         )
         make_gpus(self, 2)
-        self.home = self.folder / "home"
-        self.home.mkdir()
-        self._server: subprocess.Popen[str] | None = None
         (self.folder / "gpus").mkdir()
         for name in self.nodes:
             self.gpu(name)
@@ -69,8 +49,7 @@ class IllLab(SlurmLab):
             "#!/bin/sh\n"
             f'export PODWRIGHT_STANDIN_NVML="{self.folder}/gpus/$SLURMD_NODENAME.toml"\n'
             f'export PATH="{self.folder}/bin:$PATH" PODWRIGHT_LAB="{self.folder}"\n'
-            f"at=$(cat {self.folder}/server.pid 2>/dev/null || echo {os.getpid()})\n"
-            f'exec nsenter -t "$at" -m -r -- {own} "$@" '
+            f'exec nsenter -t {os.getpid()} -m -r -- {own} "$@" '
             f"--config={self.folder}/health.toml --state={self.folder}/health\n",
         )
 
@@ -105,44 +84,17 @@ class IllLab(SlurmLab):
         text = GPUS + (f"[[gpu]]\nindex = 1\n{fault}\n" if fault else "")
         self._put(f"gpus/{name}.toml", text)
 
-    def drivers(self, version: str) -> None:
+    def all_gpus(self, fault: str = "") -> None:
         for name in self.nodes:
-            self._put(f"gpus/{name}.toml", GPUS.replace(DRIVER, version))
+            self.gpu(name, fault)
 
     def settings_of(self, text: str) -> None:
-        head = f'[expect]\ndriver = "{DRIVER}"\nmounts = []\n{_OFF}'
-        self._put("health.toml", text if "[expect]" in text else head + text)
+        self._put("health.toml", _OFF + text)
 
     def _put(self, name: str, text: str) -> None:
         path = self.folder / f"{name}.new"
         path.write_text(text)
         path.rename(self.folder / name)
-
-    def hang(self) -> None:
-        """A file server that never answers is mounted, for checks alone."""
-        self._server = subprocess.Popen(
-            [sys.executable, "-c", _HUNG, str(self.home)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PODWRIGHT_LAB": str(self.folder)},
-        )
-        assert self._server.stdout is not None
-        assert self._server.stdout.readline() == "mounted\n"
-        self._put("server.pid", f"{self._server.pid}\n")
-
-    def come_back(self) -> None:
-        """The file server is gone, with its mount."""
-        if self._server:
-            (self.folder / "server.pid").unlink()
-            self._server.send_signal(signal.SIGKILL)
-            self._server.wait()
-            if self._server.stdout:
-                self._server.stdout.close()
-            self._server = None
-
-    def stop(self) -> None:
-        self.come_back()
-        super().stop()
 
     # Checks
 

@@ -61,7 +61,7 @@ class EfficiencyLab(Accounts):
             f'export PATH="{self.folder}/tools:$PATH"\n'
             f'exec nsenter -t {os.getpid()} -m -r --wd="$PWD" -- {own} "$@"\n',
         )
-        for name in ("sacct", "scontrol", "sacctmgr"):
+        for name in ("sacct", "scontrol"):
             line = shlex.join([*self.prefix(), f"/usr/bin/{name}"])
             self.write(f"tools/{name}", f'#!/bin/sh\nexec {line} "$@"\n')
         gpus = {"type": "h100", "count": 4, "memory": 80, "files": f"{self.folder}/gpu[0-3]"}
@@ -70,7 +70,6 @@ class EfficiencyLab(Accounts):
         file.write_text(json.dumps({"nodes": [node]}))
         self.podwright(
             "slurm", "configure", "--gpus", str(file), "--efficiency=0.5", "--write",
-            "--summary=both", f"--summary-folder={self.folder}/ended",
             f"--slurm-conf={self.folder}/slurm.conf", f"--folder={self.folder}/hooks",
             f"--node-podwright={self.folder}/bin/podwright", "--topology=none",
             "--slurm-version={}.{:02}".format(*slurm.version),
@@ -147,26 +146,8 @@ def test_what_a_job_made_of_its_gpus(lab: EfficiencyLab) -> None:
     assert "- 2 of 4 GPUs were never used: --gpus-per-node=2." in text
     svg = lab.podwright("slurm", "efficiency", str(job), "--svg", "-")
     assert svg.count("<polyline") == 4
+    assert lab.podwright("slurm", "efficiency", str(job), "--line").startswith("GPUs ")
     none_left(lab, job)
-    # Its Epilog has it written, into its output and into its comment.
-    kept = poll(
-        "the summary",
-        lambda: lab.ok("sacct", "-n", "-P", "-X", "-j", str(job), "-o", "AdminComment").strip(),
-        seconds=120,
-        every=0.5,
-    )
-    line = lab.podwright("slurm", "efficiency", str(job), "--line").strip()
-    assert line.startswith("GPUs ")
-    assert kept.lower() == f"podwright: {line}".lower()
-    assert lab.job(job).fields["StdOut"].startswith(str(lab.folder))
-    written = Path(lab.job(job).fields["StdOut"]).read_text()
-    assert written.splitlines()[-1] == f"podwright: {line}"
-    poll("it is noted no more", lambda: not list((lab.folder / "ended").glob("[0-9]*")))
-    lab.podwright("slurm", "efficiency", str(job), "--comment")  # by hand: the same once more
-    (row,) = lab.efficiency("--since", "now-1hours")
-    assert (row["name"], row["jobs"]) == ("main", 1)
-    assert row["gpus"] is not None
-    assert "alice" not in lab.podwright("slurm", "efficiency", "--since", "now-1hours")
 
 
 def none_left(lab: EfficiencyLab, job: int) -> None:

@@ -9,10 +9,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tests.outer.page.conftest import Site
-from tests.outer.page.test_nodes import address
 from tests.outer.page.test_page import VIEWS
 
-__all__ = ["address"]
 pytestmark = pytest.mark.outer
 #: WCAG 2.2 at level AA, and what axe counts as good practice.
 RULES = {
@@ -62,17 +60,3 @@ def test_no_view_has_a_fault(make_site: Callable[..., Site], seen: Page) -> None
     expect(seen.locator("#yes")).to_be_visible()
     wrong += faults(seen, "asked")
     assert wrong == []
-
-
-def test_the_page_of_gpu_nodes_has_none(address: str, seen: Page) -> None:
-    wrong = []
-    for view in ("nodes", "running", "queue"):
-        seen.goto(f"{address}{view}")
-        expect(seen.locator("#state")).to_have_text("live")
-        expect(seen.locator("h1")).to_have_count(1)
-        wrong += faults(seen, view)
-    assert wrong == []
-    seen.evaluate("document.querySelector('h1').style.color = '#333'")
-    planted = faults(seen, "planted")
-    assert planted
-    assert all("dark: color-contrast" in fault for fault in planted)

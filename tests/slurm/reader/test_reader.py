@@ -34,9 +34,7 @@ def test_each_release_is_read(release: str) -> None:
     assert (main.max_nodes, main.max_cpus_per_socket, main.memory) == (None, None, (0, False))
     running, waiting = read_jobs(texts.recorded(release, "jobs"))
     assert (running.state, running.gpus, running.user) == ("RUNNING", {"n1": [0]}, ("root", 0))
-    assert running.gpu_requests == {"--gpus-per-node": ["1"]}
     assert (waiting.state, waiting.reason, waiting.gpus) == ("PENDING", "BeginTime", {})
-    assert waiting.gpu_requests == {"--gpus-per-task": ["1"]}
     (reservation,) = read_reservations(texts.recorded(release, "reservations"))
     assert (reservation.name, reservation.licences) == ("r1", "")
     config = SlurmConfig(texts.recorded(release, "config"))

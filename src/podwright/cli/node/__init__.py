@@ -1,1 +1,1 @@
-"""The verbs of `podwright node`, which check whether a node is fit for jobs, and fast."""
+"""The verb of `podwright node`, which checks whether a node is fit for jobs."""

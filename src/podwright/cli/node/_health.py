@@ -14,15 +14,15 @@ _EXAMPLES = """\
 examples:
   podwright node health                        look at this node, now
   podwright node health --json                 the same as JSON, one line
-  podwright node health --list                 all checks, their levels and bounds
+  podwright node health --list                 all checks, and their bounds
   podwright node health --prometheus /var/lib/node_exporter/podwright.prom
-  podwright node health --forget               XIDs until now were dealt with
+  podwright node health --forget               a repair mended what the log names
 
 as HealthCheckProgram, Prolog and Epilog (podwright slurm configure --gpus … --health):
   podwright node health --slurm --act=warn     say it in slurmd's log
   podwright node health --slurm --act=drain    drain this node, or give it back
 
-exit code 0: fit for jobs, warnings or none; 1: unfit; 2: bad usage."""
+exit code 0: fit for jobs; 1: unfit; 2: bad usage; 3: not known."""
 
 
 _SLURM = opt.OptionGroup("Slurm")
@@ -51,7 +51,7 @@ class _HealthOptions(opt.OptionTable):
         "write it for node_exporter's textfile collector; - prints it", "FILE", rivals="shape"
     )
     list = opt.flag("print the table of checks", rivals="shape")
-    forget = opt.flag("let XIDs until now count no more, after a repair", rivals="shape")
+    forget = opt.flag("after a repair: lines of the kernel until now count no more", rivals="shape")
 
 
 def _run(arguments: _HealthOptions) -> int:
@@ -65,7 +65,7 @@ def _run(arguments: _HealthOptions) -> int:
         return _list()
     folder = Path(arguments.state) if arguments.state else health.FOLDER
     if arguments.forget:
-        print(f"XIDs until now count no more: {health.forget(folder)}.")
+        print(f"The kernel's lines until now count no more: {health.forget(folder)}.")
         return 0
     _known(arguments.skip)
     settings = health.read_settings(arguments.config, frozenset(health.all_checks()))
@@ -82,7 +82,7 @@ def _run(arguments: _HealthOptions) -> int:
     if report.simulated:
         complain("SIMULATED: these GPUs exist only in software.")
     _show(arguments, report)
-    return 0 if report.fit else 1
+    return {True: 0, False: 1, None: 3}[report.fit]
 
 
 def _show(arguments: _HealthOptions, report: NodeReport) -> None:
@@ -93,7 +93,9 @@ def _show(arguments: _HealthOptions, report: NodeReport) -> None:
     if arguments.json:
         import msgspec
 
-        print(msgspec.json.encode({**msgspec.to_builtins(report), "fit": report.fit}).decode())
+        judgement = report.judgement.as_json()
+        tree = {**msgspec.to_builtins(report), "fit": report.fit, "judgement": judgement}
+        print(msgspec.json.encode(tree).decode())
     elif arguments.prometheus == "-":
         print(health.prometheus(report, time.time()), end="")
     elif arguments.prometheus:
@@ -106,7 +108,7 @@ def _list() -> int:
     from podwright.gpu import health
     from podwright.tables import table
 
-    print(table(("Check", "Level", "Bound", "Settings of the check"), health.checks()))
+    print(table(("Check", "Bound", "What it asks for"), health.checks()))
     print(f"Settings: {health.PLACE}, or --config FILE.")
     return 0
 
@@ -131,9 +133,9 @@ VERBS = (
         _HealthOptions,
         _run,
         help="is this node fit for jobs?",
-        description="Looks at GPUs, their links, adapters, memory, disks, mounts and clock, and "
-        "says what is wrong, what that means and what to do. Needs no daemon. XIDs of earlier "
-        "are read from the kernel's log, which root may.",
+        description="Looks at GPUs, their links and network adapters, and says whether the node is "
+        "fit for jobs, sick or not known, with the evidence. The driver's own request, PCI and the "
+        "words of the kernel's log decide; only root may read that log.",
         epilog=_EXAMPLES,
     ),
 )

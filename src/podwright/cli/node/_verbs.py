@@ -1,4 +1,4 @@
-"""`podwright node …`: the verbs about one node: is it fit for jobs, and fast."""
+"""`podwright node …`: the verb about one node: is it fit for jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from podwright.cli.shared._verb_definition import VerbGroup
 VERBS = (
     VerbGroup(
         "podwright node",
-        "check whether a GPU node is healthy, and as fast as others",
-        modules={"health": "node._health", "bench": "node._bench"},
+        "check whether a GPU node is healthy",
+        modules={"health": "node._health"},
     ),
 )

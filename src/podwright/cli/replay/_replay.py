@@ -10,14 +10,13 @@ from podwright.cli.shared._verb_definition import Verb
 from podwright.replay.command._replay_options import ReplayOptions
 
 if TYPE_CHECKING:
-    from podwright.replay import Report, Trace
+    from podwright.replay import Trace
 
 _EXAMPLES = """\
 a report of what you have:
   podwright replay --example
   podwright replay sacct.txt --pod pod64 --ways native,static:8x4+2x16,host-mapping:4x16
-  podwright replay trace.csv --pod pod256 --policy best-fit,lowest,moves --html report.html
-  podwright replay sacct.txt --gpus site.toml
+  podwright replay trace.csv --pod pod256 --policy best-fit,lowest,moves
 
 who gains and who loses when schedulers share a pod:
   podwright replay sacct.txt --with kubernetes=jobs.csv --share slurm=3
@@ -44,11 +43,6 @@ def _run(arguments: ReplayOptions) -> int:
         return _share(arguments)
     from podwright.replay.command import _replay_from_options as chosen
 
-    if arguments.html:
-        from podwright.replay import html
-
-        html.check()  # before any long work
-        _check_place(arguments.html)
     ways, devices = chosen.chosen_ways(arguments)
     trace = chosen.chosen_trace(arguments, devices)
     if arguments.anonymise:
@@ -59,12 +53,16 @@ def _run(arguments: ReplayOptions) -> int:
         ways,
         chosen.chosen_slurm_settings(arguments),
         chosen.chosen_chances(arguments),
-        what_if=not arguments.no_what_if,
         processes=arguments.processes,
         progress=progress.show,
     )
     progress.clear()
-    _print(report, arguments)
+    if arguments.json:
+        _print_json(report)
+        return 0
+    from podwright.replay.command._report_text import report_lines
+
+    print(*report_lines(report), sep="\n")
     return 0
 
 
@@ -80,21 +78,6 @@ def _share(arguments: ReplayOptions) -> int:
     else:
         print(*sharing_lines(figures), sep="\n")
     return 0
-
-
-def _print(report: Report, arguments: ReplayOptions) -> None:
-    if arguments.html:
-        from podwright.replay import html
-
-        _write(arguments.html, html.page(report))
-    if arguments.json:
-        _print_json(report.figures)
-        return
-    from podwright.replay.command._report_text import report_lines
-
-    print(*report_lines(report.figures), sep="\n")
-    if arguments.html:
-        print(f"\nthe page: {arguments.html}")
 
 
 def _print_json(figures: object) -> None:
@@ -127,18 +110,6 @@ def _write(path: str, text: str) -> None:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(str(error.strerror), operation=f"write {path}") from None
-
-
-def _check_place(path: str) -> None:
-    """Raise InvalidRequest when a file cannot be written there."""
-    from pathlib import Path
-
-    from podwright.errors import InvalidRequest
-
-    place = Path(path)
-    if place.is_dir() or not place.absolute().parent.is_dir():
-        problem = "it is a folder" if place.is_dir() else "there is no such folder"
-        raise InvalidRequest(f"{path}: {problem}", operation="write the page")
 
 
 class _Progress(ProgressLine):

@@ -8,7 +8,6 @@ from pathlib import Path
 from podwright.errors import InvalidRequest
 from podwright.gpu.command._gpu_configure_options import GpuClusterOptions
 from podwright.gpu.configure._health_gate_script import GateScript
-from podwright.gpu.configure._job_summary_script import Summary
 from podwright.gpu.configure._plan_configuration import ConfigureOptions
 from podwright.gpu.configure._sampling_script import Sampling
 from podwright.slurm.site.blocking_commands import ask_slurm
@@ -25,7 +24,6 @@ def chosen_options(cluster_options: GpuClusterOptions, own_folder: str) -> Confi
         _check_program_path(cluster_options.health_check),
         _chosen_health_gate(cluster_options, own_folder),
         _sampling(cluster_options, own_folder),
-        _chosen_summary(cluster_options, own_folder),
     )
 
 
@@ -68,19 +66,6 @@ def _sampling(cluster_options: GpuClusterOptions, own_folder: str) -> Sampling |
         _check_program_path(str(script_path)),
         _node_podwright_path(cluster_options),
         cluster_options.efficiency,
-    )
-
-
-def _chosen_summary(cluster_options: GpuClusterOptions, own_folder: str) -> Summary | None:
-    """Return the settings for summaries at jobs' ends, if they are wanted. Raises
-    InvalidRequest.
-    """
-    if not cluster_options.summary:
-        return None
-    script_path = _check_program_path(str(Path(own_folder).absolute() / "job-epilog"))
-    summary_folder = _check_program_path(cluster_options.summary_folder)
-    return Summary(
-        script_path, _node_podwright_path(cluster_options), cluster_options.summary, summary_folder
     )
 
 

@@ -68,20 +68,6 @@ class GpuClusterOptions(opt.OptionTable, group=_GPU_OPTION_GROUP):
         nargs="?",
         const=10.0,
     )
-    summary = opt.choice(
-        "write what each job made of its GPUs at its end (Epilog): comment: into its "
-        "AdminComment (the default), output: as the last line of its standard output, or both",
-        ("comment", "output", "both"),
-        None,
-        "WHERE",
-        nargs="?",
-        const="comment",
-    )
-    summary_folder = opt.text(
-        "where nodes note jobs that have ended (/run/podwright/ended)",
-        "DIR",
-        "/run/podwright/ended",
-    )
     node_podwright = opt.text("where podwright is on the nodes (where it is here)", "PROGRAM")
     slurm_version = opt.optional("of another Slurm than this machine's", "V")
     slurm = opt.text(

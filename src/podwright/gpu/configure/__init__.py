@@ -18,7 +18,6 @@ from podwright.gpu.configure._inventory import (
     Switch,
 )
 from podwright.gpu.configure._inventory_conf_lines import DETECTION_MODES
-from podwright.gpu.configure._job_summary_script import Summary
 from podwright.gpu.configure._plan_configuration import ConfigureOptions, configure, take_back
 from podwright.gpu.configure._read_inventory import make_inventory, read_inventory
 from podwright.gpu.configure._sampling_script import Sampling
@@ -37,7 +36,6 @@ __all__ = [
     "Promise",
     "Sampling",
     "SiteInventory",
-    "Summary",
     "Switch",
     "adopt",
     "ask_grant",

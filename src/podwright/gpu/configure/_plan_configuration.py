@@ -10,7 +10,6 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.gpu.configure import _health_gate_script as gates
 from podwright.gpu.configure import _imex as imex
-from podwright.gpu.configure import _job_summary_script as summaries
 from podwright.gpu.configure import _sampling_script as samples
 from podwright.gpu.configure._edit_conf_lines import (
     OWN_LINE_MARK,
@@ -52,7 +51,7 @@ class ConfigureOptions(NamedTuple):
     confine: jobs reach only their own GPUs (cgroups). imex: write the node files of each NVLink
     domain, and give each job a channel. health: a program that Slurm runs on each node every five
     minutes; empty for none. gate: our own health script, which also is Prolog and Epilog. sampling:
-    sample each job's GPUs. summary: write a summary of each job at its end.
+    sample each job's GPUs.
     """
 
     detect: str = "off"
@@ -62,7 +61,6 @@ class ConfigureOptions(NamedTuple):
     health: str = ""
     gate: gates.GateScript | None = None
     sampling: samples.Sampling | None = None
-    summary: summaries.Summary | None = None
 
 
 def configure(
@@ -132,12 +130,6 @@ def configure(
         file_changes.texts[options.sampling.script] = samples.script(
             options.sampling, site_settings
         )
-    if options.summary:
-        site_epilog = options.gate.path if options.gate else site_settings.get("epilog", "")
-        file_changes.texts[options.summary.script] = summaries.script(
-            options.summary, conf_path, site_epilog
-        )
-        notes += summaries.notes(site_settings)
     file_changes.texts[conf_path] = conf_text
     return file_changes, notes
 
@@ -151,7 +143,6 @@ def take_back(conf_path: Path) -> FileChanges:
                 *imex.known(conf_path.parent),
                 *gates.known(conf_path),
                 *samples.known(conf_path),
-                *summaries.known(conf_path),
             )
         )
     )
@@ -282,8 +273,6 @@ def _planned_settings(
         new_settings |= gates.settings_of(options.gate, site_settings)
     if options.sampling:
         new_settings |= samples.settings_of(options.sampling)
-    if options.summary:
-        new_settings |= summaries.settings_of(options.summary)
     if options.health:
         new_settings |= {"HealthCheckProgram": options.health, "HealthCheckInterval": "300"}
         new_settings["HealthCheckNodeState"] = "ANY"

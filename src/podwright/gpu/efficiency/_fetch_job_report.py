@@ -1,19 +1,13 @@
-"""Reports of jobs from what Slurm's accounting and the samples of their steps tell now."""
+"""Reports a job from what Slurm's accounting and the samples of their steps tell now."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from podwright.errors import Unavailable
 from podwright.gpu.efficiency._job_report import Efficiency, job_of_samples, report
-from podwright.gpu.efficiency._job_summaries import Destinations, append_as_user, as_user, work
-from podwright.gpu.efficiency._sacct_jobs import AccountedJob, Ask, asker, one_job
+from podwright.gpu.efficiency._sacct_jobs import Ask, one_job
 from podwright.gpu.efficiency._samples import read_samples
-
-_COMMAND_TIMEOUT_S = 120.0  # seconds for a command of Slurm's, and for a summary
 
 
 def job_report(run_slurm: Ask, job_id: str, samples_folder: str = "") -> Efficiency:
@@ -31,30 +25,4 @@ def job_report(run_slurm: Ask, job_id: str, samples_folder: str = "") -> Efficie
         return report(job_of_samples(job_id, job_samples), job_samples)
     return report(
         job, read_samples(Path(samples_folder or Path(job.folder) / f"slurm-{job.raw}.gpus"))
-    )
-
-
-def summarise_ended(noted_folder: Path, destinations: Destinations) -> Iterator[str]:
-    """Write the summaries of the jobs that are noted in a folder, and yield what went wrong."""
-    report_command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "podwright.cli.podwright",
-        "slurm",
-        "efficiency",
-        "--line",
-    ]
-
-    def summarise(job: AccountedJob) -> str:
-        return as_user(job.user, [*report_command, job.id], "", _COMMAND_TIMEOUT_S)
-
-    return iter(
-        work(
-            noted_folder,
-            asker(os.environ, _COMMAND_TIMEOUT_S),
-            destinations,
-            summarise,
-            append_as_user,
-        )
     )

@@ -6,6 +6,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from podwright.gpu.efficiency._job_report import Efficiency, amount, span
+from podwright.gpu.efficiency._sacct_jobs import AccountedJob
 from podwright.gpu.efficiency._samples import GpuUse
 from podwright.tables import card, table
 
@@ -26,15 +27,15 @@ _MAX_POINTS = 720  # of a line: more is not to be seen
 
 def text(efficiency: Efficiency) -> str:
     """The report for people: a card, a table of GPUs where there are samples, and advice."""
-    sections = [card(facts(efficiency))]
+    sections = [card(_facts(efficiency))]
     if efficiency.uses:
         header = ("Node", "GPU", "Load", "Highest", "Time busy", "Memory", "Most", "Has", "Samples")
-        sections.append(table(header, gpu_rows(efficiency)))
-    return "\n\n".join([*sections, f"Next time:\n{advice(efficiency)}"])
+        sections.append(table(header, _gpu_rows(efficiency)))
+    return "\n\n".join([*sections, f"Next time:\n{_advice(efficiency)}"])
 
 
 def line(efficiency: Efficiency) -> str:
-    """The report in one line, as for Slurm's AdminComment."""
+    """The report in one line."""
     job = efficiency.job
     phrases = []
     if efficiency.gpu_load is not None:
@@ -42,7 +43,7 @@ def line(efficiency: Efficiency) -> str:
             f"GPUs {efficiency.gpu_load:.0f} % busy, {efficiency.gpus_used} of {job.gpus} used"
         )
     elif job.gpu_peak is not None:
-        phrases.append(f"GPUs at most {job.gpu_peak} % busy")
+        phrases.append(f"GPUs {_peak(job)}")
     if efficiency.cores is not None:
         phrases.append(f"cores {efficiency.cores:.1f} of {job.cpus}")
     if efficiency.memory is not None:
@@ -61,7 +62,14 @@ def _used_of_granted(used_bytes: int, granted_bytes: int) -> str:
     )
 
 
-def facts(efficiency: Efficiency) -> list[tuple[str, object]]:
+def _peak(job: AccountedJob) -> str:
+    """What Slurm's accounting knows: of each task's sum over its GPUs, the highest."""
+    if job.gpus == 1:
+        return f"at most {job.gpu_peak} % busy"
+    return f"at most {job.gpu_peak} % busy in one task, all of its GPUs together"
+
+
+def _facts(efficiency: Efficiency) -> list[tuple[str, object]]:
     """The facts about the job as a whole, as (name, value)."""
     job = efficiency.job
     nodes_row = ("Nodes", f"{job.nodes} ({job.node_list})")
@@ -95,27 +103,28 @@ def facts(efficiency: Efficiency) -> list[tuple[str, object]]:
             ("GPUs", f"{efficiency.gpus_used} of {job.gpus} used, {efficiency.gpu_load:.0f} % busy")
         )
     elif job.gpu_peak is not None:
-        fact_rows.append(
-            ("GPUs", f"{job.gpus}, at most {job.gpu_peak} % busy (Slurm's accounting)")
-        )
+        fact_rows.append(("GPUs", f"{job.gpus}, {_peak(job)} (Slurm's accounting)"))
+    elif efficiency.uses:
+        fact_rows.append(("GPUs", f"{job.gpus}; the driver does not report the load of all"))
     elif job.gpus:
-        fact_rows.append(("GPUs", f"{job.gpus}; their use was not sampled"))
+        reason = "was not sampled, and Slurm's accounting has none"
+        fact_rows.append(("GPUs", f"{job.gpus}; their use is not known: it {reason}"))
     if efficiency.idle_start is not None:
         fact_rows.append(("Before first use", span(efficiency.idle_start)))
     return fact_rows
 
 
-def gpu_rows(efficiency: Efficiency) -> list[tuple[object, ...]]:
+def _gpu_rows(efficiency: Efficiency) -> list[tuple[object, ...]]:
     """One row per GPU: node, number, busy, load, highest load, memory, samples."""
     return [
         (
             gpu_use.node,
             gpu_use.number,
-            f"{gpu_use.load:.0f} %",
-            f"{gpu_use.peak} %",
-            f"{100 * gpu_use.busy:.0f} %",
-            amount(gpu_use.memory),
-            amount(gpu_use.most),
+            _percent(gpu_use.load),
+            _percent(gpu_use.peak),
+            _percent(gpu_use.busy and 100 * gpu_use.busy),
+            "" if gpu_use.memory is None else amount(gpu_use.memory),
+            "" if gpu_use.most is None else amount(gpu_use.most),
             amount(gpu_use.total),
             gpu_use.samples,
         )
@@ -123,17 +132,21 @@ def gpu_rows(efficiency: Efficiency) -> list[tuple[object, ...]]:
     ]
 
 
-def advice(efficiency: Efficiency) -> str:
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0f} %"
+
+
+def _advice(efficiency: Efficiency) -> str:
     """The advice in words, one item per line."""
     if efficiency.advice:
         return "\n".join(f"- {item}." for item in efficiency.advice)
-    if efficiency.source == "nothing" and efficiency.job.gpus:
+    if efficiency.gpu_load is None and efficiency.job.gpus:
         return "- its GPUs' use is not known: docs/slurm/gpu-efficiency.md says how it is sampled."
     return "- it used what it had."
 
 
-def tree(efficiency: Efficiency, *, with_series: bool = False) -> dict[str, Any]:
-    """The report for JSON, with memory in MiB. with_series: include every sample."""
+def tree(efficiency: Efficiency) -> dict[str, Any]:
+    """The report for JSON, with memory in MiB."""
     job = efficiency.job
     document = efficiency._asdict()
     document["memory"] = _to_mib(efficiency.memory)
@@ -141,33 +154,23 @@ def tree(efficiency: Efficiency, *, with_series: bool = False) -> dict[str, Any]
         field: _to_mib(getattr(job, field)) for field in ("memory", "used_memory", "gpu_memory")
     }
     document["job"] = {**job._asdict(), **sizes_mib, "waited": job.waited}
-    document["uses"] = [_use_tree(gpu_use, with_series=with_series) for gpu_use in efficiency.uses]
+    document["uses"] = [_use_tree(gpu_use) for gpu_use in efficiency.uses]
     document["advice"] = [item._asdict() for item in efficiency.advice]
     document["summary"] = line(efficiency)
     return document
 
 
-def _use_tree(gpu_use: GpuUse, *, with_series: bool) -> dict[str, Any]:
+def _use_tree(gpu_use: GpuUse) -> dict[str, Any]:
     sizes_mib = {
         "total": gpu_use.total >> 20,
-        "most": gpu_use.most >> 20,
-        "memory": gpu_use.memory / (1 << 20),
+        "most": _to_mib(gpu_use.most),
+        "memory": gpu_use.memory and gpu_use.memory / (1 << 20),
     }
-    document = {
-        **gpu_use._asdict(),
-        **sizes_mib,
-        "series": [
-            (timestamp, load, memory_bytes >> 20)
-            for timestamp, load, memory_bytes in gpu_use.series
-        ],
-    }
+    document = {**gpu_use._asdict(), **sizes_mib}
     # The report's readers know the field as "held".
     document["held"] = document.pop("had_process")
-    return (
-        document
-        if with_series
-        else {field: value for field, value in document.items() if field != "series"}
-    )
+    del document["series"]
+    return document
 
 
 def _to_mib(byte_count: int | None) -> int | None:
@@ -177,7 +180,7 @@ def _to_mib(byte_count: int | None) -> int | None:
 def plot(efficiency: Efficiency) -> str:
     """The load of each GPU over time, as SVG."""
     gpu_uses = efficiency.uses
-    timestamps = [timestamp for gpu_use in gpu_uses for timestamp, _, _ in gpu_use.series]
+    timestamps = [timestamp for gpu_use in gpu_uses for timestamp, _ in gpu_use.series]
     start_time = min([efficiency.job.start or min(timestamps, default=0), *timestamps], default=0)
     duration = max(max(timestamps, default=1) - start_time, 1)
     legend_height = 18 * ((len(gpu_uses) + 3) // 4)
@@ -212,7 +215,7 @@ def plot(efficiency: Efficiency) -> str:
         points = " ".join(
             f"{_PLOT_LEFT + _PLOT_WIDTH * (timestamp - start_time) / duration:.1f},"
             f"{_PLOT_TOP + _PLOT_HEIGHT * (1 - load / 100):.1f}"
-            for timestamp, load, _ in gpu_use.series[::sample_step]
+            for timestamp, load in gpu_use.series[::sample_step]
         )
         svg_lines.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" '
@@ -222,7 +225,7 @@ def plot(efficiency: Efficiency) -> str:
             _PLOT_LEFT + (gpu_index % 4) * _PLOT_WIDTH / 4,
             _PLOT_TOP + _PLOT_HEIGHT + 42 + 18 * (gpu_index // 4),
         )
-        legend_text = escape(f"{gpu_use.node} GPU {gpu_use.number}: {gpu_use.load:.0f} %")
+        legend_text = escape(f"{gpu_use.node} GPU {gpu_use.number}: {_percent(gpu_use.load)}")
         svg_lines.append(
             f'<path d="M{x:.0f} {y - 4}h16" stroke="{colour}" stroke-width="3"{dash_attribute}/>'
         )

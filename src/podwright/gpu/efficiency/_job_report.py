@@ -4,6 +4,8 @@ Pure."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from podwright.gpu.efficiency._sacct_jobs import AccountedJob
@@ -29,8 +31,9 @@ class Advice(NamedTuple):
 class Efficiency(NamedTuple):
     """A job's report. source: the source of the GPUs' use: samples, accounting, or nothing.
 
-    gpu_load: per cent, the mean over all GPUs and the sampled time. cores: the mean number of busy
-    cores. idle_start: seconds from its start in which no GPU had any load; None: not known.
+    gpu_load: per cent, the mean over all GPUs and the sampled time. gpus_used: their number. cores:
+    the mean number of busy cores. idle_start: seconds from its start in which no GPU had any load.
+    None: not known, as where the driver reports no load of one of the GPUs.
     """
 
     job: AccountedJob
@@ -56,8 +59,8 @@ def report(job: AccountedJob, job_samples: Sampled | None) -> Efficiency:
         job=job,
         source="samples" if gpu_uses else "accounting" if job.gpu_peak is not None else "nothing",
         uses=gpu_uses,
-        gpu_load=sum(use.load for use in gpu_uses) / len(gpu_uses) if gpu_uses else None,
-        gpus_used=sum(use.used for use in gpu_uses) if gpu_uses else None,
+        gpu_load=_mean([use.load for use in gpu_uses]),
+        gpus_used=_sum([use.used for use in gpu_uses]),
         cores=busy_cores,
         memory=job.used_memory,
         idle_start=_idle_start_s(job, job_samples),
@@ -66,6 +69,17 @@ def report(job: AccountedJob, job_samples: Sampled | None) -> Efficiency:
         advice=(),
     )
     return efficiency._replace(advice=tuple(_all_advice(efficiency)))
+
+
+def _sum(values: Sequence[float | None]) -> int | None:
+    """The sum; None where one of them is not known, or where there are none."""
+    known = [value for value in values if value is not None]
+    return int(sum(known)) if known and len(known) == len(values) else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
 
 
 def job_of_samples(job_id: str, job_samples: Sampled) -> AccountedJob:
@@ -95,7 +109,7 @@ def job_of_samples(job_id: str, job_samples: Sampled) -> AccountedJob:
 
 
 def _idle_start_s(job: AccountedJob, job_samples: Sampled | None) -> float | None:
-    if job_samples is None:
+    if job_samples is None or any(use.load is None for use in job_samples.uses):
         return None
     job_start = min(job.start or job_samples.first, job_samples.first)
     return (
@@ -118,11 +132,9 @@ def _gpu_advice(efficiency: Efficiency) -> list[Advice]:
     if not job.gpus:
         return []
     if not uses:
-        if job.gpu_peak == 0:
-            return [Advice("no GPU was ever used, by Slurm's accounting", "no --gpus")]
         return []
     advice = []
-    idle_gpus = [use for use in uses if not use.used]
+    idle_gpus = [use for use in uses if use.used is False]
     if len(idle_gpus) == len(uses):
         return [Advice(f"none of its {_gpu_count_text(len(uses))} was ever used", "no --gpus")]
     if idle_gpus:
@@ -134,21 +146,20 @@ def _gpu_advice(efficiency: Efficiency) -> list[Advice]:
             )
         )
     used_gpus = [use for use in uses if use.used]
-    busy_share = sum(use.busy for use in used_gpus) / len(used_gpus)
-    if busy_share < _MIN_BUSY_SHARE:
+    busy_share = _mean([use.busy for use in used_gpus])
+    if busy_share is not None and busy_share < _MIN_BUSY_SHARE:
         advice.append(
             Advice(
                 f"GPUs that it used did nothing in {100 * (1 - busy_share):.0f} % of the time; "
                 "look at what they wait for: reading data, the network, one slow rank"
             )
         )
-    fullest_gpu = max(used_gpus, key=lambda use: use.most)
-    if 0 < fullest_gpu.most < fullest_gpu.total / 4:
+    fullest = max(((use.most or 0, use.total) for use in used_gpus), default=(0, 0))
+    if all(use.most for use in used_gpus) and 0 < fullest[0] < fullest[1] / 4:
         advice.append(
             Advice(
-                f"at most {amount(fullest_gpu.most)} of {amount(fullest_gpu.total)} of a GPU's "
-                "memory were used; "
-                "larger batches, smaller GPUs or slices of them would do"
+                f"at most {amount(fullest[0])} of {amount(fullest[1])} of a GPU's memory were "
+                "used; larger batches, smaller GPUs or slices of them would do"
             )
         )
     if efficiency.idle_ranks:
@@ -167,7 +178,7 @@ def _fewer_gpus_option(uses: tuple[GpuUse, ...]) -> str:
     """Return the option that requests only the GPUs that were used."""
     used_by_node: dict[str, int] = {}
     for use in uses:
-        used_by_node[use.node] = used_by_node.get(use.node, 0) + use.used
+        used_by_node[use.node] = used_by_node.get(use.node, 0) + (use.used is not False)
     node_counts = [used_count for used_count in used_by_node.values() if used_count]
     option = f"--gpus-per-node={max(node_counts)}"
     return (

@@ -1,7 +1,9 @@
 """Reads what Slurm's accounting knows of jobs: the output of sacct, as values.
 
 JobAcctGather adds the use of cores and memory. `AccountingStorageTRES=gres/gpuutil,gres/gpumem` and
-a slurmd that was built with NVML add the highest use of each GPU; Slurm keeps no mean.
+a slurmd that was built with NVML add the use of GPUs. Slurm keeps the highest figure of any task,
+which is the sum over that task's GPUs, and no mean. A figure of 0 also stands for GPUs that slurmd
+could not measure (slices, foreign processes), so 0 is not known.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ Ask = Callable[[Sequence[str]], str | None]
 _ACCOUNT_COLUMNS = (
     *("job", "name", "user", "partition", "state", "submitted", "start", "end", "seconds"),
     *("limit_minutes", "granted", "nodes", "node_list", "cpu_time", "peak_memory", "used"),
-    *("most_used", "tasks", "comment", "folder", "raw_job"),
+    *("most_used", "tasks", "folder", "raw_job"),
 )
+#: NO_VAL64 and INFINITE64, by which Slurm says that there is no number, are these as floats.
+_NO_NUMBER = 2.0**64
 
 
 class AccountedJob(NamedTuple):
@@ -31,8 +35,8 @@ class AccountedJob(NamedTuple):
     submit, start, end: seconds since 1970, 0 where it has not happened yet. seconds: the time that
     it ran. limit: seconds, 0 for none. cpus, memory, gpus: what it was granted. cpu_seconds,
     used_memory: what it used; None where nothing was gathered. gpu_peak: per cent, the highest of
-    any task; gpu_memory: likewise in bytes. All memory is in bytes. raw: the job's number, which
-    differs from `id` for a task of an array.
+    any task, summed over the task's GPUs; gpu_memory: likewise in bytes; None: not known. All
+    memory is in bytes. raw: the job's number, which differs from `id` for a task of an array.
     """
 
     id: str
@@ -55,7 +59,6 @@ class AccountedJob(NamedTuple):
     gpu_peak: int | None = None
     gpu_memory: int | None = None
     tasks: int = 0
-    comment: str = ""
     folder: str = ""
     raw: str = ""
 
@@ -64,33 +67,28 @@ class AccountedJob(NamedTuple):
         """Seconds between its submission and its start; 0 where it has not started."""
         return max(self.start - self.submit, 0) if self.start else 0
 
-    @property
-    def gpu_hours(self) -> float:
-        """GPUs times hours."""
-        return self.gpus * self.seconds / 3600
 
-
-def asker(environ: Mapping[str, str], timeout: float | None = None) -> Ask:
-    """Return a function that runs Slurm's commands with a time limit. Times are seconds since
-    1970.
-    """
+def asker(environ: Mapping[str, str]) -> Ask:
+    """Return a function that runs Slurm's commands. Times are seconds since 1970."""
     environ = {**environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
 
     def ask(words: Sequence[str]) -> str | None:
         try:
             process = subprocess.run(
-                words, env=environ, capture_output=True, text=True, check=False, timeout=timeout
+                words, env=environ, capture_output=True, text=True, check=False
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except OSError:
             return None
         return process.stdout if process.returncode == 0 else None
 
     return ask
 
 
-def sacct(run_slurm: Ask, options: Sequence[str]) -> list[AccountedJob]:
-    """The jobs that match the options, each with the use of its steps. Raises Unavailable."""
-    sacct_output = run_slurm([*accounting_command(*_ACCOUNT_COLUMNS), *options])
+def one_job(run_slurm: Ask, job_id: str) -> AccountedJob:
+    """One job by its number, with the use of its steps. Raises InvalidRequest and Unavailable."""
+    if not re.fullmatch(r"\d+(_\d+)?(\+\d+)?", job_id):
+        raise InvalidRequest(f"{job_id!r} is not a job number", would_work="4711, or 4711_3")
+    sacct_output = run_slurm([*accounting_command(*_ACCOUNT_COLUMNS), f"--jobs={job_id}"])
     if sacct_output is None:
         raise Unavailable(
             "sacct does not answer",
@@ -99,16 +97,7 @@ def sacct(run_slurm: Ask, options: Sequence[str]) -> list[AccountedJob]:
             "slurm.conf, and a slurmdbd that runs; without it, a job that was sampled is reported "
             "in the folder of its slurm-JOB.gpus, or with --samples FOLDER",
         )
-    return read_jobs(sacct_output)
-
-
-def one_job(run_slurm: Ask, job_id: str) -> AccountedJob:
-    """One job by its number. Raises InvalidRequest and Unavailable."""
-    if not re.fullmatch(r"\d+(_\d+)?(\+\d+)?", job_id):
-        raise InvalidRequest(f"{job_id!r} is not a job number", would_work="4711, or 4711_3")
-    matching_jobs = [
-        candidate for candidate in sacct(run_slurm, [f"--jobs={job_id}"]) if candidate.id == job_id
-    ]
+    matching_jobs = [job for job in read_jobs(sacct_output) if job.id == job_id]
     if not matching_jobs:
         raise InvalidRequest(
             f"Slurm's accounting has no job {job_id}", would_work="sacct lists those that it has"
@@ -152,7 +141,6 @@ def _read_job(columns: dict[str, str]) -> AccountedJob:
         cpus=int(granted_tres.get("cpu", 0)),
         memory=int(granted_tres.get("mem", 0)),
         gpus=int(gpu_count),
-        comment=columns["comment"],
         folder=columns["folder"],
         raw=columns["raw_job"] or columns["job"],
     )
@@ -164,10 +152,11 @@ def _add_step(job: AccountedJob, columns: dict[str, str]) -> AccountedJob:
     """
     used_tres, peak_tres = _read_tres(columns["used"]), _read_tres(columns["most_used"])
     cpu_seconds = _parse_duration(columns["cpu_time"])
-    memory_bytes = int(used_tres.get("mem", 0) or _size_bytes(columns["peak_memory"]))
+    memory_bytes = used_tres.get("mem") or _size_bytes(columns["peak_memory"])
 
     def larger(old: int | None, new: float | None) -> int | None:
-        return old if new is None else max(old or 0, int(new))
+        """The larger one. 0 is no figure: Slurm has it where it could not measure, too."""
+        return max(old or 0, int(new)) if new else old
 
     has_usage = bool(used_tres)
     return job._replace(
@@ -180,22 +169,24 @@ def _add_step(job: AccountedJob, columns: dict[str, str]) -> AccountedJob:
 
 
 def _read_tres(tres_text: str) -> dict[str, float]:
-    """Read `cpu=4,mem=8G,gres/gpu=2`; sizes in bytes, times in seconds."""
+    """Read `cpu=4,mem=8G,gres/gpu=2`; sizes in bytes, times in seconds.
+
+    What Slurm has no number for is left out.
+    """
     amounts = {}
     for assignment in tres_text.split(","):
         resource, equals, amount_text = assignment.partition("=")
-        if equals:
-            amounts[resource] = (
-                _parse_duration(amount_text) if ":" in amount_text else _size_bytes(amount_text)
-            )
+        amount = _parse_duration(amount_text) if ":" in amount_text else _size_bytes(amount_text)
+        if equals and amount < _NO_NUMBER:
+            amounts[resource] = amount
     return amounts
 
 
 def _size_bytes(size_text: str) -> float:
-    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", size_text.strip())
+    match = re.fullmatch(r"([\d.]+)([KMGTPE]?)[nc]?", size_text.strip())
     if not match:
         return 0.0
-    return float(match[1]) * float(1024 ** " KMGTP".index(match[2] or " "))
+    return float(match[1]) * float(1024 ** " KMGTPE".index(match[2] or " "))
 
 
 def _parse_duration(duration_text: str) -> float:

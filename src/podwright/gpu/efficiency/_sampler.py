@@ -127,9 +127,8 @@ def _gpu_sampler(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[
                 if pid not in rank_by_pid:
                     rank_by_pid[pid] = _process_rank(pid)
             holder_ranks = [rank_by_pid[pid] for pid in pids if rank_by_pid[pid]]
-            gpu_samples.append(
-                [gpu.index, sample.load or 0, (sample.memory or 0) >> 20, holder_ranks]
-            )
+            used_mib = None if sample.memory is None else sample.memory >> 20
+            gpu_samples.append([gpu.index, sample.load, used_mib, holder_ranks])
         for pid in set(rank_by_pid) - live_pids:
             del rank_by_pid[pid]
         return gpu_samples

@@ -1,7 +1,8 @@
 """Samples of a job's GPUs: one line of JSON each, written while the job runs, read afterwards.
 
 A line has the state of one node's GPUs at one moment: `{"t": 1700000000.0, "every": 10, "gpus":
-[[index, load, MiB, [[step, rank], …]], …]}`. A sampler may be killed at any instant. So each line
+[[index, load, MiB, [[step, rank], …]], …]}`. load and MiB are null where the driver does not report
+them, as the load of a slice (MIG). A sampler may be killed at any instant. So each line
 can be read alone, and an incomplete last line is skipped. The first line of a file has the values
 that do not change: `{"node": …, "gpus": [[index, uuid, name, MiB], …], "ranks": [first, count]}`.
 """
@@ -12,10 +13,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 #: A GPU below this load, in per cent, is idle in that sample.
 MIN_BUSY_PERCENT = 1
+#: Load in per cent, and bytes in use, each None where the driver reports none.
+Reading = tuple[int | None, int | None]
 
 
 class GpuUse(NamedTuple):
@@ -23,8 +27,8 @@ class GpuUse(NamedTuple):
 
     total: bytes of its memory. samples: their number. load, peak: per cent, mean and highest.
     memory, most: bytes, mean and highest. busy: the share of samples with any load, 0 to 1.
-    had_process: whether a process of the job ever held the GPU. series: (time, load, memory) of
-    each sample.
+    had_process: whether a process of the job ever held the GPU. series: (time, load) of each sample
+    with a load. load, peak, busy, memory, most: None where the driver reports none.
     """
 
     node: str
@@ -33,18 +37,20 @@ class GpuUse(NamedTuple):
     name: str
     total: int
     samples: int
-    load: float
-    peak: int
-    memory: float
-    most: int
-    busy: float
+    load: float | None
+    peak: int | None
+    memory: float | None
+    most: int | None
+    busy: float | None
     had_process: bool
-    series: tuple[tuple[float, int, int], ...] = ()
+    series: tuple[tuple[float, int], ...] = ()
 
     @property
-    def used(self) -> bool:
-        """Whether the GPU ever had load or was ever held by a process of the job."""
-        return self.peak >= MIN_BUSY_PERCENT or self.had_process
+    def used(self) -> bool | None:
+        """Whether the GPU ever had load or was held by a process of the job; None: not known."""
+        if self.had_process:
+            return True
+        return None if self.peak is None else self.peak >= MIN_BUSY_PERCENT
 
 
 class Sampled(NamedTuple):
@@ -66,7 +72,7 @@ class Sampled(NamedTuple):
 def read_samples(folder: Path) -> Sampled | None:
     """Read the samples of a job from a folder; None where there are none."""
     gpu_facts: dict[tuple[str, int], tuple[str, str, int]] = {}
-    samples_by_gpu: dict[tuple[str, int], dict[float, tuple[int, int]]] = defaultdict(dict)
+    samples_by_gpu: dict[tuple[str, int], dict[float, Reading]] = defaultdict(dict)
     holders_by_gpu: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
     ranks: set[tuple[str, int]] = set()
     interval = 0.0
@@ -84,7 +90,8 @@ def read_samples(folder: Path) -> Sampled | None:
                 continue
             interval = interval or float(json_line["every"])
             for gpu_index, load, used_mib, gpu_holders in json_line["gpus"]:
-                samples_by_gpu[node_name, gpu_index][float(json_line["t"])] = (load, used_mib << 20)
+                used_bytes = None if used_mib is None else used_mib << 20
+                samples_by_gpu[node_name, gpu_index][float(json_line["t"])] = (load, used_bytes)
                 holders_by_gpu[node_name, gpu_index] |= {
                     (str(step), int(rank)) for step, rank in gpu_holders
                 }
@@ -106,7 +113,7 @@ def read_samples(folder: Path) -> Sampled | None:
         sample_time
         for gpu_samples in samples_by_gpu.values()
         for sample_time, (load, _) in gpu_samples.items()
-        if load >= MIN_BUSY_PERCENT
+        if load is not None and load >= MIN_BUSY_PERCENT
     ]
     return Sampled(
         gpu_uses,
@@ -135,27 +142,27 @@ def _sample_rows(path: Path) -> Iterable[Mapping[str, Any]]:
 def _gpu_use(
     gpu_key: tuple[str, int],
     gpu_facts: tuple[str, str, int],
-    gpu_samples: Mapping[float, tuple[int, int]],
+    gpu_samples: Mapping[float, Reading],
     held_by_process: bool,
 ) -> GpuUse:
     points = sorted(gpu_samples.items())
-    loads = [load for _, (load, _) in points]
-    used_memory = [used_bytes for _, (_, used_bytes) in points]
-    sample_count = len(points)
+    series = tuple((time, load) for time, (load, _) in points if load is not None)
+    loads = [load for _, load in series]
+    used_memory = [used for _, (_, used) in points if used is not None]
     return GpuUse(
         node=gpu_key[0],
         number=gpu_key[1],
         uuid=gpu_facts[0],
         name=gpu_facts[1],
         total=gpu_facts[2],
-        samples=sample_count,
-        load=sum(loads) / sample_count,
-        peak=max(loads),
-        memory=sum(used_memory) / sample_count,
-        most=max(used_memory),
-        busy=sum(load >= MIN_BUSY_PERCENT for load in loads) / sample_count,
+        samples=len(points),
+        load=fmean(loads) if loads else None,
+        peak=max(loads, default=None),
+        memory=fmean(used_memory) if used_memory else None,
+        most=max(used_memory, default=None),
+        busy=fmean(load >= MIN_BUSY_PERCENT for load in loads) if loads else None,
         had_process=held_by_process,
-        series=tuple((sample_time, load, used_bytes) for sample_time, (load, used_bytes) in points),
+        series=series,
     )
 
 

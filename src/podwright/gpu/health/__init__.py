@@ -1,21 +1,18 @@
 """Checks whether a GPU node is fit for jobs, and drains or resumes it in Slurm."""
 
 from podwright.gpu.health._drain_decisions import GateOutcome
-from podwright.gpu.health._findings import LEVELS, HealthFinding, NodeReport, reason
+from podwright.gpu.health._findings import HealthFinding, NodeReport, reason
 from podwright.gpu.health._format_health_report import checks, prometheus, text
 from podwright.gpu.health._gpu_checks import CheckContext, Wrong
 from podwright.gpu.health._node_health_state import FOLDER, forget, forgotten, replace
 from podwright.gpu.health._run_health_checks import Check, all_checks, run
-from podwright.gpu.health._settings import PLACE, Settings, SiteScript, read_settings
+from podwright.gpu.health._settings import PLACE, Settings, read_settings
 from podwright.gpu.health._slurm_health_hook import STAYS_DRAINED, Checked, check
-from podwright.gpu.health._xids import XIDS, xid
 
 __all__ = [
     "FOLDER",
-    "LEVELS",
     "PLACE",
     "STAYS_DRAINED",
-    "XIDS",
     "Check",
     "CheckContext",
     "Checked",
@@ -23,7 +20,6 @@ __all__ = [
     "HealthFinding",
     "NodeReport",
     "Settings",
-    "SiteScript",
     "Wrong",
     "all_checks",
     "check",
@@ -36,5 +32,4 @@ __all__ = [
     "replace",
     "run",
     "text",
-    "xid",
 ]

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from podwright.gpu.health._findings import LEVELS, NodeReport
+import math
+
+from podwright.gpu.health._findings import NodeReport
 from podwright.gpu.health._run_health_checks import all_checks
+from podwright.judgement import Says
+
+_HEADLINES = {
+    Says.YES: "is fit for jobs",
+    Says.NO: "is not fit for jobs",
+    Says.NOT_KNOWN: "may or may not be fit for jobs",
+}
+_LEVELS = {Says.YES: "LOOK", Says.NO: "SICK", Says.NOT_KNOWN: "NOT KNOWN"}
 
 
 def text(node_report: NodeReport) -> str:
-    """The report in words: the outcome first, then what each finding means and what to do."""
-    findings_by_level = {
-        finding_level: [
-            finding_of_level
-            for finding_of_level in node_report.findings
-            if finding_of_level.level == finding_level
-        ]
-        for finding_level in LEVELS
-    }
-    fail_count, warn_count = len(findings_by_level["fail"]), len(findings_by_level["warn"])
-    summary = f"({len(node_report.checks)} checks, {node_report.seconds:.2f} s)"
-    if fail_count:
-        headline = (
-            f"{node_report.host} is not fit for jobs: {fail_count} of its checks' findings say so "
-            f"{summary}."
-        )
-    elif warn_count:
-        things_to_look_at = (
-            "1 thing to look at" if warn_count == 1 else f"{warn_count} things to look at"
-        )
-        headline = f"{node_report.host} is fit for jobs; {things_to_look_at} {summary}."
-    else:
-        headline = f"{node_report.host} is fit for jobs {summary}."
-    text_lines = [headline]
+    """The report in words: the outcome first, then the evidence of each finding and what to do."""
+    checks = f"({len(node_report.checks)} checks, {node_report.seconds:.2f} s)"
+    lines = [f"{node_report.host} {_HEADLINES[node_report.judgement.says]} {checks}."]
     for finding in node_report.findings:
-        text_lines += [
+        source = f" Source: {finding.source}." if finding.source else ""
+        lines += [
             "",
-            f"{finding.level.upper()}  {finding}   [{finding.check}]",
-            f"  {finding.means}",
+            f"{_LEVELS[finding.says]}  {finding}   [{finding.check}]",
+            f"  {finding.because[0].upper()}{finding.because[1:]}.{source}",
             f"  To do: {finding.do}",
         ]
-    return "\n".join(text_lines)
+    if node_report.left_out:
+        lines += ["", f"Not looked at: {'; '.join(node_report.left_out)}."]
+    return "\n".join(lines)
 
 
 def prometheus(node_report: NodeReport, wall_time: float) -> str:
@@ -46,11 +38,13 @@ def prometheus(node_report: NodeReport, wall_time: float) -> str:
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     metric_registry = CollectorRegistry()
-    label_names = ("check", "part", "level", "problem")
+    label_names = ("check", "part", "says", "problem")
     fit_gauge = Gauge(
-        "podwright_node_fit", "1: jobs may run on this node.", registry=metric_registry
+        "podwright_node_fit",
+        "1: jobs may run on this node. 0: they may not. NaN: not known.",
+        registry=metric_registry,
     )
-    fit_gauge.set(node_report.fit)
+    fit_gauge.set(math.nan if node_report.fit is None else node_report.fit)
     finding_gauge = Gauge(
         "podwright_node_finding",
         "What a health check found.",
@@ -59,11 +53,11 @@ def prometheus(node_report: NodeReport, wall_time: float) -> str:
     )
     for health_finding in node_report.findings:
         finding_gauge.labels(
-            health_finding.check, health_finding.part, health_finding.level, health_finding.problem
+            health_finding.check, health_finding.part, health_finding.says, health_finding.problem
         ).set(1)
     findings_per_check = Gauge(
         "podwright_node_check_findings",
-        "How many things a check found that are not a job's own.",
+        "How many things a check found that keep jobs away.",
         ("check",),
         registry=metric_registry,
     )
@@ -71,7 +65,7 @@ def prometheus(node_report: NodeReport, wall_time: float) -> str:
         check_findings = [
             other_finding
             for other_finding in node_report.findings
-            if other_finding.check == check_name and other_finding.level != "note"
+            if other_finding.check == check_name and other_finding.says is Says.NO
         ]
         findings_per_check.labels(check_name).set(len(check_findings))
     duration_gauge = Gauge(
@@ -85,14 +79,9 @@ def prometheus(node_report: NodeReport, wall_time: float) -> str:
     return generate_latest(metric_registry).decode()
 
 
-def checks() -> list[tuple[str, str, str, str]]:
-    """The table: name, level, bound, what it asks for."""
+def checks() -> list[tuple[str, str, str]]:
+    """The table: name, bound, what it asks for."""
     return [
-        (
-            check_name,
-            check.level,
-            f"{check.limit:g} {check.unit}" if check.unit else "",
-            check.about,
-        )
-        for check_name, check in all_checks().items()
+        (name, f"{check.limit:g} {check.unit}" if check.unit else "", check.about)
+        for name, check in all_checks().items()
     ]

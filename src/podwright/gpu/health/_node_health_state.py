@@ -1,6 +1,7 @@
-"""The state that a node keeps about its health: since when XIDs count, and the reason of its drain.
+"""The state that a node keeps about its health: since when faults in
+the kernel's log count, and the reason of its drain.
 
-The state is in a folder that belongs to root. Its loss is harmless at any time: XIDs then count
+The state is in a folder that belongs to root. Its loss is harmless at any time: faults then count
 from the start of the node again.
 """
 
@@ -33,7 +34,7 @@ def replace(target_path: str | Path, new_text: str) -> None:
 
 
 def forget(state_folder: Path = FOLDER) -> str:
-    """Stop counting the XIDs up to now. Returns the present time in words. Raises Unavailable."""
+    """Stop counting the faults up to now. Returns the present time in words. Raises Unavailable."""
     from podwright.errors import Unavailable
 
     uptime_s = _uptime_s()
@@ -43,14 +44,14 @@ def forget(state_folder: Path = FOLDER) -> str:
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
-            operation="write down since when XIDs count",
+            operation="write down since when faults count",
             would_work="run it as root",
         ) from None
     return f"{uptime_s:.0f} s after the start of this node"
 
 
 def forgotten(state_folder: Path = FOLDER) -> float:
-    """Return since when XIDs count, in seconds after the start of this node."""
+    """Return since when faults count, in seconds after the start of this node."""
     try:
         boot_id, forgotten_uptime_s = (state_folder / "forgotten").read_text().split()
         return float(forgotten_uptime_s) if boot_id == _boot() else 0.0

@@ -1,76 +1,18 @@
-"""Asks questions that may never be answered, for example to a hung file server. Child processes
-ask, and are abandoned when their time is over, so that the caller never waits for them.
+"""Asks a driver that may never answer, by a child process, which is abandoned when it is late.
 
-Nothing can end a child that waits for a dead server inside the kernel. The parent can still go on.
+Nothing can end a child that waits inside the kernel. The parent can still go on.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import select
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, NoReturn, TypeVar, cast
+from collections.abc import Callable
+from typing import NoReturn, TypeVar, cast
 
 T = TypeVar("T")
-
-
-class Answer(NamedTuple):
-    """code: the exit code; None where there was no answer in time, below 0 where a signal ended it,
-    127 where it did not start."""
-
-    code: int | None
-    out: str = ""
-
-
-def ask(
-    commands: Mapping[str, tuple[Sequence[str], float]], environ: Mapping[str, str]
-) -> dict[str, Answer]:
-    """Run all commands at once and return their answers by name. Each has its own limit, in
-    seconds.
-
-    At most 4 KiB of a command's output are read. A command that is late is killed and not waited
-    for.
-    """
-    running_processes: dict[str, tuple[subprocess.Popen[bytes], float, int]] = {}
-    answers_by_name: dict[str, Answer] = {}
-    started_at = time.monotonic()
-    for command_name, (command_words, timeout_s) in commands.items():
-        output_descriptor = os.memfd_create("answer")
-        try:
-            process = subprocess.Popen(
-                command_words,
-                stdin=subprocess.DEVNULL,
-                stdout=output_descriptor,
-                stderr=output_descriptor,
-                env=dict(environ),
-                start_new_session=True,
-            )
-        except OSError as error:
-            answers_by_name[command_name] = Answer(127, error.strerror or str(error))
-            os.close(output_descriptor)
-        else:
-            running_processes[command_name] = (process, started_at + timeout_s, output_descriptor)
-    while running_processes:
-        for command_name, (process, deadline, output_descriptor) in list(running_processes.items()):
-            exit_code = process.poll()
-            timed_out = time.monotonic() > deadline
-            if exit_code is None and not timed_out:
-                continue
-            output_text = os.pread(output_descriptor, 4096, 0).decode(errors="replace").strip()
-            answers_by_name[command_name] = Answer(exit_code, output_text)
-            if exit_code is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, 9)
-                process.returncode = -9  # not waited for, because it may never end
-            os.close(output_descriptor)
-            del running_processes[command_name]
-        if running_processes:
-            time.sleep(0.002)
-    return answers_by_name
 
 
 def apart(probe: Callable[[], T], timeout_s: float) -> T | None:

@@ -19,8 +19,8 @@ _THROTTLE_TEXT_BY_BIT = {
     0x80: "power brake",
 }
 _FABRIC_STATE_TEXTS = {1: "not started", 2: "in progress", 3: "completed"}
-#: nvmlDeviceGpuRecoveryAction_t
-_RECOVERY_ACTION_TEXTS = {0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain"}
+#: By nvmlDeviceGpuRecoveryAction_t. 5 is of the IMEX domain, 6 of the bus, 7 of the system.
+_RECOVERY_ACTION_TEXTS = ("none", "reset", "reboot", "drain", "drain", "imex", "reset", "reboot")
 
 
 def read_condition(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> Condition:
@@ -47,8 +47,13 @@ def read_condition(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[...,
             if throttle_reason_bits & reason_bit
         ),
         fabric=_fabric_state_text(pynvml_module, gpu_handle, call_nvml),
-        recovery="" if recovery_action is None else _RECOVERY_ACTION_TEXTS.get(recovery_action, ""),
+        recovery="" if recovery_action is None else _recovery_text(recovery_action),
     )
+
+
+def _recovery_text(action: int) -> str:
+    is_known = 0 <= action < len(_RECOVERY_ACTION_TEXTS)
+    return _RECOVERY_ACTION_TEXTS[action] if is_known else f"action {action}"
 
 
 def _nvlinks_up(

@@ -31,7 +31,7 @@ that a GPU can fail, or be held, while something runs:
     slowed = ["thermal"]      # hardware, software thermal, thermal, power brake
     guid = "0x034c4931ff7d1c4f"  # in a rack, with chassis = "…", slot = 11 and tray = 0
     fabric_status = 0         # of its place in the fabric: other than 0 is a fault
-    recovery = "reset"        # none, reset, reboot, drain
+    recovery = "reset"        # none, reset, reboot, drain; NVML's number; empty: not told
 
 Every call that the real library has and this one lacks is answered as by an older driver.
 """
@@ -383,7 +383,11 @@ class StandIn:
 
     def _do_DeviceGetFieldValues(self, handle: int, count: Any, values: Any) -> int:
         gpu = self._describe_gpu(handle - 1)
-        known_values = {_RECOVERY_FIELD: _RECOVERY_ACTIONS.index(gpu.get("recovery", "none"))}
+        action = gpu.get("recovery", "none")
+        known_values: dict[int, int] = {}
+        if action != "":
+            is_number = isinstance(action, int)
+            known_values[_RECOVERY_FIELD] = action if is_number else _RECOVERY_ACTIONS.index(action)
         if gpu.get("nvlinks"):
             known_values[_LINK_SPEED_FIELD] = int(gpu.get("nvlink_mbps", 26562))
         for field_value in values._obj:

@@ -61,7 +61,8 @@ class Condition(NamedTuple):
     the vendor counts. slowed: faults that lower the clocks (`thermal`, `power brake`, `hardware`,
     `software thermal`; AMD's `processor hot`, `memory hot`, `voltage regulator hot`). fabric: the
     state of its place in an NVLink fabric: `completed`, `in progress`, `not started` or `failed`.
-    recovery: what the driver demands: `none`, `reset`, `reboot`, `drain`.
+    recovery: what the driver demands: `none`, `reset`, `reboot`, `drain`, `imex` (of the domain of
+    nodes that share memory), or `action N` for one that is not known here.
     """
 
     persistence: bool | None = None

@@ -28,14 +28,12 @@ def compare_chosen_guests(options: ReplayOptions, progress: Progress) -> SharedF
         )
     unsupported_options = {
         "--example": options.example,
-        "--gpus": options.gpus,
         "--hosts": options.hosts,
         "--ways": options.ways,
         "--policy": options.policy,
         "--mtbf": options.mtbf,
         "--slurm-conf": options.slurm_conf,
         "--anonymise": options.anonymise,
-        "--html": options.html,
     }
     if option := next(
         (option_name for option_name, value in unsupported_options.items() if value), ""

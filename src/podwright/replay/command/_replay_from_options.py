@@ -9,14 +9,12 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from podwright.errors import InvalidRequest
-from podwright.fabric import FabricError, load_cluster
 from podwright.replay._run_state import Chances
 from podwright.replay._slurm_model import SlurmModel, from_conf
 from podwright.replay.command._replay_options import ReplayOptions
 from podwright.replay.grounds._scheduling_ways import (
     HostKind,
     ReplayWay,
-    gpu_ways,
     pod_size,
     pod_ways,
 )
@@ -42,18 +40,6 @@ def at_load(trace: Trace, device_count: int, load: float | None) -> Trace:
 def chosen_ways(options: ReplayOptions) -> tuple[list[ReplayWay], int]:
     """Return the ways and the number of devices. Raises InvalidRequest."""
     way_names, policies = _split_commas(options.ways), _split_commas(options.policy)
-    if options.gpus:
-        if options.pod or policies or options.hosts:
-            raise InvalidRequest(
-                "--pod, --policy and --hosts are for devices behind a fabric",
-                operation="replay on GPU nodes",
-                would_work="--gpus FILE --ways shared,exclusive",
-            )
-        try:
-            cluster = load_cluster(options.gpus)
-        except FabricError as error:
-            raise InvalidRequest(str(error).removesuffix("."), operation="read GPU nodes") from None
-        return gpu_ways(way_names or ["shared", "exclusive"], cluster), cluster.size
     device_count = pod_size(options.pod or "pod64")
     if not way_names:
         way_names = ["native"] if policies else ["native", *_halved_pod_ways(device_count)]

@@ -33,12 +33,11 @@ class ReplayOptions(opt.OptionTable):
     example = opt.flag("replay a synthetic month: nothing else is needed")
     fields = opt.flag("print the sacct command to run")
     pod = opt.optional("pod64 (the default), pod256 and so on", "POD", group=_DEVICE_OPTIONS)
-    gpus = opt.optional("GPU nodes instead: a cluster's TOML file", "FILE", group=_DEVICE_OPTIONS)
     hosts = opt.optional(
         "hosts of the pod: their cores and memory bind", "COUNTxCPUS[xGB]", group=_DEVICE_OPTIONS
     )
     ways = opt.optional(
-        "native, plugin, shared, static:8x4+2x16, host-mapping:4x16; for GPUs shared, exclusive",
+        "native, plugin, shared, static:8x4+2x16, host-mapping:4x16",
         "WAY,...",
         group=_WAY_OPTIONS,
     )
@@ -88,7 +87,5 @@ class ReplayOptions(opt.OptionTable):
     tres = opt.text("what counts as a device: gres/gpu, node ...", "NAME", group=_READING_OPTIONS)
     timezone = opt.optional("of sacct's times; this machine's", "ZONE", group=_READING_OPTIONS)
     json = opt.flag("all figures as JSON", group=_OUTPUT_OPTIONS)
-    html = opt.optional("one self-contained page", "FILE", group=_OUTPUT_OPTIONS)
     anonymise = opt.optional("only write the jobs without names", "FILE", group=_OUTPUT_OPTIONS)
     processes = opt.value("all cores", "N", positive, 0, group=_OUTPUT_OPTIONS)
-    no_what_if = opt.flag("try nothing but what was asked", group=_OUTPUT_OPTIONS)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from podwright.errors import InvalidRequest
-from podwright.fabric import IPU, Attachment, Cluster
-from podwright.replay.grounds._gpu_nodes import GpuNodes
+from podwright.fabric import IPU
 from podwright.replay.grounds._ground import Ground
 from podwright.replay.grounds._host_limited_ground import Hosts
 from podwright.replay.grounds._pod_ground import POLICIES, PodGround, ShapelessGround
@@ -21,7 +20,6 @@ POD_WAYS = (
     "static:COUNTxDEVICES[+...]",
     "host-mapping:HOSTSxDEVICES",
 )
-GPU_WAYS = ("shared", "exclusive")
 _STOCK_PART_PATTERN = re.compile(r"(\d{1,6})x(\d{1,6})")
 _POD_PATTERN = re.compile(r"(?:pod)?(\d{1,8})")
 
@@ -46,13 +44,10 @@ class ReplayWay:
     size: int
     policy: str = "best-fit"
     stock: tuple[tuple[int, int], ...] = ()
-    cluster: Cluster | None = None
     hosts: HostKind | None = None
 
     def ground(self) -> Ground:
         """Return the way's ground with all devices free."""
-        if self.cluster is not None:
-            return GpuNodes(self.name, self.cluster, exclusive=self.kind == "exclusive")
         pod_ground = self._make_pod_ground()
         if self.hosts is None or self.kind == "host-mapping":
             return pod_ground
@@ -132,23 +127,6 @@ def pod_ways(
                 f"there is no way {way_name!r}", would_work=f"choose one of {', '.join(POD_WAYS)}"
             )
     return ways
-
-
-def gpu_ways(way_names: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
-    """Return the ways for GPU nodes. Raises InvalidRequest."""
-    if cluster.family.attachment is not Attachment.HOST:
-        raise InvalidRequest(
-            f"cluster {cluster.name} has {cluster.family.device_noun}s behind a fabric",
-            operation="take it for GPU nodes",
-            would_work="--pod for such devices",
-        )
-    for way_name in way_names:
-        if way_name not in GPU_WAYS:
-            raise InvalidRequest(
-                f"there is no way {way_name!r} for GPU nodes",
-                would_work=f"choose one of {', '.join(GPU_WAYS)}",
-            )
-    return [ReplayWay(way_name, way_name, cluster.size, cluster=cluster) for way_name in way_names]
 
 
 def _parse_stock(

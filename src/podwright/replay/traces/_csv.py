@@ -1,33 +1,42 @@
 """Reads jobs from a CSV file, and writes them to one that may be shared.
 
 The columns are `job,submit_s,runtime_s,devices,walltime_s,status,user`, in any order. A file may
-also have `eligible_s`, `start_s`, `nodes`, `cpus`, `memory_mb` and `after` (a job's name). The
-format is ours.
+also have `eligible_s`, `start_s`, `nodes`, `cpus`, `memory_mb` and `after` (a job's name). Times
+are seconds, or dates. The format is ours.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import tzinfo
 from typing import IO
 
 from podwright.errors import InvalidRequest
+from podwright.replay.traces._parse_sacct_values import when
 from podwright.replay.traces._trace import UNKNOWN_TIME, Skipped, Status, Trace, TraceJob
 
 FIELDS = ("job", "submit_s", "runtime_s", "devices", "walltime_s", "status", "user")
-_REQUIRED_FIELDS = ("submit_s", "runtime_s", "devices")
+#: The required columns, and words in the names that other programs give them.
+_REQUIRED_FIELDS = {
+    "submit_s": r"submi|arriv|queued|eligible",
+    "runtime_s": r"run_?time|duration|elapsed",
+    "devices": r"gpu|npu|ipu|device|accel",
+}
 
 
 def is_csv(header: str) -> bool:
-    """Return whether this is the first line of such a file."""
+    """Return whether this is the first line of a CSV file: names of columns."""
     try:
-        return "submit_s" in _split_csv_line(header)
+        column_names = split_csv_line(header)
     except ValueError:
         return False
+    return len(column_names) > 2 and all(re.match(r"[A-Za-z_]", name) for name in column_names)
 
 
-def _split_csv_line(csv_line: str) -> list[str]:
+def split_csv_line(csv_line: str) -> list[str]:
     """Return the fields of a line. Raises ValueError.
 
     A field ends with its line, so a missing quotation mark spoils no other line.
@@ -41,29 +50,32 @@ def _split_csv_line(csv_line: str) -> list[str]:
     return [field_text.strip() for field_text in fields]
 
 
-def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
-    """Read jobs from the lines of a CSV file, the header first. Raises InvalidRequest."""
+def read_csv(
+    lines: Iterable[str], skipped: Skipped, *, zone: tzinfo | None = None
+) -> Iterator[TraceJob]:
+    """Read jobs from the lines of a CSV file, the header first. Raises InvalidRequest.
+
+    zone: of dates without an offset; None: this machine's.
+    """
     line_iterator = iter(lines)
-    column_names = _split_csv_line(next(line_iterator, ""))
-    missing_columns = [
-        column_name for column_name in _REQUIRED_FIELDS if column_name not in column_names
-    ]
+    column_names = split_csv_line(next(line_iterator, ""))
+    missing_columns = [name for name in _REQUIRED_FIELDS if name not in column_names]
     if missing_columns:
         raise InvalidRequest(
-            f"the file has no column {missing_columns[0]}",
-            operation="read jobs from it",
-            would_work=f"begin with a first line {','.join(FIELDS)}",
+            f"the first line does not name the columns {', '.join(missing_columns)}",
+            operation="read jobs from CSV",
+            would_work=_renaming_advice(missing_columns, column_names),
         )
     for line_number, line_text in enumerate(line_iterator, start=2):
         if not line_text.strip():
             continue
         try:
-            fields = _split_csv_line(line_text)
+            fields = split_csv_line(line_text)
             if len(fields) != len(column_names):
                 raise ValueError(
                     f"{len(fields)} fields where the first line has {len(column_names)}"
                 )
-            job = _parse_job(dict(zip(column_names, fields, strict=True)), line_number)
+            job = _parse_job(dict(zip(column_names, fields, strict=True)), line_number, zone)
         except (ValueError, OverflowError) as error:
             skipped.line(line_number, str(error), line_text)
             continue
@@ -73,9 +85,24 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
             yield job
 
 
-def _parse_job(fields_by_name: Mapping[str, str], line_number: int) -> TraceJob:
+def _renaming_advice(missing_columns: Sequence[str], column_names: Sequence[str]) -> str:
+    """Return what to call the columns, with those of the file that may be meant."""
+    changes = []
+    for missing_column in missing_columns:
+        pattern = _REQUIRED_FIELDS[missing_column]
+        alike = [name for name in column_names if re.search(pattern, name, re.I)]
+        changes.append(f"{' or '.join(alike)} as {missing_column}" if alike else missing_column)
+    return (
+        f"name them in the first line: {', '.join(changes)} (submit_s: seconds, or a date; "
+        "runtime_s: seconds)"
+    )
+
+
+def _parse_job(
+    fields_by_name: Mapping[str, str], line_number: int, zone: tzinfo | None
+) -> TraceJob:
     submit_seconds, runtime = (
-        _parse_seconds(fields_by_name["submit_s"]),
+        _parse_time(fields_by_name["submit_s"], zone),
         _parse_seconds(fields_by_name["runtime_s"]),
     )
     if math.isnan(submit_seconds) or math.isnan(runtime):
@@ -91,13 +118,17 @@ def _parse_job(fields_by_name: Mapping[str, str], line_number: int) -> TraceJob:
         limit=_parse_seconds(fields_by_name.get("walltime_s", "")),
         status=Status[status_name],
         user=fields_by_name.get("user", ""),
-        eligible=_parse_seconds(fields_by_name.get("eligible_s", "")),
-        start=_parse_seconds(fields_by_name.get("start_s", "")),
+        eligible=_parse_time(fields_by_name.get("eligible_s", ""), zone),
+        start=_parse_time(fields_by_name.get("start_s", ""), zone),
         nodes=_parse_integer(fields_by_name.get("nodes", "")),
         cpus=_parse_integer(fields_by_name.get("cpus", "")),
         memory=_parse_integer(fields_by_name.get("memory_mb", "")) << 20,
         after=fields_by_name.get("after", ""),
     ).with_checked_times()
+
+
+def _parse_time(time_text: str, zone: tzinfo | None) -> float:
+    return when(time_text, zone) if ":" in time_text else _parse_seconds(time_text)
 
 
 def _parse_seconds(seconds_text: str) -> float:

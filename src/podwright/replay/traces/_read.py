@@ -57,7 +57,7 @@ def read_lines(
     if is_sacct(first_line):
         jobs = read_sacct(remaining_lines, skipped, zone=zone, tres_name=tres)
     elif is_csv(first_line):
-        jobs = read_csv(remaining_lines, skipped)
+        jobs = read_csv(remaining_lines, skipped, zone=zone)
     elif is_swf(first_line):
         jobs = read_swf(remaining_lines, skipped)
     else:
@@ -104,11 +104,6 @@ def _missing_data_notes(trace: Trace) -> list[str]:
         notes.append(
             "It has no time limits. Each job's limit is taken to be unknown to Slurm: nothing is "
             "planned around the end of a running job."
-        )
-    if not trace.has_starts:
-        notes.append(
-            "It does not say when jobs began, so the simulation cannot be held against the "
-            "recorded site."
         )
     if trace.skipped.local_times:
         notes.append(

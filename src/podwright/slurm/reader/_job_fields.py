@@ -12,13 +12,6 @@ from podwright.slurm.reader._scontrol_records import FieldRecord, records
 _NODE_GPUS_PATTERN: Final = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _GPU_INDICES_PATTERN: Final = re.compile(r"(?:^|,)gpu(?::[^(),:]+)?:\d+\(IDX:([0-9,-]+)\)")
 _USER_PATTERN: Final = re.compile(r"([^\s()]+)\((\d+)\)")
-#: The field that shows a request for GPUs, and the option that makes it.
-REQUESTS: Final = {
-    "TresPerJob": "--gpus",
-    "TresPerNode": "--gpus-per-node",
-    "TresPerSocket": "--gpus-per-socket",
-    "TresPerTask": "--gpus-per-task",
-}
 #: States in which a job has its nodes.
 _PLACED_STATES: Final = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED")
 
@@ -171,23 +164,6 @@ class JobRecord:
         if self._record.has("Exclusive") or self._record.has("SLUID"):
             return self._record.text("Exclusive") not in ("NO", "USER", "MCS")
         return self._record.text("OverSubscribe") == "NO"
-
-    @property
-    def gpu_requests(self) -> dict[str, list[str]]:
-        """Its requests for GPUs by option: `{"--gpus-per-node": ["a100:2"]}`; empty: none."""
-        requests_by_option: dict[str, list[str]] = {}
-        unknown_fields = [
-            tres_field for tres_field in REQUESTS if not self._record.is_decidable(tres_field)
-        ]
-        if unknown_fields:
-            raise self._record.not_known(", ".join(unknown_fields))
-        for tres_field, slurm_option in REQUESTS.items():
-            for tres_request in self._record.optional(tres_field).split(","):
-                short_request = tres_request.replace("gres/", "").replace("gres:", "")
-                if "gpu" in short_request:
-                    type_and_count = short_request.removeprefix("gpu").lstrip(":=")
-                    requests_by_option.setdefault(slurm_option, []).append(type_and_count or "1")
-        return requests_by_option
 
     @property
     def gpus(self) -> dict[str, list[int]]:
