@@ -60,7 +60,7 @@ def open_machine(
         raise InvalidRequest(
             f"the GPUs of this machine are in mode {parts[0].profile.upper()}: ROCm selects such "
             "devices by number, and a guard changes the numbers",
-            would_work="no --guard, or amd-smi set --gpu all --compute-partition SPX",
+            would_work="no --guard, or the mode SPX, which amd-smi sets",
         )
     return GpuMachine(
         machine,
