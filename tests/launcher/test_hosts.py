@@ -283,4 +283,4 @@ def test_what_ssh_says_becomes_what_to_type() -> None:
     assert problem == "this host's Python is not there"
     assert sys.prefix != sys.base_prefix
     base = os.path.realpath(sys.executable)
-    assert hint.startswith(f"Install the Python of this environment there, as {base}, then it: ")
+    assert hint.startswith(f"Install the Python of this environment there, as {base}. Then copy ")

@@ -15,6 +15,7 @@ import math
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +28,7 @@ from podwright.hosts import (
     reap,
     subnets,
 )
-from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, PeerLiveness
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE, PeerLiveness
 from podwright.launcher.hosts._relay_protocol import HostTask, RelayConnection
 from podwright.launcher.instances._divide_gpus import HOST_GPU_VARIABLES, TooFewGpus
 from podwright.launcher.instances._failures import read_error_file
@@ -53,6 +54,7 @@ from podwright.launcher.watchers._guardian import (
     ENDED,
     MPIRUN_END_WAIT_S,
     ORPHAN_GRACE_S,
+    RELEASE,
     START,
     SYNC,
     SYNCED,
@@ -67,7 +69,11 @@ HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "even
 WORDS, LAUNCH, LOST = "words", "launch", "lost"
 PAUSE, SAID, PAYLOAD = "pause", "said", "payload"
 CLOCK, REPORT = "clock", "report"
+#: The relay ends everything because poprun was silent, with the seconds of the silence.
+UNHEARD = "unheard"
 _READ_CHUNK_BYTES = 65536
+#: Seconds in which poprun has to send the task.
+_HELLO_LIMIT_S = 60.0
 #: Bytes that may wait for the connection before the instances have to wait.
 _BACKLOG_LIMIT_BYTES = 1 << 20
 #: Variables that belong to a host and not to the run: each host keeps its own.
@@ -124,8 +130,11 @@ def _refusal_reasons(error: Exception) -> tuple[str, str, int]:
 
 def _wait_for_hello(connection: RelayConnection) -> HostTask | None:
     """Return poprun's first message; None if poprun went away instead."""
-    deadline = time.monotonic() + 60
-    while not connection.closed and time.monotonic() < deadline:
+    deadline = time.monotonic() + _HELLO_LIMIT_S
+    while not connection.closed:
+        if time.monotonic() > deadline:
+            print(f"poprun sent no task within {_HELLO_LIMIT_S:g} s", file=sys.stderr)
+            return None
         _wait_readable(connection, 1.0)
         for message_kind, *message_values in connection.receive():
             if message_kind == HELLO and message_values and isinstance(message_values[0], dict):
@@ -238,7 +247,7 @@ class _Relay:
         """Pass messages and output on until the guardian and the line have ended."""
         while not self._done:
             self._run_turn()
-        self._pipes.close(lambda: _flush_connection(self._line))
+        self._pipes.close(lambda: None if self._cut else _flush_connection(self._line))
         self._read_daemon_output()
         self._read_status()
         self._folder.remove()
@@ -256,7 +265,8 @@ class _Relay:
         if connection.writing in ready_fds:
             connection.pump()
         if not self._cut and (connection.closed or self._poprun.silent):
-            self._cut = connection.closed = True
+            self._cut = True
+            connection.send(UNHEARD, SILENCE)  # read by a poprun that was stopped and goes on
             self._end(0.0, ORPHAN_GRACE_S, False)
         if self._status.handle in ready_fds:
             self._read_status()
@@ -295,6 +305,8 @@ class _Relay:
 
     def _take_poprun_messages(self) -> None:
         for message_kind, *message_values in self._line.receive():
+            if self._cut and message_kind in (START, LAUNCH):
+                continue  # the end has begun here
             if message_kind == START:
                 self._start_instances(*message_values)
             elif message_kind == PAYLOAD:
@@ -349,8 +361,8 @@ class _Relay:
             self._ending = Ending(os.getpid(), patience, grace, group=self._folder.group)
         else:
             self._channel.send(END, patience, grace, hold)
-            if self._line.closed:
-                self._channel.send("release")
+            if self._cut:
+                self._channel.send(RELEASE)
 
     def _read_guardian(self) -> None:
         for message_kind, *message_values in self._channel.receive():

@@ -7,6 +7,7 @@ an end every relay gets the same messages as the guardian of poprun's host.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import signal
 import time
@@ -24,9 +25,10 @@ from podwright.launcher.hosts._relay import (
     PAYLOAD,
     REPORT,
     SAID,
+    UNHEARD,
     WORDS,
 )
-from podwright.launcher.hosts._relay_connections import Remote, beat
+from podwright.launcher.hosts._relay_connections import Remote, beat, unheard_reason
 from podwright.launcher.hosts._relay_protocol import OUTPUT, HostsUnusable
 from podwright.launcher.instances._function_exchange import pieces, streams
 from podwright.launcher.instances._instance_wrapper import RANK_BY_MPIRUN
@@ -45,6 +47,8 @@ from podwright.launcher.watchers._launch_events import Event
 from podwright.launcher.watchers._stop_detection import LoopTurns
 
 _STREAM_NUMBERS = frozenset(streams(returns=True, traces=True).values())
+#: Seconds between two calls of `idle` while something else is waited for.
+_IDLE_INTERVAL_S = 0.5
 #: Seconds in which the hosts have to receive a pause.
 _PAUSE_SEND_TIMEOUT_S = 1.0
 #: How often each host is asked for its time at the start. Later it is asked with each beat.
@@ -192,6 +196,41 @@ class Remotes:
                 reason = remote.reason() if remote.line.closed else "it does not answer any more"
                 raise HostsUnusable(f"host {remote.host} is lost: {reason}", hosts=[remote.host])
 
+    @contextlib.contextmanager
+    def kept_alive(self) -> Iterator[Callable[[], None]]:
+        """Do what `idle` does in a thread, while this one waits for somebody else.
+
+        Yields a function that raises HostsUnusable once a host was lost. The end raises it too.
+        Nobody else may use the connections within.
+        """
+        if not self._all:
+            yield lambda: None
+            return
+        import threading  # 2 ms that a launch on one host does not need
+
+        over = threading.Event()
+        problems: list[HostsUnusable] = []
+
+        def check() -> None:
+            if problems:
+                raise problems[0]
+
+        def keep_alive() -> None:
+            try:
+                while not over.wait(_IDLE_INTERVAL_S):
+                    self.idle()
+            except HostsUnusable as error:
+                problems.append(error)
+
+        thread = threading.Thread(target=keep_alive, name="podwright-beat", daemon=True)
+        thread.start()
+        try:
+            yield check
+        finally:
+            over.set()
+            thread.join()
+        check()
+
     def beat(self) -> None:
         """Send all hosts a sign of life, and ask for their time, when that is due."""
         last_beat = self._beat
@@ -318,6 +357,8 @@ def _events_of_message(
         yield on.LivenessAnswered(remote.host, message_values[0])
     elif message_kind == LOST:
         yield on.HostBroken(remote.host, message_values[0])
+    elif message_kind == UNHEARD:
+        yield on.PoprunUnheard(remote.host, unheard_reason(message_values[0]))
     elif message_kind == QUIET:
         yield on.HostQuiet(remote.host)
     elif message_kind == ENDED:

@@ -88,8 +88,13 @@ def start_relays(
             raise NotFound(f"there is no {'srun' if plan.by_slurm else 'ssh'} on PATH")
         return command
 
+    def report(line: str) -> None:
+        output.write_line(f"POPRUN: {line}")
+        output.flush()
+
     try:
-        connect(relays, task, starter, environment_for_step(environ) if plan.gpus else environ)
+        starter_environ = environment_for_step(environ) if plan.gpus else environ
+        connect(relays, task, starter, starter_environ, report=report)
     except BaseException as error:
         remotes.close(0.5)
         if plan.gpus and isinstance(error, HostsUnusable):

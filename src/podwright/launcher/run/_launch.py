@@ -221,8 +221,11 @@ class _Run:
         try:
             placement = self._ask_placement()
             attempt.remotes = self._meet(attempt.folder)
-            if placement and (placement_problem := placement.problem(self._plan.hosts)):
-                self._output.warn(placement_problem)
+            if placement:
+                with attempt.remotes.kept_alive():
+                    placement_problem = placement.problem(self._plan.hosts)
+                if placement_problem:
+                    self._output.warn(placement_problem)
             self._make_wrapper(attempt)
             command = self._start_command(attempt)
             attempt.plain = command.plain
@@ -453,7 +456,8 @@ class _Run:
 
     def _take_partition(self, attempt: Attempt) -> None:
         """Acquire the lease, and let the keeper renew it."""
-        lease = self._partition.hold(self._plan, attempt.remotes, attempt.folder.name)
+        with attempt.remotes.kept_alive() as check_connections:
+            lease = self._partition.hold(self._plan, attempt.folder.name, check_connections)
         self._index_trace_file(partition=lease.partition.name)
         if lease.holding:
             attempt.keeper.hold(lease.holding)
