@@ -300,14 +300,13 @@ def test_a_host_is_not_silent_because_poprun_stood_still_before_the_start(
         waiting_hosts.idle()
 
 
-def test_a_host_hears_poprun_while_it_waits_for_the_server(clock: Clock) -> None:
+def test_a_host_hears_poprun_while_it_waits_for_the_server() -> None:
     """A server may take minutes to configure a fabric."""
     (reading, relay_writes), (relay_reads, writing) = os.pipe(), os.pipe()
     remote = Remote(1, "h1", [1])
-    remote.line, relay = (
-        RelayConnection(reading, writing),
-        RelayConnection(relay_reads, relay_writes),
-    )
+    remote.line = RelayConnection(reading, writing)
+    relay = RelayConnection(relay_reads, relay_writes)
+    relay.version, remote.heard = "any", time.monotonic()
     remotes = Remotes([remote])
     with remotes.kept_alive() as check:
         heard: list[tuple[object, ...]] = []
