@@ -34,6 +34,7 @@ from podwright.launcher.instances._divide_gpus import HOST_GPU_VARIABLES, TooFew
 from podwright.launcher.instances._failures import read_error_file
 from podwright.launcher.instances._function_exchange import TRACE_STREAM, add_piece, streams
 from podwright.launcher.instances._instance_binding import bind
+from podwright.launcher.instances._instance_input import make_empty_input
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import (
     Own,
@@ -226,6 +227,8 @@ class _Relay:
         stream_options = {"returns": self._task.returns, "traces": self._task.traces}
         self._wrapper = make_wrapper(run_folder, self._bind(), memory_variables, **stream_options)
         self._restore = restore(run_folder, self._environ)
+        if self._task.without_input:
+            make_empty_input(run_folder)
         self._status = StatusPipe(run_folder)
         self._pipes = InstancePipes(
             run_folder, self._variables_by_rank, streams(**stream_options), self._line.send_output

@@ -53,6 +53,7 @@ echo "$1 start $$" >&3
   fi
   : "${TORCHELASTIC_ERROR_FILE:=$PODWRIGHT_STREAMS/error.$1}"
   export TORCHELASTIC_ERROR_FILE
+  [ ! -e "$PODWRIGHT_STREAMS/in.$1" ] || exec <"$PODWRIGHT_STREAMS/in.$1"
   . "$PODWRIGHT_STREAMS/own.$1"
   exec "$@"
 ) >"$PODWRIGHT_STREAMS/out.$1" 2>"$PODWRIGHT_STREAMS/err.$1" 3>&-

@@ -22,6 +22,7 @@ from podwright.launcher.hosts._relay_connections import Remote, connect
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask
 from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
 from podwright.launcher.instances._divide_gpus import as_too_few_gpus, environment_for_step
+from podwright.launcher.instances._instance_input import has_no_input
 from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.instances._run_folder import RunFolder, run_name
 from podwright.launcher.plan._plan import Instance, Plan
@@ -74,6 +75,7 @@ def start_relays(
             in_pid_namespace=plan.pid_namespace,
             returns=returns,
             traces=traces,
+            without_input=has_no_input(),
         )
 
     def starter(host: str, remote_command: Sequence[str]) -> list[str]:
