@@ -202,9 +202,11 @@ class Trio:
         assert found, (mark, also, listed)
         return found[:1] if mark == "/wrapper " else found
 
-    def end(self) -> str:
+    def end(self, kill: Kill) -> str:
         assert self.process
         _, err = self.process.communicate(timeout=300)
+        if kill.part not in ("script", "instance"):  # requeue rules ask for one code
+            assert self.process.returncode == 75, (kill, err)
         return err
 
     def clear(self) -> None:
@@ -230,7 +232,7 @@ def test_who_was_killed_is_named_and_nobody_else() -> None:
                 time.sleep(kill.after)
                 trio.kill(kill)
             for number, (trio, kill) in enumerate(batch, first):
-                err = trio.end()
+                err = trio.end(kill)
                 verdict = judged(kill, trio.hosts[kill.at], err)
                 verdicts[verdict] += 1
                 if verdict != "right":
