@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE
 from podwright.launcher.instances._exit_cause import TRY_AGAIN, Cause
@@ -18,19 +17,15 @@ from podwright.launcher.watchers._guardian import ORPHAN_GRACE_S
 HOST_END_DELAY_S = HEARTBEAT_INTERVAL_S + SILENCE + ORPHAN_GRACE_S + 1.0
 
 
-@dataclass
 class HostState:
     """One other host. heard: the time of its last message. answered: its last round of
     questions.
     """
 
-    name: str
-    ranks: tuple[int, ...]
-    heard: float = 0.0
-    answered: int = 0
-    quiet: bool = False
-    finished: bool = False
-    lost: bool = False
+    def __init__(self, name: str, ranks: tuple[int, ...], heard: float) -> None:
+        self.name, self.ranks, self.heard = name, ranks, heard
+        self.answered = 0
+        self.quiet = self.finished = self.lost = False
 
     @property
     def over(self) -> bool:

@@ -260,8 +260,6 @@ class _Run:
         if self._keeper:
             self._keeper.close()  # otherwise it would remove the new folder
             self._keeper = None
-        if self._requested_plan.asks:
-            import podwright.wire  # noqa: F401 - once, for this process and for what it forks now
         pid_namespace = self._requested_plan.pid_namespace
         close_handles = [
             *self._tools.signals.handles,
