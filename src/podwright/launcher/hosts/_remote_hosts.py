@@ -208,7 +208,7 @@ class Remotes:
             return
         import threading  # 2 ms that a launch on one host does not need
 
-        over = threading.Event()
+        wait_ended = threading.Event()
         problems: list[HostsUnusable] = []
 
         def check() -> None:
@@ -217,7 +217,7 @@ class Remotes:
 
         def keep_alive() -> None:
             try:
-                while not over.wait(_IDLE_INTERVAL_S):
+                while not wait_ended.wait(_IDLE_INTERVAL_S):
                     self.idle()
             except HostsUnusable as error:
                 problems.append(error)
@@ -227,7 +227,7 @@ class Remotes:
         try:
             yield check
         finally:
-            over.set()
+            wait_ended.set()
             thread.join()
         check()
 
