@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from podwright._version import __version__
+from podwright.hosts import RemoteAnswer
+from podwright.launcher.hosts._host_sweep import SWEPT_MESSAGE, sweep_hosts
 from podwright.launcher.hosts._relay_connections import Remote, connect
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask
 from podwright.launcher.hosts._remote_hosts import Remotes
@@ -86,3 +88,16 @@ def test_time_in_which_poprun_was_stopped_counts_against_no_host(hosts: Hosts) -
         return clock.now
 
     hosts.connect("fast", "slow", turns=LoopTurns(later, clock))
+
+
+def test_a_sweep_waits_for_as_long_as_the_logins_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a healthy host with a slow login counts as one where instances may still run."""
+    limits = []
+
+    def ask_all(commands: object, environ: object, limit: float) -> list[RemoteAnswer]:
+        limits.append(limit)
+        return [RemoteAnswer(SWEPT_MESSAGE if limit > 35.0 else "", "", 0, 0.0, 0.0)]
+
+    monkeypatch.setattr("podwright.launcher.hosts._host_sweep.ask_all", ask_all)
+    assert sweep_hosts({"slow": ["sweep"]}, {}, 35.0) == []
+    assert sweep_hosts({"slow": ["sweep"]}, {}, 0.0) == ["slow"]

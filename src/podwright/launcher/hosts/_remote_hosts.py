@@ -102,6 +102,8 @@ class Remotes:
         self._watch: RemoteListener | None = None
         self._timed: Callable[[str, int, int, int], None] | None = None
         self._time_requests: dict[Remote, int] = {}
+        #: The seconds that the slowest login took.
+        self.login_s = 0.0
         #: The time by monotonic() at which the relays of lost hosts have ended their last instance.
         self.fenced_at = 0.0
 

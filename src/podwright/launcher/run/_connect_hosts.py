@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 
 from podwright.errors import NotFound
@@ -96,7 +97,9 @@ def start_relays(
 
     try:
         starter_environ = environment_for_step(environ) if plan.gpus else environ
+        began_at = time.monotonic()
         connect(relays, task, starter, starter_environ, report=report)
+        remotes.login_s = time.monotonic() - began_at
     except BaseException as error:
         remotes.close(0.5)
         if plan.gpus and isinstance(error, HostsUnusable):

@@ -208,7 +208,7 @@ class _Run:
         self._last_words: list[bytes] = []
         self._restarts = self._moves = 0
         self._move_token = ""
-        self._fenced_at = 0.0
+        self._fenced_at = self._login_s = 0.0
         self._end = time.monotonic() + plan.timeout if plan.timeout else None
         self._partition = LaunchPartition(environ, tools.output, tools.find, trace, self._end)
 
@@ -370,13 +370,14 @@ class _Run:
     def _watch_to_end(self, attempt: Attempt, watch: Watch) -> Cause | None:
         """Watch until all have ended, and make sure of lost hosts."""
         remotes = attempt.remotes
-        attempt.keeper.hosts(remotes.sweepers(lost=False))
+        self._login_s = remotes.login_s
+        attempt.keeper.hosts(remotes.sweepers(lost=False), self._login_s)
         cause = watch.run()
         self._move_token = watch.move_word
         if lost_hosts := remotes.sweepers(lost=True):
             self._output.log("I", f"making sure that nothing is left on {', '.join(lost_hosts)}")
             self._output.flush()
-            self._unsure_hosts += sweep_hosts(lost_hosts, self._environ)
+            self._unsure_hosts += sweep_hosts(lost_hosts, self._environ, self._login_s)
             self._sweep_commands |= lost_hosts
         if cause and cause.instance >= 0:
             self._last_words = watch.last_words(cause.instance)
@@ -398,9 +399,11 @@ class _Run:
         """Return the object that renews and releases what this launch holds."""
         return self._partition.keeping(holding, self._plan)
 
-    def cleared_hosts(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+    def cleared_hosts(
+        self, sweepers: Mapping[str, Sequence[str]], login_s: float
+    ) -> list[str] | None:
         """Sweep hosts. Returns the hosts on which nothing is left. None: all hosts."""
-        self._unsure_hosts = sweep_hosts(sweepers, self._environ)
+        self._unsure_hosts = sweep_hosts(sweepers, self._environ, login_s)
         return self._surely_cleared_hosts()
 
     def _surely_cleared_hosts(self) -> list[str] | None:
@@ -551,7 +554,8 @@ class _Run:
                 if host in self._sweep_commands
             }
             unreachable_hosts = [host for host in self._unsure_hosts if host not in sweep_commands]
-            self._unsure_hosts = [*unreachable_hosts, *sweep_hosts(sweep_commands, self._environ)]
+            still_unsure = sweep_hosts(sweep_commands, self._environ, self._login_s)
+            self._unsure_hosts = [*unreachable_hosts, *still_unsure]
         self._give_back()
         if self._keeper:
             self._keeper.close()
