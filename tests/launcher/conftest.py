@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import pytest
 
@@ -76,13 +76,15 @@ class Launcher:
             for place in (folder, memory, self.temporary, self.cwd):
                 os.chown(place, user, user)
 
-    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+    def start(
+        self, *words: str, stdin: IO[bytes] | int = subprocess.DEVNULL, **environ: str
+    ) -> subprocess.Popen[str]:
         """Start poprun in a process group of its own, as shells start commands."""
         process = subprocess.Popen(
             [*self._as_user(), sys.executable, "-m", "tests.launcher.alone", *words],
             env={**self.environ, **environ},
             cwd=self.cwd,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -104,9 +106,15 @@ class Launcher:
         ]
         return [*who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
 
-    def run(self, *words: str, timeout: float = 300, **environ: str) -> Ran:
+    def run(
+        self,
+        *words: str,
+        timeout: float = 300,
+        stdin: IO[bytes] | int = subprocess.DEVNULL,
+        **environ: str,
+    ) -> Ran:
         """Run poprun to its end."""
-        process = self.start(*words, **environ)
+        process = self.start(*words, stdin=stdin, **environ)
         out, err = process.communicate(timeout=timeout)
         return Ran(process.returncode, out, err)
 

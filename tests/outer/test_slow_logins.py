@@ -27,23 +27,25 @@ LONGEST_S = 35.0
 _SSH = """\
 #!/bin/sh
 while [ "$1" != -- ]; do shift; done
-sleep "${2#d}"
+ms=${2#d}
+sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 shift 2
 exec /bin/sh -c "$*"
 """
 _SRUN = """\
 #!/bin/sh
 while [ "$1" != -- ]; do
-  case $1 in --nodelist=d*) sleep "${1#--nodelist=d}" ;; esac
+  case $1 in --nodelist=d*) ms=${1#--nodelist=d} ;; esac
   shift
 done
+sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 shift
 exec "$@"
 """
 
 
 class Slow(NamedTuple):
-    """A launch over hosts whose names say how long a login there takes, in seconds."""
+    """A launch over hosts whose names say how long a login there takes, in milliseconds."""
 
     hosts: list[str]
     by_slurm: bool
@@ -59,7 +61,7 @@ def drawn(count: int, seed: int) -> list[Slow]:
         if number % 4 == 0:
             delays = [0.0, 0.0, 0.0, LONGEST_S - number / count]
         by_slurm = number % 2 == 1
-        hosts = [f"d{delay + n / 1000:.3f}" for n, delay in enumerate(delays)]
+        hosts = [f"d{int(delay * 1000) + n}" for n, delay in enumerate(delays)]
         found.append(Slow(hosts, by_slurm, draw.choice(["mpirun", "local"])))
     return found
 

@@ -19,6 +19,7 @@ from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S
 from podwright.launcher.hosts._relay import (
     CLOCK,
     EVENTS,
+    INPUT_TAKEN,
     LAUNCH,
     LOST,
     PAUSE,
@@ -31,6 +32,7 @@ from podwright.launcher.hosts._relay import (
 from podwright.launcher.hosts._relay_connections import Remote, beat, unheard_reason
 from podwright.launcher.hosts._relay_protocol import OUTPUT, HostsUnusable
 from podwright.launcher.instances._function_exchange import pieces, streams
+from podwright.launcher.instances._instance_input import INPUT_STREAM, InputSource
 from podwright.launcher.instances._instance_wrapper import RANK_BY_MPIRUN
 from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.watchers import _launch_events as on
@@ -102,6 +104,7 @@ class Remotes:
         self._watch: RemoteListener | None = None
         self._timed: Callable[[str, int, int, int], None] | None = None
         self._time_requests: dict[Remote, int] = {}
+        self._input: InputSource | None = None
         #: The seconds that the slowest login took.
         self.login_s = 0.0
         #: The time by monotonic() at which the relays of lost hosts have ended their last instance.
@@ -240,14 +243,23 @@ class Remotes:
         if self._beat != last_beat:
             self._ask_time(self._all)
 
+    def pass_input(self, folder: RunFolder) -> None:
+        """Send what comes into the pipe of a run's input to the host of instance 0, from now on."""
+        line = self._by_rank[0].line
+        self._input = InputSource(folder, lambda data: line.send_output(0, INPUT_STREAM, data))
+
     def register(self, poll: select.poll, *, reading: bool) -> None:
         """Register all connections with a poll."""
+        if self._input and self._input.wanted:
+            poll.register(self._input.handle, select.POLLIN)
         for remote in self._all:
             remote.register(poll, reading=reading)
 
     def hear(self, ready_fds: set[int]) -> None:
         """Read what the hosts have sent, and pass it on."""
         assert self._watch
+        if self._input and self._input.handle in ready_fds:
+            self._input.read()
         for remote in self._all:
             if remote.line.writing in ready_fds:
                 remote.line.pump()
@@ -270,6 +282,8 @@ class Remotes:
                 self._watch.wrote(rank, stream, output)
         elif message_kind == SAID and message_values[0] in remote.ranks:
             self._watch.last_message(message_values[0], message_values[1])
+        elif message_kind == INPUT_TAKEN and self._input:
+            self._input.taken(message_values[0])
         elif message_kind == CLOCK:
             self._take_clock_answer(remote, *message_values)
         elif message_kind == REPORT and message_values[0] in remote.ranks:
@@ -333,6 +347,8 @@ class Remotes:
 
     def close(self, seconds: float = 3.0) -> None:
         """Close all connections."""
+        if self._input:
+            self._input.close()
         started_remotes = [remote for remote in self._all if remote.started]
         for remote in started_remotes:
             remote.line.close()

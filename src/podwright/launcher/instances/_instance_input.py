@@ -5,17 +5,24 @@ reads to the end waits for ever. So mpirun gets no input. Instance 0 opens a nam
 folder instead, and a process below the guardian copies poprun's input into it. All other instances
 have an empty input.
 
-If instance 0 runs on another host, mpirun passes the input on, without its end. An empty input is
-closed there too.
+If instance 0 runs on another host, poprun reads that pipe and sends what it reads to the relay
+there (InputSource), which writes it into a pipe of its own (InputSink). At most _MOST_ON_THE_WAY
+bytes are on their way, so an instance that does not read makes nobody keep more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Callable
 
 from podwright.launcher.instances._run_folder import RunFolder
 
+#: The number of the stream on a line between hosts, beside those of _function_exchange.
+INPUT_STREAM = 4
+_MOST_ON_THE_WAY = 256 << 10
+_READ_CHUNK_BYTES = 65536
 _STREAM = "in.0"
 _COPY_SCRIPT = 'exec cat >"$0"'
 
@@ -49,3 +56,85 @@ def has_no_input() -> bool:
         standard_input.st_rdev == os.stat(os.devnull).st_rdev
     )
     return is_null or os.isatty(0)
+
+
+class InputSource:
+    """Reads what `take_input`'s command copies, for instance 0 on another host.
+
+    send: takes the bytes that were read, and none at the end. handle: negative once it has ended.
+    """
+
+    def __init__(self, folder: RunFolder, send: Callable[[bytes], None]) -> None:
+        path = folder.local_path(folder.stream(_STREAM))
+        self.handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._send, self._on_the_way = send, 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether to read as soon as `handle` is ready."""
+        return self.handle >= 0 and self._on_the_way < _MOST_ON_THE_WAY
+
+    def read(self) -> None:
+        """Read once and send. Call it only if `handle` is ready: before its writer has come, the
+        pipe reads as ended.
+        """
+        with contextlib.suppress(BlockingIOError):
+            chunk = os.read(self.handle, _READ_CHUNK_BYTES)
+            self._send(chunk)
+            self._on_the_way += len(chunk)
+            if not chunk:
+                self.close()
+
+    def taken(self, byte_count: int) -> None:
+        """The instance's pipe has taken so many bytes."""
+        self._on_the_way -= byte_count
+
+    def close(self) -> None:
+        """Read no more."""
+        if self.handle >= 0:
+            os.close(self.handle)
+        self.handle = -1
+
+
+class InputSink:
+    """Writes the input of instance 0 into its pipe, on the relay's host. Writes never block.
+
+    The pipe is open for reading here too, so nothing that is written before the instance opens it
+    is lost. It is closed at the end of the input, but not before the instance has opened it.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        path = folder.local_path(folder.stream(_STREAM))
+        os.mkfifo(path, 0o600)
+        self.handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._data, self._ended, self._opened = b"", False, False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether bytes wait for room in the pipe."""
+        return self.handle >= 0 and bool(self._data)
+
+    def add(self, data: bytes) -> int:
+        """Take more input, or its end (no bytes). Returns what `pump` does."""
+        self._data += data
+        self._ended = self._ended or not data
+        return self.pump()
+
+    def instance_started(self) -> int:
+        """The instance has opened the pipe. Returns what `pump` does."""
+        self._opened = True
+        return self.pump()
+
+    def pump(self) -> int:
+        """Write what the pipe takes now. Returns the number of bytes."""
+        if self.handle < 0:
+            return 0
+        written = 0
+        with contextlib.suppress(BlockingIOError):
+            while written < len(self._data):
+                written += os.write(self.handle, self._data[written : written + _READ_CHUNK_BYTES])
+        self._data = self._data[written:]
+        if self._ended and self._opened and not self._data:
+            os.close(self.handle)
+            self.handle = -1
+        return written

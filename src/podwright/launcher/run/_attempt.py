@@ -116,14 +116,22 @@ class Attempt:
         commands = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
         if not command.plain:
             commands = self._engine_commands(command)
+        elif 0 not in self.owned:
+            commands = [*self._input_commands(), *commands]
         self.keeper.guardian.send(START, commands, environment)
 
     def _engine_commands(self, command: Command) -> list[Started]:
         """Return the command of mpirun, and before it what hands instance 0 its input."""
-        commands: list[Started] = [(ENGINE_COMMAND_KIND, list(command.argv), {})]
-        if 0 in self.owned and (input_command := take_input(self.folder)):
-            commands.insert(0, (INPUT_COMMAND_KIND, input_command, {}))
-        return commands
+        return [*self._input_commands(), (ENGINE_COMMAND_KIND, list(command.argv), {})]
+
+    def _input_commands(self) -> list[Started]:
+        """Return the command that passes on the input of instance 0, if there is any input."""
+        input_command = take_input(self.folder)
+        if not input_command:
+            return []
+        if 0 not in self.owned:
+            self.remotes.pass_input(self.folder)
+        return [(INPUT_COMMAND_KIND, input_command, {})]
 
     def give(self, late_variables: Environment) -> None:
         """Give variables that were not known before to instances whose mpirun has begun."""
