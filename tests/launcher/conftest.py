@@ -57,6 +57,7 @@ class Launcher:
     def __init__(self, folder: Path, memory: Path, user: int | None = None) -> None:
         self.folder, self.memory, self._user = folder, memory, user
         self.mark = os.urandom(8).hex()
+        self.stdin: IO[bytes] | int = subprocess.DEVNULL
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.cwd = folder / "work"
@@ -76,15 +77,13 @@ class Launcher:
             for place in (folder, memory, self.temporary, self.cwd):
                 os.chown(place, user, user)
 
-    def start(
-        self, *words: str, stdin: IO[bytes] | int = subprocess.DEVNULL, **environ: str
-    ) -> subprocess.Popen[str]:
+    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
         """Start poprun in a process group of its own, as shells start commands."""
         process = subprocess.Popen(
             [*self._as_user(), sys.executable, "-m", "tests.launcher.alone", *words],
             env={**self.environ, **environ},
             cwd=self.cwd,
-            stdin=stdin,
+            stdin=self.stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -106,15 +105,9 @@ class Launcher:
         ]
         return [*who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
 
-    def run(
-        self,
-        *words: str,
-        timeout: float = 300,
-        stdin: IO[bytes] | int = subprocess.DEVNULL,
-        **environ: str,
-    ) -> Ran:
+    def run(self, *words: str, timeout: float = 300, **environ: str) -> Ran:
         """Run poprun to its end."""
-        process = self.start(*words, stdin=stdin, **environ)
+        process = self.start(*words, **environ)
         out, err = process.communicate(timeout=timeout)
         return Ran(process.returncode, out, err)
 

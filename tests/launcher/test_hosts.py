@@ -72,9 +72,9 @@ def test_instance_0_reads_its_input_on_another_host(far: Launcher, by: str) -> N
     """More than is on its way at a time, and the end."""
     given = far.folder / "given"
     given.write_bytes(os.urandom(1 << 20))
-    with given.open("rb") as stream:
+    with given.open("rb") as far.stdin:
         words = [*TWO[:-1], f"--launcher={by}", "sh", "-c", "cat >got.$RANK; echo end"]
-        ran = far.run(*words, stdin=stream)
+        ran = far.run(*words)
     assert ran.code == 0, ran
     assert ran.out.count("<stdout>: end\n") == 2
     assert (far.cwd / "got.0").read_bytes() == given.read_bytes()
@@ -84,8 +84,8 @@ def test_instance_0_reads_its_input_on_another_host(far: Launcher, by: str) -> N
 
 def test_an_instance_on_another_host_that_reads_nothing_holds_nothing_up(far: Launcher) -> None:
     """poprun keeps no more than a little of what nobody reads."""
-    with Path("/dev/zero").open("rb") as stream:
-        ran = far.run(*TWO, "sh", "-c", "head -c 5 | wc -c", stdin=stream)
+    with Path("/dev/zero").open("rb") as far.stdin:
+        ran = far.run(*TWO, "sh", "-c", "head -c 5 | wc -c")
     assert ran.code == 0, ran
     assert sorted(ran.out.splitlines()) == ["[1,0]<stdout>: 5", "[1,1]<stdout>: 0"]
     far.leaves_nothing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from podwright.launcher.instances._instance_input import has_no_input, take_input
 from podwright.launcher.instances._run_folder import make_folder
+from podwright.launcher.watchers._guardian import INPUT_COMMAND_KIND, _Guardian
+from podwright.launcher.watchers._guardian_channel import Channel
 from tests.launcher.conftest import Launcher
 
 LINE = ("--num-replicas=2", "--num-instances=2")
@@ -86,3 +89,31 @@ def test_a_terminal_is_left_to_its_shell(tmp_path: Path) -> None:
         folder.remove()
         for descriptor in (ours, theirs, before):
             os.close(descriptor)
+
+
+def test_an_instance_that_waits_for_its_input_at_the_end_goes_on(tmp_path: Path) -> None:
+    """The copying process is killed before the instance has opened the pipe."""
+    folder = make_folder({"TMPDIR": str(tmp_path)})
+    before, (reading_end, writing_end) = os.dup(0), os.pipe()
+    os.dup2(reading_end, 0)
+    command = take_input(folder)
+    os.dup2(before, 0)
+    for descriptor in (before, reading_end, writing_end):
+        os.close(descriptor)
+    copying = subprocess.Popen(command, stdin=subprocess.PIPE)
+    line, other = Channel.pair()
+    guardian = _Guardian(line, folder, -1, lambda *_: copying.pid, -1)
+    try:
+        guardian._start_commands([(INPUT_COMMAND_KIND, command, {})], {})
+        guardian._end(0.0, 0.0, False)
+        assert copying.wait(60) == -signal.SIGKILL
+        reading = os.open(folder.local_path(command[-1]), os.O_RDONLY | os.O_NONBLOCK)
+        with pytest.raises(BlockingIOError):  # it has a writer, so opening it blocks nobody
+            os.read(reading, 1)
+        os.close(reading)
+    finally:
+        folder.remove()
+        for channel in (line, other):
+            channel.close()
+        assert copying.stdin
+        copying.stdin.close()

@@ -283,7 +283,7 @@ class Remotes:
         elif message_kind == SAID and message_values[0] in remote.ranks:
             self._watch.last_message(message_values[0], message_values[1])
         elif message_kind == INPUT_TAKEN and self._input:
-            self._input.taken(message_values[0])
+            self._input.free(message_values[0])
         elif message_kind == CLOCK:
             self._take_clock_answer(remote, *message_values)
         elif message_kind == REPORT and message_values[0] in remote.ranks:

@@ -85,7 +85,7 @@ class InputSource:
             if not chunk:
                 self.close()
 
-    def taken(self, byte_count: int) -> None:
+    def free(self, byte_count: int) -> None:
         """The instance's pipe has taken so many bytes."""
         self._on_the_way -= byte_count
 
@@ -107,7 +107,7 @@ class InputSink:
         path = folder.local_path(folder.stream(_STREAM))
         os.mkfifo(path, 0o600)
         self.handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._data, self._ended, self._opened = b"", False, False
+        self._data, self._is_complete, self._opened = b"", False, False
 
     @property
     def waiting(self) -> bool:
@@ -117,7 +117,7 @@ class InputSink:
     def add(self, data: bytes) -> int:
         """Take more input, or its end (no bytes). Returns what `pump` does."""
         self._data += data
-        self._ended = self._ended or not data
+        self._is_complete = self._is_complete or not data
         return self.pump()
 
     def instance_started(self) -> int:
@@ -134,7 +134,7 @@ class InputSink:
             while written < len(self._data):
                 written += os.write(self.handle, self._data[written : written + _READ_CHUNK_BYTES])
         self._data = self._data[written:]
-        if self._ended and self._opened and not self._data:
+        if self._is_complete and self._opened and not self._data:
             os.close(self.handle)
             self.handle = -1
         return written

@@ -339,7 +339,7 @@ class _Guardian:
         self.folder = folder
         self.output = output_handle
         self.spawn = spawn
-        self.engine, self.input, self.group = 0, 0, ""
+        self.engine, self.input, self.input_pipe, self.group = 0, 0, "", ""
         self.children: dict[int, int] = {}
         self.daemons: set[int] = set()
         self.quiet = self.finished = self.apart = False
@@ -492,7 +492,7 @@ class _Guardian:
             if rank_or_kind == DAEMON_COMMAND_KIND:
                 self.daemons.add(pid)
             if rank_or_kind == INPUT_COMMAND_KIND:
-                self.input = pid
+                self.input, self.input_pipe = pid, argv[-1]
             if rank_or_kind == ENGINE_COMMAND_KIND:
                 self.engine = pid
                 self.channel.send(STARTED, pid)
@@ -513,6 +513,9 @@ class _Guardian:
 
     def _end(self, patience: float, grace: float, hold: bool) -> None:
         if self.input:  # it may wait for input that never comes
+            with contextlib.suppress(OSError):
+                # An instance that waits for the pipe's writer goes on, and can be asked to end.
+                os.open(self.input_pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.input, signal.SIGKILL)
         if self.ending:
