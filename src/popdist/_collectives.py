@@ -7,8 +7,9 @@ and not a crash in one of them.
 
 Results are bitwise equal in every instance, and in every run with the same number of instances,
 whatever order the MPI library would use for its additions: each instance sums one part, in the
-order of instances, and the parts are then gathered. Each instance moves twice the size of the
-array, whatever the number of instances, as in the usual ring algorithm.
+order of instances, and the parts are then gathered. The buffer of the parts becomes the result, so
+that no copy of the whole array is made. Each instance moves twice the size of the array, whatever
+the number of instances, as in the usual ring algorithm.
 
 Names follow popdist's C++ API (allReduceSum, allGather, broadcast). The Python form is our choice.
 """
@@ -144,15 +145,16 @@ def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[An
 
     instance_count = communicator.size
     part_size = -(-array.size // instance_count)
-    send_parts = np.zeros((instance_count, part_size), array.dtype)
-    send_parts.reshape(-1)[: array.size] = array.reshape(-1)
-    received_parts = np.empty_like(send_parts)
+    send_parts = array.reshape(-1)
+    if padding := part_size * instance_count - array.size:
+        send_parts = np.concatenate([send_parts, np.zeros(padding, array.dtype)])
+    received_parts = np.empty((instance_count, part_size), array.dtype)
     communicator.Alltoall(_bytes_view(send_parts), _bytes_view(received_parts))
-    part_sum = received_parts[0]
+    part_sum = received_parts[0].copy()  # the buffer around it takes the result
     for other_part in received_parts[1:]:
         part_sum += other_part
-    communicator.Allgather(_bytes_view(part_sum), _bytes_view(send_parts))
-    return send_parts.reshape(-1)[: array.size].reshape(array.shape).copy()
+    communicator.Allgather(_bytes_view(part_sum), _bytes_view(received_parts))
+    return received_parts.reshape(-1)[: array.size].reshape(array.shape)
 
 
 def as_array(

@@ -19,7 +19,6 @@ from podwright.client import (
     wait_in_line,
 )
 from podwright.launcher import make_plan, parse
-from podwright.launcher.hosts._remote_hosts import NOWHERE
 from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.plan._plan import Plan
 from podwright.launcher.run._launch_partition import LaunchPartition
@@ -137,6 +136,6 @@ def test_a_launch(server: Server, number: int, sent: bool, wait: str) -> None:
     plan = make_plan(parse(words), os.environ)
     partition = LaunchPartition(os.environ, Output(), find, OFF, None)
     with pytest.raises(KeyboardInterrupt):
-        partition.hold(plan, NOWHERE, "podwright-run-test")
+        partition.hold(plan, "podwright-run-test")
     partition.give_back([], None)
     _nothing_is_left(server)

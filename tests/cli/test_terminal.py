@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from podwright.cli.shared import _terminal
+from podwright.cli.shared._run_to_exit_code import _explain
 from podwright.tables import table
 
 ROWS = [("p1", "ACTIVE"), ("p2", "ERROR")]
@@ -118,3 +119,14 @@ def test_a_closed_standard_output_is_no_fault_of_ours() -> None:
     )
     done = subprocess.run(["sh", "-c", f'{sys.executable} -c "{code}" >&-'], capture_output=True)
     assert (done.returncode, done.stderr) == (3, b"")
+
+
+def test_a_module_of_python_itself_is_not_to_be_installed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As below a Python that a service may not read any more once it has given up its rights."""
+    missing = ModuleNotFoundError("no module", name="concurrent.futures.thread")
+    assert _explain(missing, "podwright", None) == 69
+    told = capsys.readouterr().err
+    assert "Python cannot load its own module concurrent.futures.thread" in told
+    assert "pip install" not in told

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import pytest
 
@@ -57,6 +57,7 @@ class Launcher:
     def __init__(self, folder: Path, memory: Path, user: int | None = None) -> None:
         self.folder, self.memory, self._user = folder, memory, user
         self.mark = os.urandom(8).hex()
+        self.stdin: IO[bytes] | int = subprocess.DEVNULL
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.cwd = folder / "work"
@@ -82,7 +83,7 @@ class Launcher:
             [*self._as_user(), sys.executable, "-m", "tests.launcher.alone", *words],
             env={**self.environ, **environ},
             cwd=self.cwd,
-            stdin=subprocess.DEVNULL,
+            stdin=self.stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -18,6 +18,7 @@ from podwright.launcher.ending._launch_state_machine import LaunchMachine
 from podwright.launcher.ending._launch_states import LaunchFacts
 from podwright.launcher.hosts._host_states import HostStates
 from podwright.launcher.hosts._poprun_liveness import SILENCE
+from podwright.launcher.hosts._relay_connections import unheard_reason
 from podwright.launcher.instances._exit_cause import Cause
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Action, Event
@@ -58,9 +59,9 @@ def others(code: int, *ranks: int) -> dict[str, Line]:
 
 
 ALIVE = {KEEPER: (ANSWER,)}
-SSH = "host h2 is lost (instances 1): its ssh was ended by signal 9 (SIGKILL)"
+SSH = "host h2 is lost (instance 1): its ssh was ended by signal 9 (SIGKILL)"
 CUT = "its relay process was ended, or the connection to it was cut"
-RELAY = f"host h2 is lost (instances 1): {CUT}"
+RELAY = f"host h2 is lost (instance 1): {CUT}"
 
 
 def _of_mpirun() -> Iterator[Death]:
@@ -381,6 +382,55 @@ def test_all_that_is_read_in_a_single_turn(death: Death) -> None:
         assert cause.text.startswith(death.words), order
 
 
+@pytest.mark.parametrize(
+    "death", [d for d in DEATHS if d.process not in ("instance", "script")], ids=_name
+)
+def test_whatever_is_killed_of_the_launcher_ends_it_with_one_code(death: Death) -> None:
+    """Requeue rules ask for that code."""
+    world = World(death.launcher)
+    for party, event in next(iter(orders(death.lines))):
+        world.read(party, event)
+    cause = world.settle(silent=[GUARDIAN, KEEPER, *FAR])
+    assert cause
+    assert cause.code == 75
+
+
+@pytest.mark.parametrize("stood_still", [15.0, 0.0])
+@pytest.mark.parametrize("launcher", ["local", "mpirun"])
+def test_poprun_that_was_silent_blames_no_host(launcher: str, stood_still: float) -> None:
+    """It was stopped for longer than a relay waits, or the way from it was cut."""
+    world = World(launcher)
+    world.now += stood_still
+    reason = unheard_reason(SILENCE)
+    world.turn(
+        on.InstanceEnded(2, TERM),
+        on.InstanceEnded(1, TERM),
+        *(on.PoprunUnheard(host, reason) for host in FAR),
+        *(on.HostFinished(host) for host in FAR),
+        *([on.HostsUnheard(stood_still)] if stood_still else []),
+    )
+    cause = world.settle(silent=[*FAR])
+    assert cause
+    why = "poprun stood still for 15 s" if stood_still else "the connection was cut on the way from"
+    assert cause.text.startswith(why)
+    assert "host h2 (instance 1): it heard nothing from poprun for 12 s" in cause.text
+    assert (cause.code, cause.restartable) == (75, True)
+
+
+def test_a_relay_that_could_not_say_that_poprun_was_silent_is_not_blamed_either() -> None:
+    world = World("local")
+    world.now += 30.0
+    world.turn(on.HostCut("h2", CUT), on.HostsUnheard(30.0))
+    assert world.machine.cause
+    assert world.machine.cause.text.startswith("poprun stood still for 30 s")
+    later = World("local")
+    later.turn(on.HostsUnheard(30.0))
+    later.now += SILENCE
+    later.turn(on.HostHeard("h3"), on.HostCut("h2", CUT))
+    assert later.machine.cause
+    assert later.machine.cause.text == RELAY
+
+
 def test_a_host_that_never_answers_is_why_another_one_fails() -> None:
     """A host loses its power: nothing closes its connections. Peers fail before it counts as
     lost.
@@ -392,9 +442,7 @@ def test_a_host_that_never_answers_is_why_another_one_fails() -> None:
     world.now += SILENCE + 1.0
     world.turn(on.HostHeard("h3"))
     assert world.machine.cause
-    assert world.machine.cause.text == (
-        "host h2 is lost (instances 1): it does not answer any more"
-    )
+    assert world.machine.cause.text == ("host h2 is lost (instance 1): it does not answer any more")
 
 
 def test_a_host_that_answered_and_is_lost_later_is_not_the_cause() -> None:

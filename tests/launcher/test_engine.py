@@ -75,6 +75,33 @@ def test_old_arguments(environ: dict[str, str], given: str, wanted: list[str], n
     assert note in " ".join(command.notes)
 
 
+@pytest.mark.parametrize(
+    ("words", "stray"),
+    [
+        ("stray", "stray"),
+        ("--oversubscribe stray", "stray"),
+        ("--map-by core stray", "stray"),
+        ("--mca a b stray --q", "stray"),
+        ("--map-by=core stray", "stray"),
+        ("-v --mca a b --x y -q --map-by core", ""),
+        ("--mca btl tcp,self --bind-to none --report-bindings", ""),
+    ],
+)
+@pytest.mark.parametrize("option", ["--mpi-global-args", "--mpi-local-args"])
+def test_a_word_that_mpirun_would_start_is_refused(
+    environ: dict[str, str], words: str, stray: str, option: str
+) -> None:
+    """As root, mpirun's answer to it would be a lecture on root."""
+    plan = make_plan(parse([*LINE, f"{option}={words}", "t"]), {})
+    engine = Mpirun(environ, uid=0)
+    if not stray:
+        assert engine.command(plan, FOLDER, WRAPPER, ["t"])
+        return
+    with pytest.raises(InvalidRequest, match=f"'{stray}' is no option of mpirun") as caught:
+        engine.command(plan, FOLDER, WRAPPER, ["t"])
+    assert option in caught.value.message
+
+
 def test_who_places_processes_is_not_disturbed(environ: dict[str, str]) -> None:
     plan = make_plan(parse([*LINE, "--mpi-global-args=--map-by core --bind-to core", "t"]), {})
     argv = Mpirun(environ, uid=1000).command(plan, FOLDER, WRAPPER, ["t"]).argv

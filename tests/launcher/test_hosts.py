@@ -67,6 +67,30 @@ def test_instances_run_through_relays(far: Launcher) -> None:
     far.leaves_nothing()
 
 
+@pytest.mark.parametrize("by", ["local", "mpirun"])
+def test_instance_0_reads_its_input_on_another_host(far: Launcher, by: str) -> None:
+    """More than is on its way at a time, and the end."""
+    given = far.folder / "given"
+    given.write_bytes(os.urandom(1 << 20))
+    with given.open("rb") as far.stdin:
+        words = [*TWO[:-1], f"--launcher={by}", "sh", "-c", "cat >got.$RANK; echo end"]
+        ran = far.run(*words)
+    assert ran.code == 0, ran
+    assert ran.out.count("<stdout>: end\n") == 2
+    assert (far.cwd / "got.0").read_bytes() == given.read_bytes()
+    assert (far.cwd / "got.1").read_bytes() == b""
+    far.leaves_nothing()
+
+
+def test_an_instance_on_another_host_that_reads_nothing_holds_nothing_up(far: Launcher) -> None:
+    """poprun keeps no more than a little of what nobody reads."""
+    with Path("/dev/zero").open("rb") as far.stdin:
+        ran = far.run(*TWO, "sh", "-c", "head -c 5 | wc -c")
+    assert ran.code == 0, ran
+    assert sorted(ran.out.splitlines()) == ["[1,0]<stdout>: 5", "[1,1]<stdout>: 0"]
+    far.leaves_nothing()
+
+
 def test_lines_stay_whole_through_relays(far: Launcher) -> None:
     program = "import os\nfor i in range(20000): print(os.environ['RANK'], i, 'x' * (i % 99))"
     ran = far.run(*TWO, sys.executable, "-c", program)
@@ -283,4 +307,4 @@ def test_what_ssh_says_becomes_what_to_type() -> None:
     assert problem == "this host's Python is not there"
     assert sys.prefix != sys.base_prefix
     base = os.path.realpath(sys.executable)
-    assert hint.startswith(f"Install the Python of this environment there, as {base}, then it: ")
+    assert hint.startswith(f"Install the Python of this environment there, as {base}. Then copy ")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from podwright.launcher.hosts._connection_process import ConnectionProcess
 from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE, PeerLiveness
+from podwright.launcher.hosts._relay import BEAT
 from podwright.launcher.hosts._relay_connections import Remote
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, RelayConnection
 from podwright.launcher.hosts._remote_hosts import Remotes
@@ -295,3 +298,36 @@ def test_a_host_is_not_silent_because_poprun_stood_still_before_the_start(
     for seconds in (1.0, 1000.0, 1.0, 1.0):
         clock.now += seconds
         waiting_hosts.idle()
+
+
+def test_a_host_hears_poprun_while_it_waits_for_the_server() -> None:
+    """A server may take minutes to configure a fabric."""
+    (reading, relay_writes), (relay_reads, writing) = os.pipe(), os.pipe()
+    remote = Remote(1, "h1", [1])
+    remote.line = RelayConnection(reading, writing)
+    relay = RelayConnection(relay_reads, relay_writes)
+    relay.version, remote.heard = "any", time.monotonic()
+    remotes = Remotes([remote])
+    with remotes.kept_alive() as check:
+        heard: list[tuple[object, ...]] = []
+        while not heard:
+            select.select([relay.handle], [], [], 60)
+            heard = relay.receive()
+        check()
+    assert heard == [(BEAT,)]
+    for line in (remote.line, relay):
+        line.close()
+
+
+def test_a_host_that_is_lost_while_poprun_waits_for_the_server_ends_the_wait(
+    waiting_hosts: Remotes, clock: Clock
+) -> None:
+    def wait_for_the_server() -> None:
+        with waiting_hosts.kept_alive() as check:
+            while True:
+                check()
+                clock.now += 0.05
+                time.sleep(0.01)
+
+    with pytest.raises(HostsUnusable, match="host h1 is lost: it does not answer any more"):
+        wait_for_the_server()

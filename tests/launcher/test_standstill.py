@@ -141,7 +141,7 @@ def test_a_host_that_is_silent_for_too_long_is_lost(launch: Launch) -> None:
     for _ in range(60):
         launch.turn(host_speaks=False)
     assert launch.watch.cause is not None
-    assert "host h2 is lost (instances 1)" in launch.watch.cause.text
+    assert "host h2 is lost (instance 1)" in launch.watch.cause.text
 
 
 def test_a_lease_that_nobody_renews_is_lost(launch: Launch) -> None:

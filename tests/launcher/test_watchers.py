@@ -178,7 +178,7 @@ class World:
         }
         self.guardians["far guardian"].daemons.add(PIDS["daemon"])
         self.to_keeper.send(HOLD, "lease", "there", "id", 1)
-        self.to_keeper.send(HOSTS, {"far": ["sweep"]})
+        self.to_keeper.send(HOSTS, {"far": ["sweep"]}, 1.0)
         self.ending: dict[str, Ending] = {}
         self.ended: set[str] = set()
         self.heard = 0.0
@@ -195,7 +195,7 @@ class World:
 
     well = True
 
-    def cleared_hosts(self, sweepers: object) -> None:
+    def cleared_hosts(self, sweepers: object, login_s: float) -> None:
         """Sweep at once. The time that a sweep takes counts all the same."""
         self.kernel.now += _host_sweep._PATIENCE if self.kernel.alive("relay") else 0.0
         self.sweep()

@@ -115,8 +115,8 @@ def wanted(kill: Kill, host: str) -> str:
         "keeper": "poprun's keeper process was ended",
         "guardian": "poprun's guardian process was ended",
         "mpirun": "mpirun was ended by signal 9",
-        "ssh": rf"host {host} is lost \(instances {kill.at}\): its ssh was ended by signal 9",
-        "relay": rf"host {host} is lost \(instances {kill.at}\): ",
+        "ssh": rf"host {host} is lost \(instance {kill.at}\): its ssh was ended by signal 9",
+        "relay": rf"host {host} is lost \(instance {kill.at}\): ",
         "far guardian": f"host {host}: its guardian process was ended",
         "daemon": f"mpirun's daemon on {host} was ended by signal 9",
         "script": f"instance {kill.at} on {host} was ended by signal 9",
@@ -202,9 +202,11 @@ class Trio:
         assert found, (mark, also, listed)
         return found[:1] if mark == "/wrapper " else found
 
-    def end(self) -> str:
+    def end(self, kill: Kill) -> str:
         assert self.process
         _, err = self.process.communicate(timeout=300)
+        if kill.part not in ("script", "instance"):  # requeue rules ask for one code
+            assert self.process.returncode == 75, (kill, err)
         return err
 
     def clear(self) -> None:
@@ -230,7 +232,7 @@ def test_who_was_killed_is_named_and_nobody_else() -> None:
                 time.sleep(kill.after)
                 trio.kill(kill)
             for number, (trio, kill) in enumerate(batch, first):
-                err = trio.end()
+                err = trio.end(kill)
                 verdict = judged(kill, trio.hosts[kill.at], err)
                 verdicts[verdict] += 1
                 if verdict != "right":
@@ -253,6 +255,6 @@ def test_an_innocent_instance_is_recognized_as_innocent() -> None:
     assert judged(kill, "b0", "POPRUN ERROR: instance 2 on c0 ended with exit code 14") == (
         "innocent"
     )
-    assert judged(kill, "b0", "POPRUN ERROR: host c0 is lost (instances 2): x") == "innocent"
-    assert judged(kill, "b0", "POPRUN ERROR: host b0 is lost (instances 1): x") == "right"
+    assert judged(kill, "b0", "POPRUN ERROR: host c0 is lost (instance 2): x") == "innocent"
+    assert judged(kill, "b0", "POPRUN ERROR: host b0 is lost (instance 1): x") == "right"
     assert judged(kill, "b0", "POPRUN ERROR: mpirun was ended by signal 9") == "not known"

@@ -7,6 +7,7 @@ ignored, and have daemons. All sets in soak; here each one, each pair, all at on
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -234,3 +235,27 @@ def test_ctrl_z_stops_both_hosts_for_as_long_as_it_takes_and_fg_goes_on(pairs: l
     pair.leaves_nothing()
     assert pair.calls() == ["Acquire", "Release"]
     pair.clear()
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "local"])
+def test_poprun_that_was_stopped_for_too_long_blames_itself(
+    pairs: list[Pair], launcher: str
+) -> None:
+    """Longer than a relay waits for a poprun that says nothing, and has said nothing of Ctrl-Z."""
+    pair = pairs[0]
+    pair.start(f"--launcher={launcher}", program=COUNTING)
+    pair.up()
+    pair.signal(["poprun"], signal.SIGSTOP)
+    relay_is_gone = partial(_has_no_process, pair, THERE["relay"])
+    poll("the relay has given up", relay_is_gone)
+    pair.wake()
+    assert pair.process
+    _, err = pair.process.communicate(timeout=300)
+    assert re.search(r"POPRUN ERROR: poprun stood still for \d+ s .*host b0 \(instance 1\): ", err)
+    assert pair.process.returncode == 75
+    pair.leaves_nothing()
+    pair.clear()
+
+
+def _has_no_process(pair: Pair, mark: str) -> bool:
+    return not any(mark in words for _, _, words in pair._processes(pair.hosts[1]))

@@ -201,7 +201,7 @@ def test_a_host_that_crashes_ends_the_run(hosts: Hosts, launcher: str) -> None:
     hosts.lab.kill("c")
     _, err = process.communicate(timeout=300)
     assert process.returncode == 75, err
-    assert "host c is lost (instances 2)" in err
+    assert "host c is lost (instance 2)" in err
     hosts.leaves_nothing()
 
 
@@ -284,7 +284,7 @@ def test_a_host_that_is_cut_off_ends_its_own(
     try:
         _, err = process.communicate(timeout=300)
         assert process.returncode == 75, err
-        assert "host d is lost (instances 3): it does not answer any more" in err
+        assert "host d is lost (instance 3): it does not answer any more" in err
         hosts.leaves_nothing()
     finally:
         hosts.lab.kill("d")
@@ -306,9 +306,9 @@ def test_what_broke_is_blamed_and_no_instance(hosts: Hosts, launcher: str, victi
     hosts.lab.exec(host, "kill", "-KILL", *pids)
     _, err = process.communicate(timeout=300)
     wanted = {
-        "relay": "host b is lost (instances 1): ",
+        "relay": "host b is lost (instance 1): ",
         "guardian": "host b: its guardian process was ended",
-        "ssh": "host b is lost (instances 1): its ssh was ended by signal 9 (SIGKILL)",
+        "ssh": "host b is lost (instance 1): its ssh was ended by signal 9 (SIGKILL)",
     }
     errors = [line for line in err.splitlines() if line.startswith("POPRUN ERROR: ")]
     assert errors[0].startswith(f"POPRUN ERROR: {wanted[victim]}"), err

@@ -52,6 +52,34 @@ def test_in_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1       | instance 0 ended with code 9" in out
 
 
+def test_what_nobody_recorded_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program whose collectives are another library's, in which it may wait most of its time."""
+    path, clock = tmp_path / "ddp.trace", Clock()
+    trace = TraceWriter(open_file(str(path)), 2, clock)
+    trace.begin("launch", program="train.py", instances=2)
+    trace.attempt(1)
+    for rank in (0, 1):
+        trace.instance_began(rank, "a")
+    trace.started()
+    clock.forward(1000)
+    for rank in (0, 1):
+        trace.instance_ended(rank, 0)
+    trace.end_to(1)
+    trace.close(code=0)
+    assert main(["trace", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "100% in the program, 0% ending." in out
+    assert "waiting in" not in out
+    assert "How long instances waited for each other is not known" in out
+    assert re.search(r"^0 +\| .* 1\.0 s +\| not known \| not known$", out, re.MULTILINE)
+    assert main(["trace", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["account"]
+    assert (found["waiting_for_instances"], found["transfer"]) == (None, None)
+    assert found["by_rank"]["1"]["waiting"] is None
+
+
 def test_as_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", str(trace), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -197,7 +197,7 @@ def test_where_the_time_went(tmp_path: Path) -> None:
     launch(path, Clock())
     found = account(read_timeline(str(path)))
     parts = (
-        *(found.waiting, found.starting, found.computing),
+        *(found.waiting, found.starting, found.program),
         *(found.waiting_for_instances, found.transfer, found.ending),
     )
     assert sum(parts) == pytest.approx(found.total)
@@ -208,22 +208,23 @@ def test_where_the_time_went(tmp_path: Path) -> None:
     assert found.by_rank[0].waiting == pytest.approx(2 * 100 * 0.002)
     assert found.by_rank[1].waiting == 0
     assert found.by_rank[0].transfer == found.by_rank[1].transfer == pytest.approx(0.2)
-    assert found.computing == pytest.approx(2 * (1.1 - 0.2))
+    assert found.program == pytest.approx(2 * (1.1 - 0.2))
     assert found.slowest is not None
     assert found.slowest[:3] == (1, 200, 200)
     assert found.slowest.waited == pytest.approx(0.4)
     assert found.marks == {"step": 400}
     lines = in_sentences(found)
     assert lines[0] == (
-        "It took 6.7 s: 15% waiting for devices, 52% starting, 27% computing, "
-        "3% waiting for other instances, 3% transferring, 0% ending."
+        "It took 6.7 s: 15% waiting for devices, 52% starting, 27% in the program, "
+        "3% waiting in popdist's collectives, 3% transferring in them, 0% ending."
     )
-    assert lines[1:3] == [
+    assert lines[1].startswith("What it did in the program is not known")
+    assert lines[2:4] == [
         "All instances were started 2 times.",
         "Instance 1 was the slowest: it came last to 200 of 200 collectives, and the others "
         "waited 400.0 ms for it.",
     ]
-    assert lines[3] == "Most of the transfer was allReduceSum of 64 bytes: 1.0 ms each."
+    assert lines[4] == "Most of the transfer was allReduceSum of 64 bytes: 1.0 ms each."
 
 
 def test_the_table_counts_collectives_as_the_sentence_does(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def explain(host: str, output: str, exit_code: int | None, *, see: str = "") -> 
             base_python = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
             if sys.prefix != sys.base_prefix:  # a virtual environment links to another Python
                 python_hint = (
-                    f"Install the Python of this environment there, as {base_python}, then it: "
-                    f"{rsync_command}"
+                    f"Install the Python of this environment there, as {base_python}. "
+                    f"Then copy the environment: {rsync_command}"
                 )
             return problem, hint.format(host=host, prefix=sys.prefix, python=python_hint)
     output_lines = [line.strip() for line in output.splitlines() if line.strip()]

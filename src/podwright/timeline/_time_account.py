@@ -5,11 +5,15 @@ them, instances differ, so the shares are their means:
 
 * starting lasts until an instance has joined the others (or, if it never does, until its script
   began);
-* waiting for other instances is the part of a collective before its last member has entered it; *
-transferring is the rest of the collective; * computing is all other time until the instance leaves
-the others or ends.
+* waiting for other instances is the part of a collective before its last member has entered it;
+* transferring is the rest of the collective;
+* all other time until the instance leaves the others or ends is the program's own.
 
 The shares add up to the whole time: nothing is left out and nothing counts twice.
+
+Records are of popdist's collectives alone. A program may also wait within collectives of another
+library, which nobody records, so its own time is not called computing. Without any record, the
+other two shares are not known.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ class InstanceTimes(NamedTuple):
     """How one instance spent its time, in seconds."""
 
     starting: float
-    computing: float
+    program: float
     waiting: float
     transfer: float
 
@@ -74,7 +78,7 @@ class InstanceTimes(NamedTuple):
 class Account(NamedTuple):
     """How a launch spent its time, in seconds. total: of the launch.
 
-    waiting: for devices. starting, computing, waiting_for_instances, transfer: means over the
+    waiting: for devices. starting, program, waiting_for_instances, transfer: means over the
     instances (InstanceTimes), summed over all starts. starts: how often all instances were started.
     moves: how often the launch was given other devices. by_rank: the times of each instance.
     clock_error: by how many seconds the times of different hosts may differ. left_out: the number
@@ -84,7 +88,7 @@ class Account(NamedTuple):
     total: float
     waiting: float
     starting: float
-    computing: float
+    program: float
     waiting_for_instances: float
     transfer: float
     ending: float
@@ -96,6 +100,13 @@ class Account(NamedTuple):
     marks: dict[str, int]
     clock_error: float
     left_out: int
+
+    @property
+    def knows_collectives(self) -> bool:
+        """Whether any collective was recorded. If none was, waiting_for_instances and transfer are
+        not known, and 0 says nothing.
+        """
+        return bool(self.kinds)
 
 
 class _InstanceSpan(NamedTuple):
@@ -126,8 +137,8 @@ def account(timeline: Timeline) -> Account:
         spans_by_attempt[span.attempt].append(span)
         earlier_times = by_rank.get(span.rank)
         by_rank[span.rank] = earlier_times.plus(span.times) if earlier_times else span.times
-    computing_seconds = sum(
-        _mean(instance_span.times.computing for instance_span in attempt_spans)
+    program_seconds = sum(
+        _mean(instance_span.times.program for instance_span in attempt_spans)
         for attempt_spans in spans_by_attempt.values()
     )
     waiting_for_instances = sum(
@@ -164,13 +175,13 @@ def account(timeline: Timeline) -> Account:
         starting=max(
             total_seconds
             - waiting_seconds
-            - computing_seconds
+            - program_seconds
             - waiting_for_instances
             - transfer_seconds
             - ending_seconds,
             0.0,
         ),
-        computing=computing_seconds,
+        program=program_seconds,
         waiting_for_instances=waiting_for_instances,
         transfer=transfer_seconds,
         ending=ending_seconds,
@@ -214,11 +225,11 @@ def _instance_span_list(
         ]
         waiting_ns = sum(collective_time.waiting for collective_time in collective_times)
         transfer_ns = sum(collective_time.transfer for collective_time in collective_times)
-        starting_ns, computing_ns = (
+        starting_ns, program_ns = (
             joined_at - instance_slice.begin,
             left_at - joined_at - waiting_ns - transfer_ns,
         )
-        times_ns = (starting_ns, computing_ns, waiting_ns, transfer_ns)
+        times_ns = (starting_ns, program_ns, waiting_ns, transfer_ns)
         instance_spans.append(
             _InstanceSpan(
                 rank=instance_slice.annotations.get("rank", 0),
@@ -298,15 +309,27 @@ def in_sentences(launch_account: Account) -> list[str]:
     named_seconds = [
         ("waiting for devices", launch_account.waiting),
         ("starting", launch_account.starting),
-        ("computing", launch_account.computing),
-        ("waiting for other instances", launch_account.waiting_for_instances),
-        ("transferring", launch_account.transfer),
-        ("ending", launch_account.ending),
+        ("in the program", launch_account.program),
     ]
+    if launch_account.knows_collectives:
+        named_seconds += [
+            ("waiting in popdist's collectives", launch_account.waiting_for_instances),
+            ("transferring in them", launch_account.transfer),
+        ]
+    named_seconds.append(("ending", launch_account.ending))
     shares_text = ", ".join(
         f"{seconds / total_seconds:.0%} {part_name}" for part_name, seconds in named_seconds
     )
     sentences = [f"It took {seconds_text(launch_account.total)}: {shares_text}."]
+    if launch_account.by_rank:
+        own_text = "it computed, or was in collectives of another library"
+        unknown_text = (
+            f"What it did in the program is not known: {own_text}."
+            if launch_account.knows_collectives
+            else "How long instances waited for each other is not known: none made a collective by "
+            f"popdist. In the program {own_text}."
+        )
+        sentences.append(unknown_text)
     if launch_account.starts > 1:
         moved_text = (
             f", {launch_account.moves} of them after a move" if launch_account.moves else ""
@@ -334,6 +357,13 @@ def in_sentences(launch_account: Account) -> list[str]:
     if launch_account.left_out:
         sentences.append(f"{launch_account.left_out} records were left out: there were too many.")
     return sentences
+
+
+def instance_times_texts(launch_account: Account, times: InstanceTimes) -> list[str]:
+    """Return how an instance spent its time, for people."""
+    known_times = times if launch_account.knows_collectives else times[:2]
+    time_texts = [seconds_text(seconds) for seconds in known_times]
+    return time_texts + ["not known"] * (len(times) - len(time_texts))
 
 
 def seconds_text(seconds: float) -> str:

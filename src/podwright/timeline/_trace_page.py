@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
-from podwright.timeline._time_account import Account, account, in_sentences, seconds_text, size_text
+from podwright.timeline._time_account import (
+    Account,
+    account,
+    in_sentences,
+    instance_times_texts,
+    seconds_text,
+    size_text,
+)
 
 _WIDTH, _LABEL_WIDTH_PX, _LANE_HEIGHT = 1200.0, 150.0, 18.0
 #: The limit of drawn instances. A browser slows down with more, and nobody reads them.
@@ -50,7 +57,7 @@ class _Colour(NamedTuple):
 _KIND_COLOURS = (
     _Colour("launch", "var(--faint)", "phases of the launch"),
     _Colour("start", "#8c6d1f", "starting all instances"),
-    _Colour("instance", "#3f7fbf", "computing"),
+    _Colour("instance", "#3f7fbf", "in the program"),
     _Colour("join", "#c2a83e", "starting an instance, until it has joined the others"),
     _Colour("leave", "#9a9a9a", "leaving the others"),
     _Colour("waiting", "#a58bd0", "waiting for other instances in a collective"),
@@ -312,7 +319,7 @@ def _axis_ticks(begin_ns: int, end_ns: int) -> Iterator[tuple[int, str]]:
 
 def _account_tables(timeline: Timeline, launch_account: Account) -> str:
     rank_rows = (
-        (f"instance {rank}", *map(seconds_text, instance_times))
+        (f"instance {rank}", *instance_times_texts(launch_account, instance_times))
         for rank, instance_times in list(launch_account.by_rank.items())[:1024]
     )
     kind_rows = (
@@ -363,7 +370,7 @@ def _account_tables(timeline: Timeline, launch_account: Account) -> str:
     return "".join(
         (
             _table_html(
-                "Instances", ("", "starting", "computing", "waiting", "transfer"), rank_rows
+                "Instances", ("", "starting", "in program", "waiting", "transfer"), rank_rows
             ),
             _table_html("Collectives", ("name", "size", "times", "waiting", "transfer"), kind_rows),
             _table_html("Marks", ("name", "times"), launch_account.marks.items()),

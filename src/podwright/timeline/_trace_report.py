@@ -6,7 +6,13 @@ from typing import Any
 
 from podwright.tables import card, printable, table
 from podwright.timeline._read_back import Timeline
-from podwright.timeline._time_account import Account, in_sentences, seconds_text, size_text
+from podwright.timeline._time_account import (
+    Account,
+    in_sentences,
+    instance_times_texts,
+    seconds_text,
+    size_text,
+)
 
 
 def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> str:
@@ -25,11 +31,11 @@ def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> 
     ]
     if launch_account.by_rank:
         instance_rows = [
-            (rank, *map(seconds_text, instance_times))
+            (rank, *instance_times_texts(launch_account, instance_times))
             for rank, instance_times in launch_account.by_rank.items()
         ]
         text_parts.append(
-            table(("Instance", "Starting", "Computing", "Waiting", "Transfer"), instance_rows)
+            table(("Instance", "Starting", "In program", "Waiting", "Transfer"), instance_rows)
         )
     if launch_account.kinds:
         kind_rows = [
@@ -112,6 +118,10 @@ def trace_values(trace_path: str, timeline: Timeline, launch_account: Account) -
         str(rank): instance_times._asdict()
         for rank, instance_times in launch_account.by_rank.items()
     }
+    if not launch_account.knows_collectives:
+        account_values |= {"waiting_for_instances": None, "transfer": None}
+        for rank_values in account_values["by_rank"].values():
+            rank_values |= {"waiting": None, "transfer": None}
 
     def seconds(time_ns: int) -> float:
         return (time_ns - begin_ns) / 1e9

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
+from podwright.errors import Unavailable
 from podwright.hosts import FakeMunge
 from podwright.http import HttpRequest
 from podwright.slurm.twin import Refused
 from podwright.slurm.twin_service import TwinAnswer, TwinQuestion
+from podwright.slurm.twin_service._serve_twins import _check_python
 from podwright.slurm.twin_service._twin_http_server import ASK_PATH, STATUS_PATH, TwinFront
 from podwright.slurm.twin_service._warm_twins import WarmTwins
 
@@ -85,3 +88,12 @@ def test_the_status_is_for_everybody_and_there_is_no_other_call() -> None:
     assert send(call=("GET", STATUS_PATH))[1] == {"release": "26.05.5"}
     assert send(uid=0, call=("GET", ASK_PATH))[0] == 404
     assert send(uid=0, call=("POST", "/"))[0] == 404
+
+
+def test_a_python_that_the_service_may_not_read_is_named_before_modules_are_missing(
+    tmp_path: Path,
+) -> None:
+    """As below /root, once the service has given up its rights."""
+    _check_python(__file__)
+    with pytest.raises(Unavailable, match=r"may not read the Python that it runs on: .*private"):
+        _check_python(str(tmp_path / "private"))

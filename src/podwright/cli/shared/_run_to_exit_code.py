@@ -78,6 +78,13 @@ def _explain(error: Exception, prog: str, describe: Callable[[PodwrightError], s
         complain(describe(error) if describe else f"{prog}: {error.message}")
         return error.exit_code
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("podwright"):
+        if (error.name or "").partition(".")[0] in sys.stdlib_module_names:
+            library = os.path.dirname(os.__file__)
+            complain(
+                f"{prog}: Python cannot load its own module {error.name}. "
+                f"See whether this user may read {library}."
+            )
+            return EXIT_UNAVAILABLE
         complain(f"{prog}: {error.name} is not installed. pip install 'podwright[pods]' brings it.")
         return EXIT_UNAVAILABLE
     reason = " ".join(f"{type(error).__name__}: {error}".split())

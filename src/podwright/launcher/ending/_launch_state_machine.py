@@ -25,10 +25,11 @@ from podwright.launcher.ending._launch_states import (
     slow_start_warning,
 )
 from podwright.launcher.ending._move_decisions import Relocation
-from podwright.launcher.hosts._host_states import LOST_HOST_EXIT_CODE, HostState, HostStates
+from podwright.launcher.hosts._host_states import HostState, HostStates
 from podwright.launcher.hosts._relay_connections import SLACK as REMOTE_SLACK
 from podwright.launcher.instances._exit_cause import (
     TIMED_OUT,
+    TRY_AGAIN,
     Cause,
     abort_cause,
     described,
@@ -283,7 +284,11 @@ class LaunchMachine:
         exit_code = launch_event.code or 0
         killed_by_signal = exit_code < 0 or exit_code > 128
         ending_text = launch_event.problem or described(shell_code(exit_code))
-        cause = Cause(1, f"mpirun's daemon on {launch_event.host} {ending_text}", restartable=True)
+        cause = Cause(
+            TRY_AGAIN if killed_by_signal else 1,
+            f"mpirun's daemon on {launch_event.host} {ending_text}",
+            restartable=True,
+        )
         self._handle_broken_party(
             ReportRank.ENGINE_KILLED if killed_by_signal else ReportRank.ENGINE_ENDED,
             cause,
@@ -300,7 +305,9 @@ class LaunchMachine:
             return
         local_state.ended_watchers.add(launch_event.watcher)
         message = f"poprun's {launch_event.watcher} process was ended"
-        self._handle_broken_party(ReportRank.WATCHER, Cause(128 + 9, message), launch_event.watcher)
+        self._handle_broken_party(
+            ReportRank.WATCHER, Cause(TRY_AGAIN, message), launch_event.watcher
+        )
         if local_state.ended_watchers == {GUARDIAN, KEEPER} and not local_state.below:
             local_state.below = True
             self._actions.append(on.EndBelow(self._grace, self._engine.pid))
@@ -340,6 +347,8 @@ class LaunchMachine:
     @_take_event.register
     def _(self, launch_event: on.HostsUnheard) -> None:
         self._hosts.heard_all(self._now)
+        if launch_event.stood_still:
+            self._hosts.stood_still(launch_event.stood_still, self._now)
 
     @_take_event.register
     def _(self, launch_event: on.HostQuiet) -> None:
@@ -356,16 +365,27 @@ class LaunchMachine:
         if host_state := self._hosts.get(launch_event.host):
             self._lose_host(host_state, launch_event.reason)
 
+    @_take_event.register
+    def _(self, launch_event: on.PoprunUnheard) -> None:
+        if host_state := self._hosts.get(launch_event.host):
+            stood_still_s = self._hosts.silence_of_poprun(self._now)
+            cause = host_state.ended_unheard(launch_event.reason, stood_still_s)
+            self._handle_broken_party(ReportRank.HOST, cause, host_state.name)
+
     def _lose_host(self, host_state: HostState, loss_reason: str) -> None:
         host_state.lost = True
         self._actions.append(on.HangUp(host_state.name))
-        self._handle_broken_party(ReportRank.HOST, host_state.loss(loss_reason), host_state.name)
+        cause = host_state.loss(loss_reason)
+        if stood_still_s := self._hosts.silence_of_poprun(self._now):
+            # Its relay gave up poprun, and could not say so any more.
+            cause = host_state.ended_unheard(loss_reason, stood_still_s)
+        self._handle_broken_party(ReportRank.HOST, cause, host_state.name)
 
     @_take_event.register
     def _(self, launch_event: on.HostBroken) -> None:
         if host_state := self._hosts.get(launch_event.host):
             cause = Cause(
-                LOST_HOST_EXIT_CODE,
+                TRY_AGAIN,
                 f"host {launch_event.host}: {launch_event.reason}",
                 restartable=True,
             )
@@ -377,7 +397,7 @@ class LaunchMachine:
     @_take_event.register
     def _(self, launch_event: on.LeaseLost) -> None:
         # The devices may soon belong to somebody else.
-        cause = Cause(75, "the lease on the partition is over", restartable=True)
+        cause = Cause(TRY_AGAIN, "the lease on the partition is over", restartable=True)
         self._handle_broken_party(ReportRank.LEASE, cause, KEEPER)
 
     @_take_event.register

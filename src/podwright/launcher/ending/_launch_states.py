@@ -1,10 +1,13 @@
-"""The values of `_launch_state_machine`: the facts of one start, and the states of its parts."""
+"""The values of `_launch_state_machine`: the facts of one start, and the states of its parts.
+
+They are no dataclasses: importing those costs each start 8 ms before mpirun begins.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from podwright.launcher.watchers import _launch_events as on
 
@@ -21,8 +24,7 @@ def slow_start_warning(waited_seconds: float) -> str:
     )
 
 
-@dataclass(frozen=True)
-class LaunchFacts:
+class LaunchFacts(NamedTuple):
     """What is fixed for one start of all instances.
 
     ranks: of other hosts, by name. places: the host of each rank, for messages, if there are
@@ -42,36 +44,29 @@ class LaunchFacts:
     slow_start: float = SLOW_START_SECONDS
 
 
-@dataclass
 class InstanceStates:
     """Which instances have started, and how each ended."""
 
-    started: set[int] = field(default_factory=set)
-    codes: dict[int, int] = field(default_factory=dict)
-    all_ended: bool = False
+    def __init__(self) -> None:
+        self.started: set[int] = set()
+        self.codes: dict[int, int] = {}
+        self.all_ended = False
 
 
-@dataclass
 class MpirunState:
     """mpirun's process, its last output, and its end while other hosts may still explain it."""
 
-    pid: int = 0
-    words: bytes = b""
-    end: on.EngineEnded | None = None
-    early: bool = False
-    round: int = 0
-    wait_until: float = math.inf
-    slow_at: float = math.inf
+    def __init__(self) -> None:
+        self.pid, self.words = 0, b""
+        self.end: on.EngineEnded | None = None
+        self.early, self.round = False, 0
+        self.wait_until = self.slow_at = math.inf
 
 
-@dataclass
 class LocalHostState:
     """The watchers of poprun's host, and what they have seen to its end."""
 
-    ended_watchers: set[str] = field(default_factory=set)
-    quiet: bool = False
-    cleared: bool = False
-    finished: bool = False
-    below: bool = False
-    released: bool = False
-    kill_at: float = math.inf
+    def __init__(self) -> None:
+        self.ended_watchers: set[str] = set()
+        self.quiet = self.cleared = self.finished = self.below = self.released = False
+        self.kill_at = math.inf

@@ -30,11 +30,13 @@ class ConnectionProcess:
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.program = os.path.basename(argv[0])
+        #: Why the other end closes the connection, once it has said so.
+        self.explanation = ""
         child_stdin, self.writing = os.pipe()
         self.reading, child_stdout = os.pipe()
         self._errors, child_stderr = os.pipe()
         os.set_blocking(self._errors, False)
-        self._stderr = b""
+        self._stderr, self._errors_ended = b"", False
         dup2_action = os.POSIX_SPAWN_DUP2
         try:
             self._pid = os.posix_spawn(
@@ -58,11 +60,21 @@ class ConnectionProcess:
             for pipe_fd in (child_stdin, child_stdout, child_stderr):
                 os.close(pipe_fd)
 
-    def stderr_text(self) -> str:
-        """Return the end of what it wrote to standard error."""
+    @property
+    def errors(self) -> int:
+        """The descriptor of its standard error; negative once nobody can write there any more."""
+        return -1 if self._errors_ended else self._errors
+
+    def read_errors(self) -> None:
+        """Read what it wrote to standard error. A login script that writes much would wait."""
         with contextlib.suppress(OSError):
             while chunk := os.read(self._errors, _STDERR_LIMIT_BYTES):
                 self._stderr = (self._stderr + chunk)[-_STDERR_LIMIT_BYTES:]
+            self._errors_ended = True
+
+    def stderr_text(self) -> str:
+        """Return the end of what it wrote to standard error."""
+        self.read_errors()
         return self._stderr.decode(errors="replace")
 
     def forget_stderr(self) -> None:
@@ -87,7 +99,11 @@ class ConnectionProcess:
         return 0
 
     def reason(self) -> str:
-        """Return why the connection closed: the last line on standard error, or how it ended."""
+        """Return why the connection closed: what the other end said, the last line on standard
+        error, or how it ended.
+        """
+        if self.explanation:
+            return self.explanation
         exit_code = self.wait(_END_WAIT_S)
         if exit_code is not None and exit_code < 0:
             return f"its {self.program} {described(128 - exit_code)}"

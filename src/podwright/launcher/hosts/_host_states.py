@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE
-from podwright.launcher.instances._exit_cause import Cause
+from podwright.launcher.instances._exit_cause import TRY_AGAIN, Cause
 from podwright.launcher.watchers._guardian import ORPHAN_GRACE_S
 
-#: A later run may succeed after the loss of a host.
-LOST_HOST_EXIT_CODE = 75
 #: Seconds after the last message of a host, if it still runs, until it has ended its instances.
 HOST_END_DELAY_S = HEARTBEAT_INTERVAL_S + SILENCE + ORPHAN_GRACE_S + 1.0
 
 
-@dataclass
 class HostState:
     """One other host. heard: the time of its last message. answered: its last round of
     questions.
     """
 
-    name: str
-    ranks: tuple[int, ...]
-    heard: float = 0.0
-    answered: int = 0
-    quiet: bool = False
-    finished: bool = False
-    lost: bool = False
+    def __init__(self, name: str, ranks: tuple[int, ...], heard: float) -> None:
+        self.name, self.ranks, self.heard = name, ranks, heard
+        self.answered = 0
+        self.quiet = self.finished = self.lost = False
 
     @property
     def over(self) -> bool:
@@ -41,9 +34,26 @@ class HostState:
 
     def loss(self, reason: str) -> Cause:
         """Return the loss of this host as the cause of an end."""
-        ranks_text = ", ".join(map(str, self.ranks))
-        loss_text = f"host {self.name} is lost (instances {ranks_text}): {reason}"
-        return Cause(LOST_HOST_EXIT_CODE, loss_text, restartable=True)
+        loss_text = f"host {self.name} is lost ({self._instances_text}): {reason}"
+        return Cause(TRY_AGAIN, loss_text, restartable=True)
+
+    def ended_unheard(self, reason: str, stood_still_s: float) -> Cause:
+        """Return as the cause that this host ended its instances because poprun was silent.
+
+        stood_still_s: the seconds for which poprun stood still; 0 if it did not.
+        """
+        what_happened = (
+            f"poprun stood still for {stood_still_s:.0f} s (it was stopped, or its machine slept)"
+            if stood_still_s
+            else "the connection was cut on the way from poprun"
+        )
+        text = f"{what_happened}: host {self.name} ({self._instances_text}): {reason}"
+        return Cause(TRY_AGAIN, text, restartable=True)
+
+    @property
+    def _instances_text(self) -> str:
+        noun = "instance" if len(self.ranks) == 1 else "instances"
+        return f"{noun} {', '.join(map(str, self.ranks))}"
 
 
 class HostStates:
@@ -56,6 +66,8 @@ class HostStates:
         }
         #: The time by which all must have ended.
         self.end_by = math.inf
+        #: For how many seconds poprun stood still the last time, and when it went on.
+        self._standstill_s, self._went_on_at = 0.0, -math.inf
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
@@ -76,6 +88,17 @@ class HostStates:
         """Count all hosts as heard now, because poprun did not listen until now."""
         for state in self.by_name.values():
             state.heard = now
+
+    def stood_still(self, seconds: float, now: float) -> None:
+        """Record that poprun stood still for these seconds until now."""
+        self._standstill_s, self._went_on_at = seconds, now
+
+    def silence_of_poprun(self, now: float) -> float:
+        """Return for how many seconds poprun stood still, if relays have ended because of that and
+        may be gone since; else 0.
+        """
+        may_explain = self._standstill_s > SILENCE - HEARTBEAT_INTERVAL_S
+        return self._standstill_s if may_explain and now - self._went_on_at < SILENCE else 0.0
 
     def overdue(self, now: float) -> list[tuple[HostState, str]]:
         """Return the hosts that have to be given up now, each with the reason."""

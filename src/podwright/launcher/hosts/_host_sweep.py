@@ -32,7 +32,7 @@ from podwright.launcher.watchers._guardian import ORPHAN_GRACE_S
 SWEEP_COMMAND = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "sweep")
 #: The confirmation that nothing is left.
 SWEPT_MESSAGE = "podwright: nothing is left"
-#: Seconds that all hosts together have for a sweep.
+#: Seconds that all hosts together have for a sweep, beyond those that their logins take.
 HOST_SWEEP_LIMIT_S = 10.0
 #: Seconds that the relay and the guardian have to end the run.
 _PATIENCE = ORPHAN_GRACE_S + 1.0
@@ -40,11 +40,14 @@ _POLL = 0.05
 
 
 def sweep_hosts(
-    sweep_commands: Mapping[str, Sequence[str]], environ: Mapping[str, str]
+    sweep_commands: Mapping[str, Sequence[str]], environ: Mapping[str, str], login_s: float
 ) -> list[str]:
-    """Sweep hosts, each by its command. Returns those that did not confirm that nothing is left."""
+    """Sweep hosts, each by its command. Returns those that did not confirm that nothing is left.
+
+    login_s: the seconds that the slowest login to a host of the launch took.
+    """
     try:
-        answers = ask_all(list(sweep_commands.values()), environ, HOST_SWEEP_LIMIT_S)
+        answers = ask_all(list(sweep_commands.values()), environ, HOST_SWEEP_LIMIT_S + login_s)
     except OSError:
         return [*sweep_commands]
     return [

@@ -15,6 +15,7 @@ import math
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -27,12 +28,13 @@ from podwright.hosts import (
     reap,
     subnets,
 )
-from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, PeerLiveness
-from podwright.launcher.hosts._relay_protocol import HostTask, RelayConnection
+from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE, PeerLiveness
+from podwright.launcher.hosts._relay_protocol import OUTPUT, HostTask, RelayConnection
 from podwright.launcher.instances._divide_gpus import HOST_GPU_VARIABLES, TooFewGpus
 from podwright.launcher.instances._failures import read_error_file
 from podwright.launcher.instances._function_exchange import TRACE_STREAM, add_piece, streams
 from podwright.launcher.instances._instance_binding import bind
+from podwright.launcher.instances._instance_input import INPUT_STREAM, InputSink, make_empty_input
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import (
     Own,
@@ -53,6 +55,7 @@ from podwright.launcher.watchers._guardian import (
     ENDED,
     MPIRUN_END_WAIT_S,
     ORPHAN_GRACE_S,
+    RELEASE,
     START,
     SYNC,
     SYNCED,
@@ -67,7 +70,13 @@ HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "even
 WORDS, LAUNCH, LOST = "words", "launch", "lost"
 PAUSE, SAID, PAYLOAD = "pause", "said", "payload"
 CLOCK, REPORT = "clock", "report"
+#: How many bytes of its input the pipe of instance 0 has taken.
+INPUT_TAKEN = "input taken"
+#: The relay ends everything because poprun was silent, with the seconds of the silence.
+UNHEARD = "unheard"
 _READ_CHUNK_BYTES = 65536
+#: Seconds in which poprun has to send the task.
+_HELLO_LIMIT_S = 60.0
 #: Bytes that may wait for the connection before the instances have to wait.
 _BACKLOG_LIMIT_BYTES = 1 << 20
 #: Variables that belong to a host and not to the run: each host keeps its own.
@@ -124,8 +133,11 @@ def _refusal_reasons(error: Exception) -> tuple[str, str, int]:
 
 def _wait_for_hello(connection: RelayConnection) -> HostTask | None:
     """Return poprun's first message; None if poprun went away instead."""
-    deadline = time.monotonic() + 60
-    while not connection.closed and time.monotonic() < deadline:
+    deadline = time.monotonic() + _HELLO_LIMIT_S
+    while not connection.closed:
+        if time.monotonic() > deadline:
+            print(f"poprun sent no task within {_HELLO_LIMIT_S:g} s", file=sys.stderr)
+            return None
         _wait_readable(connection, 1.0)
         for message_kind, *message_values in connection.receive():
             if message_kind == HELLO and message_values and isinstance(message_values[0], dict):
@@ -217,6 +229,11 @@ class _Relay:
         stream_options = {"returns": self._task.returns, "traces": self._task.traces}
         self._wrapper = make_wrapper(run_folder, self._bind(), memory_variables, **stream_options)
         self._restore = restore(run_folder, self._environ)
+        self._input: InputSink | None = None
+        if self._task.without_input:
+            make_empty_input(run_folder)
+        elif 0 in self._variables_by_rank:
+            self._input = InputSink(run_folder)
         self._status = StatusPipe(run_folder)
         self._pipes = InstancePipes(
             run_folder, self._variables_by_rank, streams(**stream_options), self._line.send_output
@@ -238,7 +255,7 @@ class _Relay:
         """Pass messages and output on until the guardian and the line have ended."""
         while not self._done:
             self._run_turn()
-        self._pipes.close(lambda: _flush_connection(self._line))
+        self._pipes.close(lambda: None if self._cut else _flush_connection(self._line))
         self._read_daemon_output()
         self._read_status()
         self._folder.remove()
@@ -256,10 +273,13 @@ class _Relay:
         if connection.writing in ready_fds:
             connection.pump()
         if not self._cut and (connection.closed or self._poprun.silent):
-            self._cut = connection.closed = True
+            self._cut = True
+            connection.send(UNHEARD, SILENCE)  # read by a poprun that was stopped and goes on
             self._end(0.0, ORPHAN_GRACE_S, False)
         if self._status.handle in ready_fds:
             self._read_status()
+        if self._input and self._input.handle in ready_fds:
+            self._report_input(self._input.pump())
         if self._words in ready_fds:
             self._read_daemon_output()
         if self._pipes.handle in ready_fds:
@@ -280,6 +300,8 @@ class _Relay:
         poll = select.poll()
         poll.register(self._status.handle, select.POLLIN)
         poll.register(self._words, select.POLLIN)
+        if self._input and self._input.waiting:
+            poll.register(self._input.handle, select.POLLOUT)
         if not connection.closed:
             poll.register(connection.handle, select.POLLIN)
             if connection.waiting:
@@ -295,10 +317,14 @@ class _Relay:
 
     def _take_poprun_messages(self) -> None:
         for message_kind, *message_values in self._line.receive():
+            if self._cut and message_kind in (START, LAUNCH):
+                continue  # the end has begun here
             if message_kind == START:
                 self._start_instances(*message_values)
             elif message_kind == PAYLOAD:
                 self._take_payload_piece(message_values[0])
+            elif message_kind == OUTPUT:
+                self._take_input(*message_values)
             elif message_kind == LAUNCH:
                 # mpirun's own daemon, as a line of shell
                 daemon_command = message_values[1].replace(self._task.session, self._folder.path)
@@ -317,6 +343,14 @@ class _Relay:
                 )
             elif message_kind not in (BEAT, HELLO):
                 self._channel.send(message_kind, *message_values)
+
+    def _take_input(self, rank: int, stream: int, data: bytes) -> None:
+        if self._input and (rank, stream) == (0, INPUT_STREAM):
+            self._report_input(self._input.add(data))
+
+    def _report_input(self, written: int) -> None:
+        if written:
+            self._line.send(INPUT_TAKEN, written)
 
     def _take_payload_piece(self, payload_piece: str) -> None:
         try:
@@ -349,8 +383,8 @@ class _Relay:
             self._ending = Ending(os.getpid(), patience, grace, group=self._folder.group)
         else:
             self._channel.send(END, patience, grace, hold)
-            if self._line.closed:
-                self._channel.send("release")
+            if self._cut:
+                self._channel.send(RELEASE)
 
     def _read_guardian(self) -> None:
         for message_kind, *message_values in self._channel.receive():
@@ -369,6 +403,8 @@ class _Relay:
     def _read_status(self) -> None:
         status_events = self._status.read()
         for event in status_events:
+            if self._input and (event.rank, event.kind) == (0, "start"):
+                self._report_input(self._input.instance_started())
             error_path = self._folder.local_path(self._folder.stream(f"error.{event.rank}"))
             last_message = read_error_file(error_path) if event.failed else ""
             if last_message:

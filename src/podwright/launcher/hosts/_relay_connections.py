@@ -4,6 +4,7 @@ one.
 
 from __future__ import annotations
 
+import math
 import select
 import sys
 import time
@@ -14,14 +15,18 @@ from podwright._version import __version__
 from podwright.hosts import Subnet, explain
 from podwright.launcher.hosts._connection_process import ConnectionProcess
 from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S, SILENCE
-from podwright.launcher.hosts._relay import BEAT, HELLO, READY, REFUSED
+from podwright.launcher.hosts._relay import BEAT, HELLO, LOST, READY, REFUSED, UNHEARD
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask, RelayConnection
 from podwright.launcher.watchers._guardian import ENDED
+from podwright.launcher.watchers._stop_detection import LoopTurns
 
 #: The command of a relay, as its host runs it.
 RELAY = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "relay")
-#: Seconds that all hosts together have until their relays are ready.
-RELAYS_READY_LIMIT_S = 40.0
+#: Seconds from a host's last sign of progress until it is given up. Logins may take half a minute:
+#: NFS, LDAP, or scripts of conda.
+PROGRESS_LIMIT_S = 60.0
+#: Seconds after which poprun names the hosts that it waits for.
+_LONG_WAIT_S = 10.0
 #: Seconds that a relay has beyond the time that it was given to end everything.
 SLACK = 6.0
 
@@ -48,7 +53,7 @@ class Remote:
         self.restore: list[str] = []
         self.subnets: tuple[Subnet, ...] = ()
         self.port = 0
-        self.ready = self.finished = self.lost = False
+        self.greeted = self.ready = self.finished = self.lost = False
         #: When the relay was ready, in nanoseconds of CLOCK_BOOTTIME.
         self.reached = 0
         self.problem: tuple[str, str, int] | None = None
@@ -58,6 +63,7 @@ class Remote:
     def start(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         """Start ssh or srun to the host. Raises OSError."""
         self._process = ConnectionProcess(argv, environ)
+        self.heard = time.monotonic()
         self.line = RelayConnection(self._process.reading, self._process.writing)
 
     @property
@@ -83,7 +89,13 @@ class Remote:
     def hear(self) -> list[tuple[Any, ...]]:
         """Return the messages since the last call. Signs of life and of the end are recorded."""
         messages = self.line.receive()
-        self.finished = self.finished or any(message[0] == ENDED for message in messages)
+        for message_kind, *message_values in messages:
+            if message_kind == ENDED:
+                self.finished = True
+            elif message_kind == LOST:
+                self.process.explanation = message_values[0]
+            elif message_kind == UNHEARD:
+                self.process.explanation = unheard_reason(message_values[0])
         self.heard = time.monotonic()
         return messages
 
@@ -113,8 +125,8 @@ class Remote:
                 f"Put this one there too: rsync -a {sys.prefix}/ {self.host}:{sys.prefix}/",
                 HostsUnusable.exit_code,
             )
-        elif self.line.version and not self.heard:
-            self.heard = time.monotonic()
+        elif self.line.version and not self.greeted:
+            self.greeted = True
             self.line.send(HELLO, host_task._asdict())
         if self.line.closed and not self.problem:
             self.fail(self.process.wait(2.0))
@@ -123,15 +135,22 @@ class Remote:
         """Return why the connection closed."""
         return self.process.reason()
 
+    def give_up(self, seconds: float) -> None:
+        """Record that the host has shown no progress for so long that it cannot be used."""
+        slow_step = "relay is not ready" if self.greeted else "login is not over"
+        self.problem = (
+            f"its {slow_step} after {seconds:g} s without a sign of progress",
+            f"See where it waits: {self._see_command()}",
+            HostsUnusable.exit_code,
+        )
+
+    def _see_command(self) -> str:
+        return f"kubectl logs {self.host}" if self.address else f"ssh {self.host} true"
+
     def fail(self, exit_code: int | None) -> None:
         """Record that the host cannot be used, with the reason from its standard error."""
-        see_command = "kubectl logs {host}" if self.address else "ssh {host} true"
-        problem = explain(
-            self.host,
-            self.process.stderr_text(),
-            exit_code,
-            see=f"See: {see_command.format(host=self.host)}",
-        )
+        stderr_text = self.process.stderr_text()
+        problem = explain(self.host, stderr_text, exit_code, see=f"See: {self._see_command()}")
         self.problem = (*problem, HostsUnusable.exit_code)
 
     def close(self, seconds: float = 0.0) -> None:
@@ -140,35 +159,79 @@ class Remote:
         self.process.close(seconds)
 
 
+def unheard_reason(seconds: float) -> str:
+    """Return why a relay has ended everything on its host: poprun was silent for these seconds."""
+    return f"it heard nothing from poprun for {seconds:g} s and ended its instances"
+
+
 def connect(
     remotes: Sequence[Remote],
     task: Callable[[Remote], HostTask],
     starter: Starter,
     environ: Mapping[str, str],
-    limit: float = RELAYS_READY_LIMIT_S,
+    limit: float = PROGRESS_LIMIT_S,
+    *,
+    report: Callable[[str], None] = lambda line: None,
+    turns: LoopTurns | None = None,
 ) -> None:
     """Start all relays and wait until they are ready.
 
+    The relays that are ready get signs of life meanwhile, and are watched. limit: the seconds after
+    its last sign of progress at which a host is given up. report: takes a line that names the hosts
+    that are still waited for.
     Raises HostsUnusable (or, if a relay refused, an error with its exit code) naming each host.
     """
     for remote in remotes:
         remote.start(starter(remote.host, RELAY), environ)
-    deadline = time.monotonic() + limit
-    waiting_remotes = list(remotes)
-    while waiting_remotes and (seconds_left := deadline - time.monotonic()) > 0:
+    turns = turns or LoopTurns()
+    report_at, last_beat = turns.began_awake_at + _LONG_WAIT_S, 0.0
+    while waiting_remotes := [r for r in remotes if not (r.ready or r.problem)]:
+        if turns.begin(HEARTBEAT_INTERVAL_S):  # nobody was silent: poprun did not listen
+            for remote in remotes:
+                remote.heard = turns.began_awake_at
+        if turns.began_awake_at > report_at:
+            report_at = math.inf
+            hosts_text = ", ".join(remote.host for remote in waiting_remotes)
+            report(f"waiting for {hosts_text}: not ready after {_LONG_WAIT_S:g} s")
+        last_beat = beat([r for r in remotes if r.greeted], last_beat)
         poll = select.poll()
+        for remote in remotes:
+            if not remote.problem:
+                remote.register(poll, reading=True)
         for remote in waiting_remotes:
-            remote.register(poll, reading=True)
-        ready_fds = {fd for fd, _ in poll.poll(seconds_left * 1000)}
-        for remote in waiting_remotes:
-            if remote.line.writing in ready_fds:
-                remote.line.pump()
-            if remote.line.handle in ready_fds or remote.line.closed:
-                remote.greet(task(remote))
-        waiting_remotes = [r for r in waiting_remotes if not (r.ready or r.problem)]
-    for remote in waiting_remotes:
-        remote.fail(None)
+            if remote.process.errors >= 0:
+                poll.register(remote.process.errors, select.POLLIN)
+        ready_fds = {fd for fd, _ in poll.poll(HEARTBEAT_INTERVAL_S * 1000)}
+        for remote in remotes:
+            _take_step(remote, task, ready_fds, limit, turns.began_awake_at)
     _raise_unusable_hosts([r for r in remotes if r.problem], len(remotes))
+
+
+def _take_step(
+    remote: Remote,
+    task: Callable[[Remote], HostTask],
+    ready_fds: set[int],
+    limit: float,
+    now: float,
+) -> None:
+    """Read what a host has sent, on its way to READY or behind it."""
+    if remote.problem:
+        return
+    if remote.line.writing in ready_fds:
+        remote.line.pump()
+    if remote.ready:
+        if remote.line.handle in ready_fds and not remote.line.closed:
+            remote.hear()
+        if remote.line.closed:
+            remote.problem = (remote.reason(), "Try again", HostsUnusable.exit_code)
+        return
+    if remote.line.handle in ready_fds or remote.process.errors in ready_fds:
+        remote.process.read_errors()
+        remote.heard = now
+    if remote.line.handle in ready_fds or remote.line.closed:
+        remote.greet(task(remote))
+    elif now - remote.heard > limit:
+        remote.give_up(limit)
 
 
 def _raise_unusable_hosts(unusable_remotes: Sequence[Remote], host_count: int) -> None:

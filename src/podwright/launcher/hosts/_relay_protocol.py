@@ -34,7 +34,7 @@ class HostTask(NamedTuple):
     folder. program: a program that must exist there; empty: the instances find it. session:
     poprun's run folder. placement, gpus: see Plan. in_pid_namespace: whether a PID namespace
     contains the instances. returns: whether instances return results (_exchange). traces: whether
-    they write records for the timeline.
+    they write records for the timeline. without_input: whether the input of instance 0 is empty.
     """
 
     name: str
@@ -48,6 +48,7 @@ class HostTask(NamedTuple):
     in_pid_namespace: bool
     returns: bool
     traces: bool
+    without_input: bool = False
 
 
 class RelayConnection:

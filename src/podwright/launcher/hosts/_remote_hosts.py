@@ -7,6 +7,7 @@ an end every relay gets the same messages as the guardian of poprun's host.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import signal
 import time
@@ -18,17 +19,20 @@ from podwright.launcher.hosts._poprun_liveness import HEARTBEAT_INTERVAL_S
 from podwright.launcher.hosts._relay import (
     CLOCK,
     EVENTS,
+    INPUT_TAKEN,
     LAUNCH,
     LOST,
     PAUSE,
     PAYLOAD,
     REPORT,
     SAID,
+    UNHEARD,
     WORDS,
 )
-from podwright.launcher.hosts._relay_connections import Remote, beat
+from podwright.launcher.hosts._relay_connections import Remote, beat, unheard_reason
 from podwright.launcher.hosts._relay_protocol import OUTPUT, HostsUnusable
 from podwright.launcher.instances._function_exchange import pieces, streams
+from podwright.launcher.instances._instance_input import INPUT_STREAM, InputSource
 from podwright.launcher.instances._instance_wrapper import RANK_BY_MPIRUN
 from podwright.launcher.instances._run_folder import RunFolder
 from podwright.launcher.watchers import _launch_events as on
@@ -45,6 +49,8 @@ from podwright.launcher.watchers._launch_events import Event
 from podwright.launcher.watchers._stop_detection import LoopTurns
 
 _STREAM_NUMBERS = frozenset(streams(returns=True, traces=True).values())
+#: Seconds between two calls of `idle` while something else is waited for.
+_IDLE_INTERVAL_S = 0.5
 #: Seconds in which the hosts have to receive a pause.
 _PAUSE_SEND_TIMEOUT_S = 1.0
 #: How often each host is asked for its time at the start. Later it is asked with each beat.
@@ -98,6 +104,9 @@ class Remotes:
         self._watch: RemoteListener | None = None
         self._timed: Callable[[str, int, int, int], None] | None = None
         self._time_requests: dict[Remote, int] = {}
+        self._input: InputSource | None = None
+        #: The seconds that the slowest login took.
+        self.login_s = 0.0
         #: The time by monotonic() at which the relays of lost hosts have ended their last instance.
         self.fenced_at = 0.0
 
@@ -192,6 +201,41 @@ class Remotes:
                 reason = remote.reason() if remote.line.closed else "it does not answer any more"
                 raise HostsUnusable(f"host {remote.host} is lost: {reason}", hosts=[remote.host])
 
+    @contextlib.contextmanager
+    def kept_alive(self) -> Iterator[Callable[[], None]]:
+        """Do what `idle` does in a thread, while this one waits for somebody else.
+
+        Yields a function that raises HostsUnusable once a host was lost. The end raises it too.
+        Nobody else may use the connections within.
+        """
+        if not self._all:
+            yield lambda: None
+            return
+        import threading  # 2 ms that a launch on one host does not need
+
+        wait_ended = threading.Event()
+        problems: list[HostsUnusable] = []
+
+        def check() -> None:
+            if problems:
+                raise problems[0]
+
+        def keep_alive() -> None:
+            try:
+                while not wait_ended.wait(_IDLE_INTERVAL_S):
+                    self.idle()
+            except HostsUnusable as error:
+                problems.append(error)
+
+        thread = threading.Thread(target=keep_alive, name="podwright-beat", daemon=True)
+        thread.start()
+        try:
+            yield check
+        finally:
+            wait_ended.set()
+            thread.join()
+        check()
+
     def beat(self) -> None:
         """Send all hosts a sign of life, and ask for their time, when that is due."""
         last_beat = self._beat
@@ -199,14 +243,23 @@ class Remotes:
         if self._beat != last_beat:
             self._ask_time(self._all)
 
+    def pass_input(self, folder: RunFolder) -> None:
+        """Send what comes into the pipe of a run's input to the host of instance 0, from now on."""
+        line = self._by_rank[0].line
+        self._input = InputSource(folder, lambda data: line.send_output(0, INPUT_STREAM, data))
+
     def register(self, poll: select.poll, *, reading: bool) -> None:
         """Register all connections with a poll."""
+        if self._input and self._input.wanted:
+            poll.register(self._input.handle, select.POLLIN)
         for remote in self._all:
             remote.register(poll, reading=reading)
 
     def hear(self, ready_fds: set[int]) -> None:
         """Read what the hosts have sent, and pass it on."""
         assert self._watch
+        if self._input and self._input.handle in ready_fds:
+            self._input.read()
         for remote in self._all:
             if remote.line.writing in ready_fds:
                 remote.line.pump()
@@ -229,6 +282,8 @@ class Remotes:
                 self._watch.wrote(rank, stream, output)
         elif message_kind == SAID and message_values[0] in remote.ranks:
             self._watch.last_message(message_values[0], message_values[1])
+        elif message_kind == INPUT_TAKEN and self._input:
+            self._input.free(message_values[0])
         elif message_kind == CLOCK:
             self._take_clock_answer(remote, *message_values)
         elif message_kind == REPORT and message_values[0] in remote.ranks:
@@ -292,6 +347,8 @@ class Remotes:
 
     def close(self, seconds: float = 3.0) -> None:
         """Close all connections."""
+        if self._input:
+            self._input.close()
         started_remotes = [remote for remote in self._all if remote.started]
         for remote in started_remotes:
             remote.line.close()
@@ -318,6 +375,8 @@ def _events_of_message(
         yield on.LivenessAnswered(remote.host, message_values[0])
     elif message_kind == LOST:
         yield on.HostBroken(remote.host, message_values[0])
+    elif message_kind == UNHEARD:
+        yield on.PoprunUnheard(remote.host, unheard_reason(message_values[0]))
     elif message_kind == QUIET:
         yield on.HostQuiet(remote.host)
     elif message_kind == ENDED:

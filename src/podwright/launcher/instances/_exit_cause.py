@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 #: The exit code after --timeout, as in timeout(1).
 TIMED_OUT = 124
+#: The exit code (EX_TEMPFAIL) when a host, a process of the launcher's own, or the devices were
+#: lost. A later run may succeed, so requeue rules ask for this one code.
+TRY_AGAIN = 75
 _ABORT_MESSAGE = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)", re.DOTALL)
 _SIGNAL_MESSAGE = re.compile(
     rb"noticed that process rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL
@@ -87,7 +90,7 @@ def mpirun_notice_cause(
 
 def mpirun_end_cause(return_code: int, running_ranks: Sequence[int], mpirun_output: bytes) -> Cause:
     """Return the end of mpirun before its instances. running_ranks: those that ran; none if none
-    ever started.
+    ever started. return_code: negative for a signal, which ends one of the launcher's processes.
     """
     exit_code = shell_code(return_code)
     when_text = "before any instance started"
@@ -95,4 +98,5 @@ def mpirun_end_cause(return_code: int, running_ranks: Sequence[int], mpirun_outp
         when_text = f"while these instances ran: {', '.join(map(str, running_ranks))}"
     last_words = mpirun_output.decode(errors="replace").strip()
     cause_text = f"mpirun {described(exit_code)} {when_text}\n{last_words}".strip()
-    return Cause(exit_code or 1, cause_text, restartable=bool(running_ranks))
+    cause_code = TRY_AGAIN if return_code < 0 else exit_code or 1
+    return Cause(cause_code, cause_text, restartable=bool(running_ranks))

@@ -39,6 +39,7 @@ from podwright.launcher.instances._run_folder import RunFolder
 _WRAPPER_SCRIPT = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM
 [ "$1" != - ] || { shift; set -- "$PMIX_RANK" "$@"; }
+[ ! -e "$PODWRIGHT_STREAMS/in.$1" ] || exec <"$PODWRIGHT_STREAMS/in.$1"
 exec 2>/dev/null 3>"$PODWRIGHT_STREAMS/status"
 echo "$1 start $$" >&3
 (

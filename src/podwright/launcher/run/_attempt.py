@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 from podwright.hosts import children
 from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
+from podwright.launcher.instances._instance_input import take_input
 from podwright.launcher.instances._instance_wrapper import give
 from podwright.launcher.instances._run_folder import RunFolder, make_folder
 from podwright.launcher.options._instance_environment import whole_environment
 from podwright.launcher.run._mpirun_engine import Command
-from podwright.launcher.watchers._guardian import ENGINE_COMMAND_KIND, START, wait_for_end
+from podwright.launcher.watchers._guardian import (
+    ENGINE_COMMAND_KIND,
+    INPUT_COMMAND_KIND,
+    START,
+    wait_for_end,
+)
 from podwright.launcher.watchers._lease_keeper import KeeperMeans, KeeperProcess, start_keeper
 
 if TYPE_CHECKING:
@@ -20,6 +26,8 @@ if TYPE_CHECKING:
 
 Environment = Mapping[str, str]
 Fixed = Environment | tuple[tuple[str, str], ...]
+#: A command for the guardian: its kind or rank, its words, and its own variables.
+Started = tuple[int, list[str], dict[str, str]]
 
 
 class Attempt:
@@ -81,9 +89,7 @@ class Attempt:
         """
         self.early = True
         environment = whole_environment(self._environ, fixed_variables, poprun_variables)
-        self.keeper.guardian.send(
-            START, [(ENGINE_COMMAND_KIND, list(command.argv), {})], environment
-        )
+        self.keeper.guardian.send(START, self._engine_commands(command), environment)
 
     def start(
         self,
@@ -106,11 +112,26 @@ class Attempt:
         for remote in self.remotes:
             ranks = [rank for rank in remote.ranks if command.plain]
             remote.line.send(START, ranks, environment, remote_program)
-        commands: list[tuple[int, list[str], dict[str, str]]]
+        commands: list[Started]
         commands = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
         if not command.plain:
-            commands = [(ENGINE_COMMAND_KIND, list(command.argv), {})]
+            commands = self._engine_commands(command)
+        elif 0 not in self.owned:
+            commands = [*self._input_commands(), *commands]
         self.keeper.guardian.send(START, commands, environment)
+
+    def _engine_commands(self, command: Command) -> list[Started]:
+        """Return the command of mpirun, and before it what hands instance 0 its input."""
+        return [*self._input_commands(), (ENGINE_COMMAND_KIND, list(command.argv), {})]
+
+    def _input_commands(self) -> list[Started]:
+        """Return the command that passes on the input of instance 0, if there is any input."""
+        input_command = take_input(self.folder)
+        if not input_command:
+            return []
+        if 0 not in self.owned:
+            self.remotes.pass_input(self.folder)
+        return [(INPUT_COMMAND_KIND, input_command, {})]
 
     def give(self, late_variables: Environment) -> None:
         """Give variables that were not known before to instances whose mpirun has begun."""

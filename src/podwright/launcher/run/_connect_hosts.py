@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 
 from podwright.errors import NotFound
@@ -22,6 +23,7 @@ from podwright.launcher.hosts._relay_connections import Remote, connect
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask
 from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
 from podwright.launcher.instances._divide_gpus import as_too_few_gpus, environment_for_step
+from podwright.launcher.instances._instance_input import has_no_input
 from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.instances._run_folder import RunFolder, run_name
 from podwright.launcher.plan._plan import Instance, Plan
@@ -74,6 +76,7 @@ def start_relays(
             in_pid_namespace=plan.pid_namespace,
             returns=returns,
             traces=traces,
+            without_input=has_no_input(),
         )
 
     def starter(host: str, remote_command: Sequence[str]) -> list[str]:
@@ -88,8 +91,15 @@ def start_relays(
             raise NotFound(f"there is no {'srun' if plan.by_slurm else 'ssh'} on PATH")
         return command
 
+    def report(line: str) -> None:
+        output.write_line(f"POPRUN: {line}")
+        output.flush()
+
     try:
-        connect(relays, task, starter, environment_for_step(environ) if plan.gpus else environ)
+        starter_environ = environment_for_step(environ) if plan.gpus else environ
+        began_at = time.monotonic()
+        connect(relays, task, starter, starter_environ, report=report)
+        remotes.login_s = time.monotonic() - began_at
     except BaseException as error:
         remotes.close(0.5)
         if plan.gpus and isinstance(error, HostsUnusable):

@@ -208,7 +208,7 @@ class _Run:
         self._last_words: list[bytes] = []
         self._restarts = self._moves = 0
         self._move_token = ""
-        self._fenced_at = 0.0
+        self._fenced_at = self._login_s = 0.0
         self._end = time.monotonic() + plan.timeout if plan.timeout else None
         self._partition = LaunchPartition(environ, tools.output, tools.find, trace, self._end)
 
@@ -221,8 +221,11 @@ class _Run:
         try:
             placement = self._ask_placement()
             attempt.remotes = self._meet(attempt.folder)
-            if placement and (placement_problem := placement.problem(self._plan.hosts)):
-                self._output.warn(placement_problem)
+            if placement:
+                with attempt.remotes.kept_alive():
+                    placement_problem = placement.problem(self._plan.hosts)
+                if placement_problem:
+                    self._output.warn(placement_problem)
             self._make_wrapper(attempt)
             command = self._start_command(attempt)
             attempt.plain = command.plain
@@ -257,8 +260,6 @@ class _Run:
         if self._keeper:
             self._keeper.close()  # otherwise it would remove the new folder
             self._keeper = None
-        if self._requested_plan.asks:
-            import podwright.wire  # noqa: F401 - once, for this process and for what it forks now
         pid_namespace = self._requested_plan.pid_namespace
         close_handles = [
             *self._tools.signals.handles,
@@ -368,13 +369,14 @@ class _Run:
     def _watch_to_end(self, attempt: Attempt, watch: Watch) -> Cause | None:
         """Watch until all have ended, and make sure of lost hosts."""
         remotes = attempt.remotes
-        attempt.keeper.hosts(remotes.sweepers(lost=False))
+        self._login_s = remotes.login_s
+        attempt.keeper.hosts(remotes.sweepers(lost=False), self._login_s)
         cause = watch.run()
         self._move_token = watch.move_word
         if lost_hosts := remotes.sweepers(lost=True):
             self._output.log("I", f"making sure that nothing is left on {', '.join(lost_hosts)}")
             self._output.flush()
-            self._unsure_hosts += sweep_hosts(lost_hosts, self._environ)
+            self._unsure_hosts += sweep_hosts(lost_hosts, self._environ, self._login_s)
             self._sweep_commands |= lost_hosts
         if cause and cause.instance >= 0:
             self._last_words = watch.last_words(cause.instance)
@@ -396,9 +398,11 @@ class _Run:
         """Return the object that renews and releases what this launch holds."""
         return self._partition.keeping(holding, self._plan)
 
-    def cleared_hosts(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+    def cleared_hosts(
+        self, sweepers: Mapping[str, Sequence[str]], login_s: float
+    ) -> list[str] | None:
         """Sweep hosts. Returns the hosts on which nothing is left. None: all hosts."""
-        self._unsure_hosts = sweep_hosts(sweepers, self._environ)
+        self._unsure_hosts = sweep_hosts(sweepers, self._environ, login_s)
         return self._surely_cleared_hosts()
 
     def _surely_cleared_hosts(self) -> list[str] | None:
@@ -452,7 +456,8 @@ class _Run:
 
     def _take_partition(self, attempt: Attempt) -> None:
         """Acquire the lease, and let the keeper renew it."""
-        lease = self._partition.hold(self._plan, attempt.remotes, attempt.folder.name)
+        with attempt.remotes.kept_alive() as check_connections:
+            lease = self._partition.hold(self._plan, attempt.folder.name, check_connections)
         self._index_trace_file(partition=lease.partition.name)
         if lease.holding:
             attempt.keeper.hold(lease.holding)
@@ -548,7 +553,8 @@ class _Run:
                 if host in self._sweep_commands
             }
             unreachable_hosts = [host for host in self._unsure_hosts if host not in sweep_commands]
-            self._unsure_hosts = [*unreachable_hosts, *sweep_hosts(sweep_commands, self._environ)]
+            still_unsure = sweep_hosts(sweep_commands, self._environ, self._login_s)
+            self._unsure_hosts = [*unreachable_hosts, *still_unsure]
         self._give_back()
         if self._keeper:
             self._keeper.close()

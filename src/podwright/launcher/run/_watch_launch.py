@@ -116,7 +116,7 @@ class Watch:
         # This process was stopped before the poll, or by a signal just now.
         if self._turns.begin(math.inf if pause_seconds is None else pause_seconds):
             self._lease.allow_late_renewal()
-            self._events.append(on.HostsUnheard())
+            self._events.append(on.HostsUnheard(self._turns.stood_still_s))
         self._remotes.hear(ready_handles)
         self._events += self._local.read(finished=self._machine.finished_on_own_host)
         if self._lease.ran_out():

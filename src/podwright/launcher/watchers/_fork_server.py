@@ -15,13 +15,13 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
-import signal
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from podwright.errors import PodwrightError
 from podwright.hosts import become_subreaper, end_with_parent, name_process, see_end
+from podwright.launcher.instances._exit_cause import TRY_AGAIN
 
 #: The work of a child: it gets the request and its own descriptors, and returns its exit code.
 Work = Callable[[tuple[Any, ...], Sequence[int]], int]
@@ -34,7 +34,7 @@ _SERVER_END_PATIENCE_S = 5.0
 class ForkServerEnded(PodwrightError):
     """The fork server is gone, so no restart is possible."""
 
-    exit_code = 128 + signal.SIGKILL
+    exit_code = TRY_AGAIN
 
 
 class ForkServer:

@@ -65,6 +65,8 @@ SYNC, SYNCED = "sync", "synced"
 PLACED, STARTED, GONE, QUIET, ENDED = "placed", "started", "gone", "quiet", "ended"
 #: The kind of a command of START that is not the script of the instance with that number.
 ENGINE_COMMAND_KIND, DAEMON_COMMAND_KIND = -1, -2
+#: The kind of the command that passes standard input on to instance 0 (_instance_input).
+INPUT_COMMAND_KIND = -3
 
 #: The longest time in seconds from asking processes to end to killing them, once one of the
 #: launcher's own processes was killed or the lease is lost.
@@ -337,7 +339,7 @@ class _Guardian:
         self.folder = folder
         self.output = output_handle
         self.spawn = spawn
-        self.engine, self.group = 0, ""
+        self.engine, self.input, self.input_pipe, self.group = 0, 0, "", ""
         self.children: dict[int, int] = {}
         self.daemons: set[int] = set()
         self.quiet = self.finished = self.apart = False
@@ -422,7 +424,7 @@ class _Guardian:
         elif signal_number == signal.SIGCONT:
             kill_all(descendants(os.getpid()), signal_number)
         else:
-            engine_pids = (self.engine, *self.daemons)
+            engine_pids = (self.engine, self.input, *self.daemons)
             own_processes = [
                 process for process in descendants(os.getpid()) if process.pid not in engine_pids
             ]
@@ -471,13 +473,17 @@ class _Guardian:
             for rank_or_kind, _, _ in commands:
                 self.channel.send(GONE, rank_or_kind, None, refusal)
             return
+        kinds = [rank_or_kind for rank_or_kind, _, _ in commands]
+        input_kinds = (
+            (INPUT_COMMAND_KIND,) if INPUT_COMMAND_KIND in kinds else (ENGINE_COMMAND_KIND, 0)
+        )
         for rank_or_kind, argv, command_variables in commands:
             try:
                 pid = self.spawn(
                     argv,
                     {**environ, **command_variables},
                     self.output,
-                    rank_or_kind in (ENGINE_COMMAND_KIND, 0),
+                    rank_or_kind in input_kinds,
                 )
             except OSError as error:
                 self.channel.send(GONE, rank_or_kind, None, error.strerror or str(error))
@@ -485,6 +491,8 @@ class _Guardian:
             self.children[pid] = rank_or_kind
             if rank_or_kind == DAEMON_COMMAND_KIND:
                 self.daemons.add(pid)
+            if rank_or_kind == INPUT_COMMAND_KIND:
+                self.input, self.input_pipe = pid, argv[-1]
             if rank_or_kind == ENGINE_COMMAND_KIND:
                 self.engine = pid
                 self.channel.send(STARTED, pid)
@@ -504,6 +512,12 @@ class _Guardian:
         return ""
 
     def _end(self, patience: float, grace: float, hold: bool) -> None:
+        if self.input:  # it may wait for input that never comes
+            with contextlib.suppress(OSError):
+                # An instance that waits for the pipe's writer goes on, and can be asked to end.
+                os.open(self.input_pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.input, signal.SIGKILL)
         if self.ending:
             self.ending.sooner(patience, grace)
         else:
@@ -522,7 +536,9 @@ class _Guardian:
     def _child_ended(self, pid: int, exit_code: int) -> None:
         rank_or_kind = self.children.pop(pid, None)
         self.daemons.discard(pid)
-        if rank_or_kind is not None:
+        if rank_or_kind == INPUT_COMMAND_KIND:
+            self.input = 0
+        elif rank_or_kind is not None:
             self.channel.send(GONE, rank_or_kind, exit_code, "")
             if rank_or_kind == ENGINE_COMMAND_KIND:
                 self.engine = 0

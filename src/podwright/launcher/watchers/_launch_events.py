@@ -127,8 +127,20 @@ class HostBroken(NamedTuple):
     reason: str
 
 
+class PoprunUnheard(NamedTuple):
+    """A relay ends everything on its host because it heard nothing from poprun for too long."""
+
+    host: str
+    reason: str
+
+
 class HostsUnheard(NamedTuple):
-    """poprun stood still, or did not read, so the hosts' silence until now proves nothing."""
+    """poprun stood still, or did not read, so the hosts' silence until now proves nothing.
+
+    stood_still: the seconds for which poprun stood still; 0 if it only did not read.
+    """
+
+    stood_still: float = 0.0
 
 
 class LeaseLost(NamedTuple):
@@ -198,6 +210,7 @@ Event = (
     | HostFinished
     | HostCut
     | HostBroken
+    | PoprunUnheard
     | HostsUnheard
     | LeaseLost
     | OutputUnread
@@ -342,7 +355,8 @@ Action = (
 _EVENT_KINDS_IN_ORDER: tuple[tuple[type, ...], ...] = (
     (EndSignal,),
     (WatcherGone,),
-    (HostCut, HostBroken),
+    (HostsUnheard,),
+    (HostCut, HostBroken, PoprunUnheard),
     (EngineWrote,),
     (DaemonEnded,),
 )

@@ -65,7 +65,9 @@ class KeeperMeans(Protocol):
         """Return the object that renews and releases what poprun holds."""
         ...
 
-    def cleared_hosts(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+    def cleared_hosts(
+        self, sweepers: Mapping[str, Sequence[str]], login_s: float
+    ) -> list[str] | None:
         """Sweep the other hosts. Returns the hosts on which nothing is left. None: all hosts."""
         ...
 
@@ -86,9 +88,10 @@ class KeeperProcess(NamedTuple):
         """Let the keeper renew this from now on, and give it back if poprun is gone."""
         self.channel.send(HOLD, *lease_values)
 
-    def hosts(self, sweep_commands: Mapping[str, Sequence[str]]) -> None:
+    def hosts(self, sweep_commands: Mapping[str, Sequence[str]], login_s: float) -> None:
         """Tell the keeper which hosts it has to sweep if poprun is gone."""
-        self.channel.send(HOSTS, {host: [*command] for host, command in sweep_commands.items()})
+        commands = {host: [*command] for host, command in sweep_commands.items()}
+        self.channel.send(HOSTS, commands, login_s)
 
     def movable(self, lost_seconds: float) -> None:
         """Tell the keeper that all instances can be told to end, and the seconds that a move would
@@ -213,6 +216,7 @@ class _Keeper:
         self.guardian = guardian_pid
         self.means = means
         self.sweepers: dict[str, list[str]] = {}
+        self.login_s = 0.0
         self.holding: Sequence[object] = ()
         self.keeping: KeptHolding | None = None
         self.partition_errors: tuple[str, ...] = ()
@@ -270,7 +274,7 @@ class _Keeper:
                 self.holding, self.lost = values, False
                 self.renewals = Renewals(boottime)
             elif message_kind == HOSTS:
-                self.sweepers = values[0]
+                self.sweepers, self.login_s = values
             elif message_kind == MOVABLE:
                 self.move_seconds = values[0]
                 self.renewals.now()
@@ -327,7 +331,9 @@ class _Keeper:
                 self.channel.send(FAULTY, "; ".join(self.partition_errors))
 
     def _give_back(self) -> None:
-        cleared_hosts = self.means.cleared_hosts(self.sweepers) if self.sweepers else None
+        cleared_hosts = (
+            self.means.cleared_hosts(self.sweepers, self.login_s) if self.sweepers else None
+        )
         if self.holding and not self.lost:
             (self.keeping or self.means.open(self.holding)).give_back(cleared_hosts)
 

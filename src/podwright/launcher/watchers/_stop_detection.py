@@ -42,6 +42,8 @@ class LoopTurns:
     ) -> None:
         self.clock, self.awake = clock or boottime, awake
         self._checked_at = self.clock()
+        #: How long the process stood still before the last turn that noticed it.
+        self.stood_still_s = 0.0
         #: The time of this turn by `clock`, and by `awake`.
         self.began_at, self.began_awake_at = self._checked_at, awake()
 
@@ -54,6 +56,7 @@ class LoopTurns:
         previous_check, self._checked_at = self._checked_at, self.clock()
         if self._checked_at - previous_check <= pause + STILL_SECONDS:
             return False
+        self.stood_still_s = self._checked_at - previous_check
         self._read_clocks()
         return True
 

@@ -215,6 +215,22 @@ def _become_user(uid: int | None) -> None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         os.environ["HOME"] = "/"
+        _check_python(os.__file__)
+
+
+def _check_python(library_path: str) -> None:
+    """Raise Unavailable if this user may not read the Python of this process: modules that are
+    loaded later would seem to be missing.
+    """
+    try:
+        with open(library_path, "rb"):
+            pass
+    except OSError as error:
+        raise Unavailable(
+            f"the service gives up its rights, and uid {os.getuid()} may not read the Python that "
+            f"it runs on: {library_path}: {error.strerror}",
+            would_work="Install Podwright where every user may read it, such as /opt",
+        ) from None
 
 
 def _listening_socket(socket_path: Path) -> socket.socket:
