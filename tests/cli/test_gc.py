@@ -228,6 +228,16 @@ def test_the_same_as_data(gc: Gc) -> None:
     ]
 
 
+def test_what_was_made_without_a_name_is_everybodys_own(gc: Gc) -> None:
+    """poprun makes it over TCP, and `gc-info -l` asks over the socket, as root, say."""
+    nameless = replace(P1, owner="anonymous", creator="anonymous")
+    assert gc("gc-info -l", nameless, caller="root") == 0
+    assert gc.out.startswith("Partition: p1 [active]")
+    others = replace(P1, owner="bob", creator="bob")
+    assert gc("gc-info -l", others, caller="root") == 0
+    assert gc.out.startswith("No partition belongs to root.")
+
+
 def test_where_there_is_nothing_it_says_what_would_be(gc: Gc) -> None:
     assert gc("gc-monitor", P1, caller="eve") == 0
     assert gc.out.startswith("No partition belongs to eve. --all-partitions shows")

@@ -50,6 +50,7 @@ from podwright.launcher.plan._topology_table import topology_table
 from podwright.launcher.plan._wanted_partition import WantedPartition, check_sync_type
 
 if TYPE_CHECKING:
+    from podwright.client import ServerOptions
     from podwright.wire import AcquireRequest
 
 DECIDED_BY_SERVER_TEXT = "decided by the server"
@@ -144,6 +145,13 @@ class Plan(NamedTuple):
     def asks(self) -> bool:
         """Whether a server is asked for a partition."""
         return not (self.offline or self.gpus or self.given)
+
+    @property
+    def server_options(self) -> ServerOptions:
+        """The options that name the server."""
+        from podwright.client import ServerOptions
+
+        return ServerOptions(host=self.server_host, port=self.server_port, certs=self.server_certs)
 
     @property
     def request(self) -> AcquireRequest:
