@@ -2,7 +2,8 @@
 
 from podwright.controller._controller import Controller
 from podwright.controller._controller_assembly import Machines
-from podwright.controller._store_check import StoreFault, damaged, find_faults
+from podwright.controller._store_check import ServedClusters, damaged, find_faults, orphans
+from podwright.controller._store_references import Gravity, StoreFault
 from podwright.controller.administration._audit import with_new_chains
 from podwright.controller.administration._privacy import Visible, private_kinds
 from podwright.controller.administration._users import first_user
@@ -16,17 +17,20 @@ __all__ = [
     "Caller",
     "Controller",
     "Discovery",
+    "Gravity",
     "Machines",
     "OwnHost",
     "PlaceInPod",
     "PodRehearsal",
     "Role",
+    "ServedClusters",
     "Sharing",
     "StoreFault",
     "Visible",
     "damaged",
     "find_faults",
     "first_user",
+    "orphans",
     "private_kinds",
     "weights_of",
     "with_new_chains",
