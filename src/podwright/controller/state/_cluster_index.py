@@ -124,8 +124,8 @@ class IndexedCluster:
 
     def _update_index(self, machine: str) -> None:
         """Tell the index which devices of a machine are unhealthy, and which are slices."""
+        self.index.avoid_devices(machine, self.unhealthy[machine])
         if isinstance(self.index, NodeIndex):
-            self.index.avoid_devices(machine, self.unhealthy[machine])
             numbered_attributes = enumerate(self.attributes[machine])
             profiles = {
                 device_index: attributes.get("profile", "")
