@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from podwright.cli import gc_absent
 from podwright.cli.devices import _gc_common
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
@@ -362,3 +363,30 @@ def test_live_into_a_pipe_it_goes_on_while_the_server_is_away(tmp_path: Path) ->
             process.send_signal(signal.SIGINT)
             process.stdout.close()
             assert process.wait(300) in (130, 141)
+
+
+def test_options_of_v_ipus_own_commands_are_there(gc: Gc) -> None:
+    used = partition("p1", 4, reconfigurable=True, leases=[lease("l1", 0)])
+    assert gc("gc-monitor --no-card-info", used) == 0
+    assert [row[5] for row in gc.rows()] == ["used"]
+    assert gc("gc-monitor -j", used) == 0
+    assert json.loads(gc.out)[0]["partition"] == "p1"
+    assert gc("gc-info -d 0 --tile-overview", used) == 2
+    assert "--tile-overview is not for this hardware" in gc.err
+
+
+@pytest.mark.parametrize(
+    ("run", "name", "instead"),
+    [
+        (gc_absent.reset, "gc-reset", "vipu reset partition NAME"),
+        (gc_absent.inventory, "gc-inventory", "gc-info -l --all-partitions"),
+    ],
+)
+def test_commands_that_the_server_stands_for_say_so(
+    run: Callable[[list[str]], int], name: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-d", "0"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{name} is not for this hardware.")
+    assert instead in said
+    assert run(["--help"]) == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from typing import Any
 
 import pytest
@@ -70,6 +71,15 @@ class Pod:
             simulated.set_healthy(numbers.randrange(len(simulated.devices)), choice == "well")
             index = controller._state.inventory.by_machine[machine]
             index.learn(machine, await simulated.describe())
+
+    async def refused(self, size: int, gcds: int) -> str:
+        """Create a partition; return what would work in place of this shape, or nothing."""
+        spec = PartitionSpec(name="asked", size=size, num_gcds=gcds)
+        try:
+            await self.controller.create_partition(ROOT, CreateRequest(spec=spec))
+        except InvalidRequest as error:
+            return error.would_work
+        return ""
 
     async def devices(self) -> list[DeviceInfo]:
         devices: list[DeviceInfo] = (await self.world.every("list_devices")).devices
@@ -179,4 +189,24 @@ async def test_a_refusal_names_the_ill_device() -> None:
     told = await pod.controller.explain(ROOT, ExplainRequest(spec=spec))
     assert (told.starts_now, told.free, told.largest) == (False, 15, 8)
     assert "device 2 of machine ag1 is unhealthy" in told.lines
+    await pod.world.stop()
+
+
+@pytest.mark.parametrize("kind", ["pod16", "pod128", "hgx8x4"])
+@virtually
+async def test_a_shape_that_cannot_be_is_refused_with_one_that_can(kind: str) -> None:
+    pod, named = Pod(kind, random.Random(0)), 0
+    await pod.world.start()
+    for size in (3, 5, 6, 7, 12, 24, 33, 96, 300):
+        for gcds in (size, 1, 3):
+            would_work = await pod.refused(size, gcds)
+            found = re.search(r"size of (\d+)(?: in (\d+) GCD)?", would_work)
+            if found is not None:
+                named += 1
+                assert await pod.refused(int(found[1]), int(found[2] or 1)) == ""
+            elif would_work:
+                assert "GCDs" in would_work, (size, gcds)  # another number of these makes it work
+                continue
+            await pod.world.remove("asked")
+    assert named
     await pod.world.stop()

@@ -37,6 +37,7 @@ _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class _MonitorOptions(_gc_common.GcOptions):
+    no_card_info = opt.flag("leave out devices that nobody uses")
     live = opt.flag("again and again, until Ctrl-C")
     interval = opt.value("seconds between two looks, 2; implies --live", "S", seconds, None)
 
@@ -76,6 +77,8 @@ def _once(arguments: _MonitorOptions, server: FoundServer) -> str:
     from podwright.client import devices
 
     uses = _gc_common.device_uses(arguments, server)
+    if arguments.no_card_info:
+        uses = devices.only_used(uses)
     if arguments.json:
         data = devices.monitor_json(uses)
         return _json.line(data) if _is_live(arguments) else _json.text(data)

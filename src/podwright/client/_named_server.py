@@ -32,7 +32,8 @@ PORT_VARIABLE = "VIPU_CLI_API_PORT"
 
 # Patterns are compiled on use, since most commands need none.
 _CONFIG_LINE_PATTERN = r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$'
-_HOST_PATTERN = r"[A-Za-z0-9_.:%-]+"
+#: A name, an IPv4 or an IPv6 address. A part of a name neither begins nor ends with a hyphen.
+_HOST_PATTERN = r"(?!.*(?:^-|-$|-\.|\.-))[A-Za-z0-9_.:%-]+"
 USER_VARIABLE = "VIPU_CLI_API_USER_ID"
 KEY_VARIABLE = "VIPU_CLI_API_ACCESS_KEY"
 #: The variable that names a context for one command, as the option `--context` does.

@@ -91,9 +91,7 @@ class Index:
         for machine in machines:
             domain, mask = self._machines[machine]
             owned_masks[domain] |= mask
-        pool = self._pools[allocation_name] = Pool(
-            self, allocation_name, owned_masks, looped=self._looped
-        )
+        self._pools[allocation_name] = Pool(self, allocation_name, owned_masks, looped=self._looped)
         for machine in machines:
             self._refile_machine(machine)
         self._list_pools()

@@ -26,7 +26,7 @@ _NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
 class GcOptions(ServerNames):
     """The options that both commands have."""
 
-    json = opt.JSON
+    json = opt.flag("print JSON", name="-j --json")
     partition = opt.optional("this partition alone", "NAME", rivals="partition")
     all_partitions = opt.flag("everybody's; one's own otherwise", rivals="partition")
 

@@ -136,6 +136,16 @@ def read_device_uses(
     return partition_uses
 
 
+def only_used(partition_uses: list[ShownUse]) -> list[ShownUse]:
+    """Return the partitions with those of their devices that a program uses."""
+    return [
+        partition_use._replace(
+            uses=tuple(member_use for member_use in partition_use.uses if member_use.users)
+        )
+        for partition_use in partition_uses
+    ]
+
+
 def is_listed(partition_info: PartitionInfo) -> bool:
     """Return whether programs can attach to the partition's devices."""
     return partition_info.ready_state is ReadyState.ACTIVE
