@@ -20,7 +20,7 @@ from podwright.controller import Controller
 from podwright.doctor._doctor_machine import _agents
 from podwright.errors import InvalidRequest, NoCapacity, PodwrightError
 from podwright.fabric import preset
-from podwright.guests.shared._block_holdings import PodPlaces
+from podwright.guests.shared._device_positions import PodPlaces
 from podwright.hosts import OK
 from podwright.page._still_fits import fragments
 from podwright.placement.buddy_blocks import BuddyBlocks

@@ -172,7 +172,12 @@ def test_the_command_removes_what_is_set_aside(
     assert out == "lease lx names partition px, which is not there\n"
     assert f"removed from {path}: 1 record" in err
     assert vipu_server.main(["--check", "--storage", str(path)]) == 0
-    in_file(bad, lambda records: (share_devices(records), orphan(records))[0])
+
+    def damage(records: Records) -> None:
+        share_devices(records)
+        orphan(records)
+
+    in_file(bad, damage)
     before = bad.read_bytes()
     assert vipu_server.main(["--repair", "--storage", str(bad)]) != 0
     assert "shares device 0" in capsys.readouterr().err

@@ -124,9 +124,9 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while chunk := source.recv(_CHUNK_BYTES):
             sink.sendall(chunk)
-    for end, way in ((source, socket.SHUT_RD), (sink, socket.SHUT_WR)):
+    for end, direction in ((source, socket.SHUT_RD), (sink, socket.SHUT_WR)):
         with contextlib.suppress(OSError):
-            end.shutdown(way)
+            end.shutdown(direction)
 
 
 def _name_of_uid(uid: int) -> str:

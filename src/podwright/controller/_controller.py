@@ -277,7 +277,7 @@ class Controller:
         if orphans(faults):
             option = f" --storage {store_name}" if store_name else ""
             _event_logger.warning("vipu-server%s --repair removes what is set aside", option)
-        return opened_store._replace(records=records)
+        return opened_store._replace(records=dict(records))
 
     def _sweep(self) -> None:
         self._log_heads()

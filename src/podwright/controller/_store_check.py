@@ -182,12 +182,12 @@ def _all_faults(
     number_problems = list(number_faults(stock))
     faults += number_problems
     if not number_problems:  # places are not compared where there are none
-        partitions = list(stock.of(PARTITION).values())
+        partitions = list(stock.kept(PARTITION).values())
         faults += _shared_devices(partitions)
         faults += _misplaced_leases(
             {partition.name: partition for partition in partitions},
-            list(stock.of(LEASE).values()),
-            list(stock.of(FENCE).values()),
+            list(stock.kept(LEASE).values()),
+            list(stock.kept(FENCE).values()),
         )
         faults += reference_faults(stock)
     return sorted(faults, key=lambda fault: (fault.gravity is not Gravity.REFUSED, fault[:2]))
@@ -210,12 +210,12 @@ def _stock(by_kind: ByKind, served: ServedClusters) -> Stock:
     for name, cluster in clusters.items():
         if not allocations.get(name):
             allocations[name] = {name: machine_names(cluster)}
-    held = {
+    holders = {
         record.lease.partition: f"the fence of lease {record.id}"
         for record in by_kind.get(FENCE, {}).values()
     }
-    held |= {record.partition: f"lease {key}" for key, record in by_kind.get(LEASE, {}).items()}
-    return Stock(by_kind, clusters, allocations, held, served.known)
+    holders |= {record.partition: f"lease {key}" for key, record in by_kind.get(LEASE, {}).items()}
+    return Stock(by_kind, clusters, allocations, holders, served.known)
 
 
 def sound_records(
@@ -317,8 +317,8 @@ def _misplaced_leases(
                 f"which has {partition_record.size}"
             )
             yield StoreFault(kind, lease.id, reason)
-        others = earlier_holders.setdefault(lease.partition, [])
-        for other_kind, other_lease in others:
+        earlier = earlier_holders.setdefault(lease.partition, [])
+        for other_kind, other_lease in earlier:
             is_overlapping = (
                 lease.first < other_lease.first + other_lease.count
                 and other_lease.first < end_device
@@ -327,7 +327,7 @@ def _misplaced_leases(
                 yield StoreFault(
                     kind, lease.id, f"shares devices with {other_kind} {other_lease.id}"
                 )
-        others.append((kind, lease))
+        earlier.append((kind, lease))
 
 
 def _is_within(

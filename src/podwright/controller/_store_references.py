@@ -78,17 +78,17 @@ class Stock(NamedTuple):
     """What is checked: the records, and what they may lead to.
 
     clusters: those that are served, by name. allocations: of each cluster, with the machines of
-    each. held: the names of partitions with a lease or a fence, and one of these. all_clusters:
+    each. holders: the names of partitions with a lease or a fence, and one of these. all_clusters:
     whether there are no other clusters.
     """
 
     records: ByKind
     clusters: Mapping[str, Cluster]
     allocations: Mapping[str, Mapping[str, Sequence[str]]]
-    held: Mapping[str, str]
+    holders: Mapping[str, str]
     all_clusters: bool
 
-    def of(self, kind: str) -> Mapping[str, Any]:
+    def kept(self, kind: str) -> Mapping[str, Any]:
         """The records of a kind, by key."""
         return self.records.get(kind, {})
 
@@ -110,7 +110,7 @@ class Reference(NamedTuple):
 
 def _gravity_of_partition(record: PartitionRecord, stock: Stock) -> Gravity:
     """Nobody may get the devices of a partition in which a program may run."""
-    return Gravity.REFUSED if record.name in stock.held else Gravity.SERVED
+    return Gravity.REFUSED if record.name in stock.holders else Gravity.SERVED
 
 
 def _gravity_of_allocation(record: AllocationRecord, stock: Stock) -> Gravity:
@@ -140,7 +140,7 @@ REFERENCES: Final = (
         "partition",
         lambda r: (r.partition,),
         "partition",
-        lambda stock: stock.of(PARTITION),
+        lambda stock: stock.kept(PARTITION),
         _set_aside,
     ),
     Reference(
@@ -148,7 +148,7 @@ REFERENCES: Final = (
         "parent",
         lambda r: (r.parent,) if r.parent else (),
         "lease",
-        lambda stock: stock.of(LEASE),
+        lambda stock: stock.kept(LEASE),
         _served,
     ),
     Reference(
@@ -156,7 +156,7 @@ REFERENCES: Final = (
         "lease.partition",
         lambda r: (r.lease.partition,),
         "partition",
-        lambda stock: stock.of(PARTITION),
+        lambda stock: stock.kept(PARTITION),
         _set_aside,
     ),
     Reference(
@@ -164,7 +164,7 @@ REFERENCES: Final = (
         "machines",
         lambda r: machine_names(r.cluster),
         "agent",
-        lambda stock: stock.of(AGENT),
+        lambda stock: stock.kept(AGENT),
         _served,
     ),
     Reference(QUARANTINE, "cluster", lambda r: (r.cluster,), "cluster", _clusters, _set_aside),
@@ -181,18 +181,18 @@ def reference_faults(stock: Stock) -> Iterator[StoreFault]:
             continue
         targets = reference.targets(stock)
         names_of = reference.names
-        for key, record in stock.of(reference.kind).items():
+        for key, record in stock.kept(reference.kind).items():
             for name in names_of(record):
                 if name not in targets:
                     gravity = reference.missing(record, stock)
                     reason = f"names {reference.target} {name}, which is not there"
-                    if gravity is Gravity.REFUSED and key in stock.held:
-                        reason += f", while {stock.held[key]} holds its devices"
+                    if gravity is Gravity.REFUSED and key in stock.holders:
+                        reason += f", while {stock.holders[key]} holds its devices"
                     yield StoreFault(reference.kind, key, reason, gravity)
     yield from _machines_twice(stock)
     yield from _allocations_apart(stock)
     yield from _partitions_out_of_place(stock)
-    yield from _parents_in_circles(stock.of(LEASE))
+    yield from _parents_in_circles(stock.kept(LEASE))
 
 
 def machine_names(cluster: Cluster) -> list[str]:
@@ -212,7 +212,7 @@ def _machines_twice(stock: Stock) -> Iterator[StoreFault]:
                 yield StoreFault(CLUSTER, name, reason)
             places[machine] = name
     addresses: dict[tuple[str, int], str] = {}
-    for key, record in stock.of(AGENT).items():
+    for key, record in stock.kept(AGENT).items():
         address = record.host, record.port
         if record.name in places and (other := addresses.get(address)):
             reason = f"is at {record.host}:{record.port}, as agent {other} is"
@@ -225,7 +225,7 @@ def _allocations_apart(stock: Stock) -> Iterator[StoreFault]:
     """A machine in two allocations, or one that is not in its allocation's cluster."""
     homes: dict[tuple[str, str], str] = {}
     machines = {name: set(machine_names(cluster)) for name, cluster in stock.clusters.items()}
-    for key, record in stock.of(ALLOCATION).items():
+    for key, record in stock.kept(ALLOCATION).items():
         if not record.agents:
             yield StoreFault(ALLOCATION, key, "has no machines", Gravity.SET_ASIDE)
         for machine in record.agents:
@@ -245,7 +245,7 @@ def _allocations_apart(stock: Stock) -> Iterator[StoreFault]:
 def _partitions_out_of_place(stock: Stock) -> Iterator[StoreFault]:
     """Devices that are not in a partition's cluster, or not in its allocation."""
     grounds: dict[tuple[str, str], set[tuple[int, int]] | None] = {}
-    for key, record in stock.of(PARTITION).items():
+    for key, record in stock.kept(PARTITION).items():
         cluster = stock.clusters.get(record.cluster)
         if cluster is None:
             continue
@@ -261,8 +261,8 @@ def _partitions_out_of_place(stock: Stock) -> Iterator[StoreFault]:
         else:
             continue
         gravity = _gravity_of_partition(record, stock)
-        if key in stock.held:
-            reason += f", while {stock.held[key]} holds them"
+        if key in stock.holders:
+            reason += f", while {stock.holders[key]} holds them"
         yield StoreFault(PARTITION, key, reason, gravity)
 
 
@@ -298,7 +298,7 @@ def _parents_in_circles(leases: Mapping[str, LeaseRecord]) -> Iterator[StoreFaul
 def number_faults(stock: Stock) -> Iterator[StoreFault]:
     """Numbers and words that no record can have."""
     for kind, reason_of in _LIMITS.items():
-        for key, record in stock.of(kind).items():
+        for key, record in stock.kept(kind).items():
             if reason := reason_of(record):
                 yield StoreFault(kind, key, reason)
 
