@@ -182,12 +182,12 @@ def _all_faults(
     number_problems = list(number_faults(stock))
     faults += number_problems
     if not number_problems:  # places are not compared where there are none
-        partitions = list(stock.kept(PARTITION).values())
+        partitions = list(stock.records_of(PARTITION).values())
         faults += _shared_devices(partitions)
         faults += _misplaced_leases(
             {partition.name: partition for partition in partitions},
-            list(stock.kept(LEASE).values()),
-            list(stock.kept(FENCE).values()),
+            list(stock.records_of(LEASE).values()),
+            list(stock.records_of(FENCE).values()),
         )
         faults += reference_faults(stock)
     return sorted(faults, key=lambda fault: (fault.gravity is not Gravity.REFUSED, fault[:2]))

@@ -88,7 +88,7 @@ class Stock(NamedTuple):
     holders: Mapping[str, str]
     all_clusters: bool
 
-    def kept(self, kind: str) -> Mapping[str, Any]:
+    def records_of(self, kind: str) -> Mapping[str, Any]:
         """The records of a kind, by key."""
         return self.records.get(kind, {})
 
@@ -140,7 +140,7 @@ REFERENCES: Final = (
         "partition",
         lambda r: (r.partition,),
         "partition",
-        lambda stock: stock.kept(PARTITION),
+        lambda stock: stock.records_of(PARTITION),
         _set_aside,
     ),
     Reference(
@@ -148,7 +148,7 @@ REFERENCES: Final = (
         "parent",
         lambda r: (r.parent,) if r.parent else (),
         "lease",
-        lambda stock: stock.kept(LEASE),
+        lambda stock: stock.records_of(LEASE),
         _served,
     ),
     Reference(
@@ -156,7 +156,7 @@ REFERENCES: Final = (
         "lease.partition",
         lambda r: (r.lease.partition,),
         "partition",
-        lambda stock: stock.kept(PARTITION),
+        lambda stock: stock.records_of(PARTITION),
         _set_aside,
     ),
     Reference(
@@ -164,7 +164,7 @@ REFERENCES: Final = (
         "machines",
         lambda r: machine_names(r.cluster),
         "agent",
-        lambda stock: stock.kept(AGENT),
+        lambda stock: stock.records_of(AGENT),
         _served,
     ),
     Reference(QUARANTINE, "cluster", lambda r: (r.cluster,), "cluster", _clusters, _set_aside),
@@ -181,7 +181,7 @@ def reference_faults(stock: Stock) -> Iterator[StoreFault]:
             continue
         targets = reference.targets(stock)
         names_of = reference.names
-        for key, record in stock.kept(reference.kind).items():
+        for key, record in stock.records_of(reference.kind).items():
             for name in names_of(record):
                 if name not in targets:
                     gravity = reference.missing(record, stock)
@@ -192,7 +192,7 @@ def reference_faults(stock: Stock) -> Iterator[StoreFault]:
     yield from _machines_twice(stock)
     yield from _allocations_apart(stock)
     yield from _partitions_out_of_place(stock)
-    yield from _parents_in_circles(stock.kept(LEASE))
+    yield from _parents_in_circles(stock.records_of(LEASE))
 
 
 def machine_names(cluster: Cluster) -> list[str]:
@@ -212,7 +212,7 @@ def _machines_twice(stock: Stock) -> Iterator[StoreFault]:
                 yield StoreFault(CLUSTER, name, reason)
             places[machine] = name
     addresses: dict[tuple[str, int], str] = {}
-    for key, record in stock.kept(AGENT).items():
+    for key, record in stock.records_of(AGENT).items():
         address = record.host, record.port
         if record.name in places and (other := addresses.get(address)):
             reason = f"is at {record.host}:{record.port}, as agent {other} is"
@@ -225,7 +225,7 @@ def _allocations_apart(stock: Stock) -> Iterator[StoreFault]:
     """A machine in two allocations, or one that is not in its allocation's cluster."""
     homes: dict[tuple[str, str], str] = {}
     machines = {name: set(machine_names(cluster)) for name, cluster in stock.clusters.items()}
-    for key, record in stock.kept(ALLOCATION).items():
+    for key, record in stock.records_of(ALLOCATION).items():
         if not record.agents:
             yield StoreFault(ALLOCATION, key, "has no machines", Gravity.SET_ASIDE)
         for machine in record.agents:
@@ -245,7 +245,7 @@ def _allocations_apart(stock: Stock) -> Iterator[StoreFault]:
 def _partitions_out_of_place(stock: Stock) -> Iterator[StoreFault]:
     """Devices that are not in a partition's cluster, or not in its allocation."""
     grounds: dict[tuple[str, str], set[tuple[int, int]] | None] = {}
-    for key, record in stock.kept(PARTITION).items():
+    for key, record in stock.records_of(PARTITION).items():
         cluster = stock.clusters.get(record.cluster)
         if cluster is None:
             continue
@@ -298,7 +298,7 @@ def _parents_in_circles(leases: Mapping[str, LeaseRecord]) -> Iterator[StoreFaul
 def number_faults(stock: Stock) -> Iterator[StoreFault]:
     """Numbers and words that no record can have."""
     for kind, reason_of in _LIMITS.items():
-        for key, record in stock.kept(kind).items():
+        for key, record in stock.records_of(kind).items():
             if reason := reason_of(record):
                 yield StoreFault(kind, key, reason)
 
