@@ -77,23 +77,22 @@ def _explain(error: Exception, prog: str, describe: Callable[[PodwrightError], s
     if isinstance(error, PodwrightError):
         complain(describe(error) if describe else f"{prog}: {error.message}")
         return error.exit_code
-    if isinstance(error, ModuleNotFoundError) and _is_missing_package(error.name or ""):
-        from podwright.pods_extra import install_command
+    if isinstance(error, ModuleNotFoundError):
+        root_package = (error.name or "").partition(".")[0]
+        if root_package in sys.stdlib_module_names:  # a service that has given up its rights, say
+            complain(
+                f"{prog}: {error.name} is a part of Python, and user {os.geteuid()} cannot read "
+                f"it. Open {sys.base_prefix} to that user."
+            )
+            return EXIT_UNAVAILABLE
+        if root_package != "podwright":
+            from podwright.pods_extra import install_command
 
-        complain(f"{prog}: {error.name} is not installed. This brings it: {install_command()}")
-        return EXIT_UNAVAILABLE
+            complain(f"{prog}: {error.name} is not installed. This brings it: {install_command()}")
+            return EXIT_UNAVAILABLE
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     complain(f"{prog}: this is a fault of {prog} itself: {reason}. {TRACEBACK}=1 shows where.")
     return EXIT_INTERNAL
-
-
-def _is_missing_package(module: str) -> bool:
-    """Return whether a module is of another package, which may be missing.
-
-    Podwright's own modules and Python's are there; where they are not found, this account may not
-    read them.
-    """
-    return module.partition(".")[0] not in {"podwright", "popdist", *sys.stdlib_module_names}
 
 
 def complain(line: str) -> None:
