@@ -169,10 +169,8 @@ REFUSED: dict[str, tuple[Callable[[Written], Any], str]] = {
         "cluster c2 has machines without devices",
     ),
     "a lease on a fenced device": (
-        lambda s: s.edit("lease", s.key_of("lease"), id="other") or s.copy(
-            "lease", s.key_of("lease"), "other"
-        ) or s.records.pop(("lease", s.key_of("lease"))),
-        "shares devices with lease other",
+        lambda s: s.edit("fence", "gone", lease={**s.body("fence", "gone")["lease"], "parent": ""}),
+        "fence gone shares devices with lease",
     ),
     "a lease within itself": (
         lambda s: s.edit("lease", s.key_of("lease"), parent=s.key_of("lease")), "is within itself"
@@ -226,6 +224,13 @@ SET_ASIDE: dict[str, tuple[Callable[[Written], Any], tuple[str, str]]] = {
         ("quarantine", "cx/0/0/4"),
     ),
 }  # fmt: skip
+
+
+async def test_a_fence_below_a_lease_that_was_given_back_is_no_damage() -> None:
+    """The lease between the two is gone, so whether they are apart is not known."""
+    store = await written()
+    store.edit("fence", "gone", lease={**store.body("fence", "gone")["lease"], "parent": "between"})
+    assert faults(store) == {}
 
 
 @pytest.mark.parametrize("what", SET_ASIDE)

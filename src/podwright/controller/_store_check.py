@@ -302,8 +302,9 @@ def _misplaced_leases(
     leases: list[LeaseRecord],
     fences: list[FenceRecord],
 ) -> Iterable[StoreFault]:
-    lease_by_id = {lease.id: lease for lease in leases}
-    holders = [(LEASE, lease) for lease in leases] + [(FENCE, fence.lease) for fence in fences]
+    fenced_leases = [fence.lease for fence in fences]
+    lease_by_id = {lease.id: lease for lease in (*fenced_leases, *leases)}
+    holders = [(LEASE, lease) for lease in leases] + [(FENCE, lease) for lease in fenced_leases]
     earlier_holders: dict[str, list[tuple[str, LeaseRecord]]] = {}
     for kind, lease in holders:
         partition_record = partitions.get(lease.partition)
@@ -323,7 +324,11 @@ def _misplaced_leases(
                 lease.first < other_lease.first + other_lease.count
                 and other_lease.first < end_device
             )
-            if is_overlapping and not _is_within(lease, other_lease, lease_by_id):
+            is_known = LEASE == kind == other_kind or not (
+                _has_lost_ancestor(lease, lease_by_id)
+                or _has_lost_ancestor(other_lease, lease_by_id)
+            )  # a lease in between may have been given back
+            if is_overlapping and is_known and not _is_within(lease, other_lease, lease_by_id):
                 yield StoreFault(
                     kind, lease.id, f"shares devices with {other_kind} {other_lease.id}"
                 )
@@ -337,6 +342,10 @@ def _is_within(
     return other_lease.id in _ancestor_ids(lease, lease_by_id) or lease.id in _ancestor_ids(
         other_lease, lease_by_id
     )
+
+
+def _has_lost_ancestor(lease: LeaseRecord, lease_by_id: Mapping[str, LeaseRecord]) -> bool:
+    return not _ancestor_ids(lease, lease_by_id) <= lease_by_id.keys()
 
 
 def _ancestor_ids(lease: LeaseRecord, lease_by_id: Mapping[str, LeaseRecord]) -> set[str]:
