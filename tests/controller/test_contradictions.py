@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from podwright.agents import SimulatedMachine
 from podwright.controller._store_check import find_faults
 from podwright.controller._store_references import _MAY_BE_GONE, REFERENCES, Gravity
 from podwright.errors import PodwrightError, Unavailable
+from podwright.fabric import IPU, Machine
 from podwright.store import MemoryStore
 from podwright.wire import (
     AcquireReply,
@@ -34,6 +36,15 @@ from tests.controller.test_agents import Site
 from tests.controller.world import ROOT
 
 Records = dict[tuple[str, str], bytes]
+
+
+class Machines(dict[str, SimulatedMachine]):
+    """Machines by their hosts; at an address that nobody has, none answers."""
+
+    def __missing__(self, host: str) -> SimulatedMachine:
+        machine = SimulatedMachine(Machine(host), IPU)
+        machine.set_down(True)
+        return machine
 
 
 class Written(NamedTuple):
@@ -66,6 +77,7 @@ class Written(NamedTuple):
 
 async def written() -> Written:
     site = Site()
+    site.machines = Machines()
     await site.start()
     await site.agents("ag1", "ag2", "ag3")
     await site.cluster("c1", "ag1", "ag2")
