@@ -391,10 +391,14 @@ def test_events_are_vipus_too(server: Server, run: Run) -> None:
     assert run("remove agent events")[1] == "remove agent (events): success.\n"
 
 
-def test_verbs_that_are_all_vipus_have_its_help(run: Run) -> None:
+def test_verbs_that_are_vipus_speak_as_what_was_typed(run: Run) -> None:
     for verb in ("reset", "explain", "events"):
         code, out, _ = run(f"{verb} --help")
-        assert (code, f"usage: vipu {verb} " in out) == (0, True)
+        assert (code, f"usage: vipu-admin {verb} " in out) == (0, True)
+    _, _, err = run("get partition nowhere")
+    assert err.startswith("vipu-admin: ")
+    _, _, err = run("list partitions --bad")
+    assert err.startswith("vipu-admin ")
 
 
 def test_words_about_partitions_are_vipus(server: Server, run: Run) -> None:

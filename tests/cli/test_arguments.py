@@ -11,6 +11,7 @@ import pytest
 from podwright.cli.shared._arguments import Parser, run
 from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound, TimedOut, Unavailable
 from podwright.option_rows import not_negative, port, positive, seconds
+from podwright.pods_extra import install_command
 
 
 def parser() -> Parser:
@@ -137,3 +138,34 @@ def test_a_closed_pipe_is_quiet(words: str) -> None:
     )  # fmt: skip
     assert done.stderr == ""
     assert done.stdout in ("141\n", "0\n")  # 0: what was said fitted into the pipe before it closed
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("grpc", "grpc is not installed. This brings it: pip install 'podwright[pods]"),
+        ("concurrent.futures.thread", "is a part of Python, and user"),
+        ("podwright.nowhere", "this is a fault of vipu itself"),
+    ],
+)
+def test_a_module_that_is_not_found_is_told_by_whose_it_is(
+    module: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> int:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    assert run(fail, prog="vipu") != 0
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("", "pip install 'podwright[pods]'"),
+        ("file:///a/p.whl", "pip install 'podwright[pods] @ file:///a/p.whl'"),
+    ],
+)
+def test_the_packages_for_pods_come_from_where_podwright_came_from(
+    source: str, command: str
+) -> None:
+    assert install_command(source) == command

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from podwright.cli import gc_absent
 from podwright.cli.devices import _gc_common
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
@@ -221,6 +222,16 @@ def test_the_same_as_data(gc: Gc) -> None:
     ]
 
 
+def test_what_was_made_without_a_name_is_everybodys_own(gc: Gc) -> None:
+    """poprun makes it over TCP, and `gc-info -l` asks over the socket, as root, say."""
+    nameless = replace(P1, owner="anonymous", creator="anonymous")
+    assert gc("gc-info -l", nameless, caller="root") == 0
+    assert gc.out.startswith("Partition: p1 [active]")
+    others = replace(P1, owner="bob", creator="bob")
+    assert gc("gc-info -l", others, caller="root") == 0
+    assert "No partition belongs to root." in gc.out + gc.err
+
+
 def test_where_there_is_nothing_it_says_what_would_be(gc: Gc) -> None:
     assert gc("gc-monitor", P1, caller="eve") == 0
     assert gc.out.startswith("No partition belongs to eve. --all-partitions shows")
@@ -271,3 +282,30 @@ def test_a_launch_says_who_it_is_without_its_arguments(program: tuple[str, ...],
 def test_words_that_are_not_ours_are_the_program() -> None:
     assert read_holder("me") == ("me", 0, "")
     assert read_holder(holder_words("a\nb", 1, "")) == ("a?b", 1, "localhost")
+
+
+def test_options_of_v_ipus_own_commands_are_there(gc: Gc) -> None:
+    used = partition("p1", 4, reconfigurable=True, leases=[lease("l1", 0)])
+    assert gc("gc-monitor --no-card-info", used) == 0
+    assert [row[5] for row in gc.rows()] == ["used"]
+    assert gc("gc-monitor -j", used) == 0
+    assert json.loads(gc.out)[0]["partition"] == "p1"
+    assert gc("gc-info -d 0 --tile-overview", used) == 2
+    assert "--tile-overview is not for this hardware" in gc.err
+
+
+@pytest.mark.parametrize(
+    ("run", "name", "instead"),
+    [
+        (gc_absent.reset, "gc-reset", "vipu reset partition NAME"),
+        (gc_absent.inventory, "gc-inventory", "gc-info -l --all-partitions"),
+    ],
+)
+def test_commands_that_the_server_stands_for_say_so(
+    run: Callable[[list[str]], int], name: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-d", "0"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{name} is not for this hardware.")
+    assert instead in said
+    assert run(["--help"]) == 0

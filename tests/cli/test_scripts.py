@@ -46,8 +46,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
 
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
-    """A line of a script in which `vipu` is our command."""
-    script = f'set -o pipefail; vipu() {{ "$PYTHON" -m podwright.cli.vipu "$@"; }}; {line}'
+    """A line of a script in which `vipu` and `vipu-admin` are our commands."""
+    commands = (
+        'vipu() { "$PYTHON" -m podwright.cli.vipu "$@"; }; '
+        'vipu-admin() { "$PYTHON" -m podwright.cli.vipu_admin "$@"; }'
+    )
+    script = f"set -o pipefail; {commands}; {line}"
     environ = {**os.environ, "PYTHON": sys.executable}
     return subprocess.run(
         ["bash", "-c", script],
@@ -66,6 +70,7 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
             "vipu list partitions | grep ACTIVE | cut -d '|' -f 3 | cut -d ' ' -f 2 | head -1",
             "part1\n",
         ),
+        ("vipu-admin list partitions | sed -n '3 p' | cut -d '|' -f 3 | tr -d ' '", "p0\n"),
         ("vipu list partition | awk '{print $5}' | sed -n '3 p'", "p0\n"),
         (
             "vipu --server-version | sed -n 2p | awk '{print $2}' | awk -F: '{print $1}'",

@@ -224,7 +224,7 @@ def test_a_partition_that_is_born_in_error_is_no_success(vipu: Vipu) -> None:
         assert vipu.out == ""
         assert vipu.err == (
             f"{line.split()[0]} partition (p1): failed: m0 does not answer. "
-            "Try: vipu reset partition p1\n"
+            "Try: vipu reset partition p1; with --relocatable it gets other devices\n"
         )
 
 

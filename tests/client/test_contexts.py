@@ -101,11 +101,50 @@ def test_a_context_is_used_as_a_whole(home: Home) -> None:
     named = home.named(context="lab")
     assert named is not None
     assert named.credentials == ("alice", "lab-key", "", "")
-    for other in ({"host": "x"}, {"port": "1"}, {"user": "bob", "key": "bobs"}):
-        with pytest.raises(InvalidRequest, match="names its server and its key itself"):
-            home.named(context="lab", **other)
     with pytest.raises(NotFound, match="there is no context 'nowhere'"):
         home.named(context="nowhere")
+
+
+@pytest.mark.parametrize("chosen", ["--context", "PODWRIGHT_CONTEXT", "the current context"])
+@pytest.mark.parametrize("option", ["host", "port", "config", "user", "key", "certs", "munge"])
+def test_an_option_beside_a_context_is_used_or_refused(
+    home: Home, tmp_path: Path, chosen: str, option: str
+) -> None:
+    """Nothing is answered as somebody else than the command says."""
+    own = tmp_path / "own.hcl"
+    own.write_text('api-user-id = "bob"\napi-access-key = "bobs"\n')
+    value = {"config": str(own), "port": "1"}.get(option, "x")
+    options = {option: value}
+    if chosen == "--context":
+        options["context"] = "lab"
+    elif chosen == "PODWRIGHT_CONTEXT":
+        home.environ["PODWRIGHT_CONTEXT"] = "lab"
+        write(home.path, Contexts("here", {"lab": LAB, "here": HERE}))
+    used = option in ("host", "port") or (option, chosen) == ("config", "PODWRIGHT_CONTEXT")
+    if chosen != "--context" and used:
+        if option == "config":
+            write(home.path, Contexts("", {"lab": LAB}))
+        named = home.named(**options)
+        assert named is not None
+        assert not named.by.startswith("context")
+        return
+    with pytest.raises(InvalidRequest, match="cannot be used with it"):
+        home.named(**options)
+
+
+@pytest.mark.parametrize("variable", ["VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY"])
+def test_a_name_in_the_environment_does_not_abandon_the_context(home: Home, variable: str) -> None:
+    home.environ[variable] = "bob"
+    with pytest.raises(InvalidRequest, match=f"{variable} cannot be used with it"):
+        home.named()
+
+
+def test_the_address_of_a_context_is_the_context(home: Home) -> None:
+    """Programs of a launch get the address alone, and call as the launch does."""
+    assert home.named(host="lab", port="8090") == home.named()._replace(by="an option")  # type: ignore[union-attr]
+    other = home.named(host="lab", port="8091")
+    assert other is not None
+    assert other.credentials == ("", "", "", "")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,14 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from podwright.client import Address, Client, ServerOptions, VirmTransport, find_server
+from podwright.client import (
+    Address,
+    Client,
+    NamedServer,
+    ServerOptions,
+    VirmTransport,
+    find_server,
+)
 from podwright.client._connect_tcp import connect_tcp
 from podwright.client._grpc_transport import GrpcChannel
 from podwright.errors import (
@@ -361,6 +368,7 @@ class FakeVirm:
     """A controller that never finishes."""
 
     where = "pod:8090"
+    server = NamedServer(where)
 
     def call(self, path: str, message: Any, timeout: float, encode: Any, decode: Any) -> Any:
         """Its answer, all defaults: PENDING, and no operation state that is an end."""

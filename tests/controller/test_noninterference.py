@@ -63,6 +63,8 @@ ROLES = (BOB, READER, NOBODY, SCHEDULER)
 #: The scheduler of the second pod's jobs, hers and bob's. It sees them all.
 PBS = Caller("pbs", 64031, Role.SCHEDULER)
 pb: Any = virm.pb
+#: The cluster of her objects.
+CLUSTER = preset("pod16").name
 
 
 @dataclass(frozen=True)
@@ -380,6 +382,8 @@ def filled(kind: Any, path: tuple[str, ...], name: str, epoch: int) -> Any:
                 values[field.name] = [name] if get_origin(field.type) is list else name
         elif field.name == "epoch":
             values[field.name] = epoch
+        elif field.name == "cluster" and field.required:
+            values[field.name] = CLUSTER  # of another one, no allocation would be looked up
         elif field.required:
             values[field.name] = (
                 filled(field.type, (), name, epoch) if of_value else _SAMPLES[field.type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -41,7 +42,11 @@ async def full() -> World:
     """A pod with objects of every kind."""
     machines = [m.name for d in preset("pod64").domains for m in d.machines]
     halves = {"pod64": {"left": machines[:8], "right": machines[8:]}}
-    world = World([preset("pod64"), preset("pod16")], allocations=halves)
+    small = preset("pod16")
+    (domain,) = small.domains
+    others = tuple(replace(machine, name=f"b-{machine.name}") for machine in domain.machines)
+    small = replace(small, domains=(replace(domain, machines=others),))
+    world = World([preset("pod64"), small], allocations=halves)
     await world.start()
     for n in range(5):
         await world.create(f"p{n}", 4, allocation="left")

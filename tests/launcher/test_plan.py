@@ -201,3 +201,27 @@ def test_after_how_long_devices_are_fenced_can_be_said() -> None:
             parse([f"--fence-after={wrong}", "t"])
     typed = parse(["--fence-after=60", "t"])
     assert make_plan(typed, {"PODWRIGHT_FENCE_AFTER": "30"}).request.ttl == 60
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--num-replicas=3 --num-instances=1", "the nearest sizes are 2 or 4"),
+        ("--num-replicas=12 --num-instances=1", "the nearest sizes are 8 or 16"),
+        ("--num-replicas=12 --num-instances=12", "no partition of 12 in 12 GCDs"),
+        ("--num-replicas=8 --num-instances=1 --ipus-per-replica=8", ""),
+    ],
+)
+def test_a_dry_run_says_what_a_pod_of_ipus_would_refuse(line: str, words: str) -> None:
+    notes = make_plan(parse(f"--dry-run {line} t".split()), {}).notes
+    assert [note for note in notes if "pod of IPUs" in note] == [
+        note for note in notes if words and words in note
+    ]
+    assert bool(words) == any("--dry-run=server asks yours" in note for note in notes)
+    assert make_plan(parse(f"{line} t".split()), {}).notes == ()
+
+
+def test_two_options_in_one_are_no_host() -> None:
+    line = "--num-replicas=2 --vipu-server-host=h1--host=h1,h2 t"
+    with pytest.raises(InvalidRequest, match="'h1--host=h1' is not the address of a server"):
+        make_plan(parse(line.split()), {})

@@ -105,4 +105,4 @@ def test_what_gpu_clusters_use_runs(half: Path, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("command", ["vipu-server", "vipu-agent"])
 def test_a_command_of_pods_says_what_to_install(half: Path, command: str) -> None:
     said = run(half, command, *(["--preset", "pod16"] if "server" in command else []), code=69)
-    assert "pip install 'podwright[pods]'" in said
+    assert "pip install 'podwright[pods] @ file://" in said

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from podwright.cli import vipu_server
-from podwright.controller import find_faults
+from podwright.controller import ServedClusters, find_faults
 from podwright.errors import Unavailable
 from podwright.fabric import preset
 from podwright.server.machines._served_hardware import choose
@@ -93,7 +93,8 @@ async def test_no_start_serves_it(change: Callable[[Records], None], says: str) 
 async def test_one_that_is_in_order_has_no_fault() -> None:
     store = await written()
     snapshot = await store.read()
-    assert find_faults(snapshot.records, snapshot.epoch + 1) == []
+    served = ServedClusters([preset("pod16")])
+    assert find_faults(snapshot.records, snapshot.epoch + 1, served) == []
 
 
 def test_what_is_served_is_named_too() -> None:
@@ -106,6 +107,7 @@ def in_file(path: Path, change: Callable[[Records], None]) -> None:
         @virtually
         async def make() -> None:
             records.update((await (await written()).read()).records)
+            records["server", "hardware"] = b'{"preset":"pod16"}'
 
         records: Records = {}
         await asyncio.to_thread(make)
@@ -148,3 +150,43 @@ def test_a_backup_heals_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     restored = ["--storage", str(bad), "--restore", str(file), "--replace"]
     assert vipu_server.main(restored) == 0
     assert vipu_server.main(["--check", "--storage", str(bad)]) == 0
+
+
+def test_the_command_removes_what_is_set_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, bad = tmp_path / "pod.db", tmp_path / "bad.db"
+
+    def orphan(records: Records) -> None:
+        place = next(place for place in records if place[0] == "lease")
+        body = {**msgspec.json.decode(records[place]), "id": "lx", "partition": "px"}
+        records["lease", "lx"] = msgspec.json.encode(body)
+
+    in_file(path, orphan)
+    assert vipu_server.main(["--check", "--storage", str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == "lease lx names partition px, which is not there\n"
+    assert "is served without these; --repair removes them" in err
+    assert vipu_server.main(["--repair", "--storage", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "lease lx names partition px, which is not there\n"
+    assert f"removed from {path}: 1 record" in err
+    assert vipu_server.main(["--check", "--storage", str(path)]) == 0
+
+    def damage(records: Records) -> None:
+        share_devices(records)
+        orphan(records)
+
+    in_file(bad, damage)
+    before = bad.read_bytes()
+    assert vipu_server.main(["--repair", "--storage", str(bad)]) != 0
+    assert "shares device 0" in capsys.readouterr().err
+    assert vipu_server.main(["--check", "--storage", str(bad)]) == 1
+    assert len(bad.read_bytes()) == len(before)
+
+
+def test_an_empty_file_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pod.db"
+    path.touch(mode=0o600)
+    assert vipu_server.main(["--check", "--storage", str(path)]) != 0
+    assert f"the file {path} is empty, so it is no store" in capsys.readouterr().err

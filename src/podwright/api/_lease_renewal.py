@@ -17,8 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from podwright.api._server_variables import open_client
-from podwright.client import Client
+from podwright.client import Client, NamedServer, reopen
 from podwright.errors import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
 
 #: Seconds between two renewals, and the most that one renewal may take.
@@ -92,7 +91,7 @@ def main() -> int:
 
     refusal_fields: dict[str, object] = {}
     try:
-        with open_client(os.environ) as client:
+        with reopen(NamedServer.of_plain(lease_fields["server"])) as client:
             keep(
                 client,
                 lease_fields["lease"],

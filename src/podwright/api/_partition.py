@@ -7,6 +7,7 @@ however long this program computes or is stopped, and ends however this program 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import weakref
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from podwright.api._end_with_parent import hold
+from podwright.api._server_variables import with_variables
 from podwright.errors import Fenced, PodwrightError, error_from_json
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ class Cancellable(Protocol):
 class PodOfPartition(Protocol):
     """The part of `Pod` that a partition uses."""
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment in which programs find the pod's server."""
+    def variables(self) -> dict[str, str]:
+        """Return the variables by which programs call the pod's server; empty: not to be set."""
         ...
 
     def get(self, name: str) -> PartitionInfo:
@@ -76,10 +78,16 @@ class Partition:
             KEEPER_COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=pod.environment(),
             start_new_session=True,
         )
-        lease_fields = {"lease": self._lease.id, "epoch": self._lease.epoch, "partition": self.name}
+        with pod.client() as client:
+            server = client.server.plain()
+        lease_fields = {
+            "lease": self._lease.id,
+            "epoch": self._lease.epoch,
+            "partition": self.name,
+            "server": server,
+        }
         assert self._keeper.stdin
         self._keeper.stdin.write(json.dumps(lease_fields).encode() + b"\n")
         self._keeper.stdin.flush()
@@ -115,8 +123,15 @@ class Partition:
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which other programs, such as poprun, run in this partition."""
+        return with_variables(os.environ, self.variables())
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of programs in this partition.
+
+        An empty value means that the variable must not be set.
+        """
         partition_variables = {PARTITION_VARIABLE: self.name, LEASE_VARIABLE: self._lease.id}
-        return {**self._pod.environment(), **partition_variables}
+        return {**self._pod.variables(), **partition_variables}
 
     def close(self) -> None:
         """Give the partition back, and remove it if it was created for this program.

@@ -76,7 +76,7 @@ def connect(
         key=key,
         certs=certs,
     )
-    return Pod(find_server(options, os.environ, timeout=timeout), options)
+    return Pod(find_server(options, os.environ, timeout=timeout))
 
 
 @contextmanager
@@ -112,8 +112,8 @@ class Pod:
     'ACTIVE'
     """
 
-    def __init__(self, server: FoundServer, options: ServerOptions) -> None:
-        self._server, self._client, self._options = server, server.client, options
+    def __init__(self, server: FoundServer) -> None:
+        self._server, self._client = server, server.client
         self._lock = allocate_lock()
 
     @property
@@ -133,7 +133,14 @@ class Pod:
 
     def environment(self) -> dict[str, str]:
         """Return this process's environment, with the variables that lead to the same server."""
-        return with_variables(os.environ, server_variables(self._server, self._options))
+        return with_variables(os.environ, self.variables())
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables by which other processes call this server as this program does.
+
+        An empty value means that the variable must not be set.
+        """
+        return server_variables(self._server)
 
     @property
     def admin(self) -> PodAdmin:

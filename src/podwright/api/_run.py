@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from podwright.api._launch_process import LaunchProcess, Option, option_words
+from podwright.api._server_variables import with_variables
 
 if TYPE_CHECKING:
     from podwright.api._partition import Partition
@@ -126,9 +127,9 @@ def launch_counts(
 def place(partition: Partition | str | None, environ: Mapping[str, str] | None) -> dict[str, str]:
     """Return the environment of a launch in a partition that this program holds, or in none."""
     partition_variables = (
-        {} if partition is None or isinstance(partition, str) else partition.environment()
+        {} if partition is None or isinstance(partition, str) else partition.variables()
     )
-    return {**(os.environ if environ is None else environ), **partition_variables}
+    return with_variables(os.environ if environ is None else environ, partition_variables)
 
 
 class _RunningLaunch:

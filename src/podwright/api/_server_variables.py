@@ -1,47 +1,26 @@
-"""The variables that lead other processes to the server that this program talks to."""
+"""The variables by which other processes call the same server as the same caller."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
-from podwright.client import (
-    HOST_VARIABLE,
-    PORT_VARIABLE,
-    Client,
-    FoundServer,
-    ServerOptions,
-    UnixTransport,
-    find_server,
-)
-from podwright.wire import SOCKET_VARIABLE
-
-_CREDENTIAL_VARIABLES = (
-    "VIPU_CLI_API_USER_ID",
-    "VIPU_CLI_API_ACCESS_KEY",
-    "VIPU_CLI_TLS_CERTS",
-    "VIPU_CLI_MUNGE",
-)
+from podwright.client import FoundServer
 
 
-def server_variables(server: FoundServer, options: ServerOptions) -> dict[str, str]:
-    """Return the variables that lead other processes of this user to the same server.
+def server_variables(server: FoundServer) -> dict[str, str]:
+    """Return the variables for programs of this user: the commands' own, and those of IPUoF.
 
     An empty value means that the variable must not be set.
     """
-    server_address = server.client.where
-    credentials = (options.user, options.key, options.certs, options.munge)
-    variables = {
-        variable: value
-        for variable, value in zip(_CREDENTIAL_VARIABLES, credentials, strict=True)
-        if value
+    variables = server.client.server.variables
+    host, _, port = server.address.rpartition(":")
+    if "/" in server.address:
+        return variables  # it has a socket only, which the vendor's programs cannot call
+    return {
+        **variables,
+        "IPUOF_VIPU_API_HOST": host.strip("[]"),
+        "IPUOF_VIPU_API_PORT": port,
     }
-    if os.path.isabs(server_address) and not any(variables.values()):
-        return {SOCKET_VARIABLE: server_address, HOST_VARIABLE: "", PORT_VARIABLE: ""}
-    address = options.host or (
-        server_address if not os.path.isabs(server_address) else server.address
-    )
-    return {**variables, SOCKET_VARIABLE: "", HOST_VARIABLE: address, PORT_VARIABLE: options.port}
 
 
 def with_variables(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
@@ -50,11 +29,3 @@ def with_variables(environ: Mapping[str, str], variables: Mapping[str, str]) -> 
         variable: value for variable, value in environ.items() if variables.get(variable) != ""
     }
     return {**kept_variables, **{variable: value for variable, value in variables.items() if value}}
-
-
-def open_client(environ: Mapping[str, str]) -> Client:
-    """Return a client of the server that the variables in `environ` name."""
-    socket_path = environ.get(SOCKET_VARIABLE, "")
-    if socket_path and "," not in socket_path:
-        return Client(UnixTransport(socket_path))
-    return find_server(ServerOptions(), environ).client

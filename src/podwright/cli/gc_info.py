@@ -29,6 +29,7 @@ class _InfoOptions(_gc_common.GcOptions):
         "the device of this number", "N", not_negative, None, name="-d --device-id"
     )
     device_info = opt.flag("what is known of it", name="-i --device-info")
+    tile_overview = opt.flag("not for this hardware: a server knows no tiles")
 
 
 def build_parser() -> Parser:
@@ -46,6 +47,11 @@ def main(argv: Sequence[str] | None = None, connect: Connect = _gc_common.reach)
 def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     parser = build_parser()
     arguments = _InfoOptions(parser.parse_args(argv))
+    if arguments.tile_overview:
+        parser.error(
+            "--tile-overview is not for this hardware: a server knows devices, and not their "
+            "tiles; -d N --device-info shows what it knows"
+        )
     if arguments.list_devices == (arguments.device_id is not None):
         parser.error("name a device with -d N, or list all with -l")
     if arguments.device_info and arguments.device_id is None:

@@ -21,6 +21,7 @@ examples:
 
 
 class _MonitorOptions(_gc_common.GcOptions):
+    no_card_info = opt.flag("leave out devices that nobody uses")
     live = opt.flag("open podwright top", rivals="partition")
 
 
@@ -46,6 +47,8 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     server = connect(arguments)
     with server.client:
         uses = _gc_common.device_uses(arguments, server)
+        if arguments.no_card_info:
+            uses = devices.only_used(uses)
         if arguments.json:
             print(_json.text(devices.monitor_json(uses)))
         else:

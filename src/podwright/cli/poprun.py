@@ -23,6 +23,7 @@ _OWN_OPTIONS = {
     ),
     "--api-host host1,host2": "--vipu-server-host host1,host2",
     "--api-host": "--vipu-server-host",
+    " --tls-certs": " --vipu-tls-certs",
     "VIPU_CLI_API_HOST": "IPUOF_VIPU_API_HOST",
 }
 

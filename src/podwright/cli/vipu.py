@@ -105,24 +105,31 @@ _VERBS = (
 )
 
 
-def build_parser(words: Sequence[str] = ()) -> Parser:
+def build_parser(words: Sequence[str] = (), prog: str = "vipu") -> Parser:
     """Return the parser of the whole command, or what reads these words: see noun_parser.
 
-    Completion is made from it, too.
+    Completion is made from it, too. prog: what the user has typed.
     """
     description = "Create, list, get, reset and remove partitions of a pod."
-    return noun_parser("vipu", description, _EXAMPLES, _VERBS, words)
+    return noun_parser(prog, description, _EXAMPLES, _VERBS, words)
 
 
-def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
-    """Run the command, and return the exit code. connect: returns the server."""
-    return run_with_server(lambda: _main(argv, connect), "vipu")
+def main(
+    argv: Sequence[str] | None = None, connect: Connect = connect, *, prog: str = "vipu"
+) -> int:
+    """Run the command, and return the exit code.
+
+    connect: returns the server. prog: what the user has typed, for messages.
+    """
+    return run_with_server(lambda: _main(argv, connect, prog), prog)
 
 
-def _main(argv: Sequence[str] | None, connect: Connect) -> int:
+def _main(argv: Sequence[str] | None, connect: Connect, prog: str) -> int:
     verbs = "create, list, get, reset, remove, explain or events"
     words = list(sys.argv[1:] if argv is None else argv)
-    return run_noun(build_parser(words), words, connect, verbs, "podwright.cli.partitions._verbs")
+    return run_noun(
+        build_parser(words, prog), words, connect, verbs, "podwright.cli.partitions._verbs"
+    )
 
 
 if __name__ == "__main__":

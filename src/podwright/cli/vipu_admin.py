@@ -200,7 +200,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     if _is_of_vipu(words):
         from podwright.cli.vipu import main as vipu
 
-        return vipu(words, connect)
+        return vipu(words, connect, prog="vipu-admin")
     verbs = "create, list, get, set, add, remove, drain, backup, …"
     return run_noun(build_parser(words), words, connect, verbs, "podwright.cli.admin._verbs")
 

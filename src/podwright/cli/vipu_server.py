@@ -62,7 +62,7 @@ def _main(argv: Sequence[str] | None) -> int:
     arguments = parse(argv, parser)
     if arguments.dry_run and not arguments.restore:
         parser.error("--dry-run is for --restore")
-    if arguments.check or arguments.backup or arguments.restore:
+    if arguments.check or arguments.repair or arguments.backup or arguments.restore:
         return _work_on_store(arguments)
     if arguments.user and os.getsid(0) != os.getpid():
         if os.fork():
@@ -108,7 +108,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _work_on_store(arguments: ServerArguments) -> int:
-    """Check, copy or replace the content of the store that these options name."""
+    """Check, repair, copy or replace the content of the store that these options name."""
     from podwright.server.command import _store_maintenance
 
     if arguments.check:
@@ -117,6 +117,12 @@ def _work_on_store(arguments: ServerArguments) -> int:
             print(fault)
         complain(sentence)
         return 1 if faults else 0
+    if arguments.repair:
+        faults, sentence = _store_maintenance.repaired(arguments)
+        for fault in faults:
+            print(fault)
+        complain(sentence)
+        return 0
     backs_up = bool(arguments.backup)
     complain(
         (_store_maintenance.back_up_store if backs_up else _store_maintenance.restored)(arguments)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport
-from podwright.client._find_server import FoundServer, LocalServers, find_server
+from podwright.client._find_server import FoundServer, LocalServers, find_server, reopen
 from podwright.client._local_server_paths import contexts_path
 from podwright.client._named_server import (
     HOST_VARIABLE,
     PORT_VARIABLE,
     Address,
     Credentials,
+    NamedServer,
     ServerOptions,
     parse_addresses,
     server_for_proxy,
@@ -68,6 +69,7 @@ __all__ = [
     "FoundServer",
     "GrpcTransport",
     "LocalServers",
+    "NamedServer",
     "PortForwarder",
     "ServerOptions",
     "Transport",
@@ -81,6 +83,7 @@ __all__ = [
     "find_server",
     "parse_addresses",
     "read_contexts",
+    "reopen",
     "run_through",
     "server_for_proxy",
     "span",

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from podwright.client._named_server import NamedServer
 from podwright.client._transport import Transport
 from podwright.errors import InvalidRequest
 from podwright.wire import (
@@ -84,6 +85,11 @@ class Client:
     def where(self) -> str:
         """The server's address, as messages name it."""
         return self.transport.where
+
+    @property
+    def server(self) -> NamedServer:
+        """The server and the caller: what `reopen` needs in another process."""
+        return self.transport.server
 
     def another(self) -> Client:
         """Return a client of the same server with its own connection, as for another thread."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from podwright.client._named_server import unreachable_error
+from podwright.client._named_server import NamedServer, unreachable_error
 from podwright.client._transport import Transport
 from podwright.errors import Fenced, PodwrightError, TimedOut, Unavailable
 from podwright.wire import Empty, Method, ServerInfo, Value, WaitRequest
@@ -33,7 +33,8 @@ Opener = Callable[[float], Transport]
 class FailoverTransport:
     """A transport that calls the active one of several servers.
 
-    openers: each connects to one server; they are tried in this order.
+    openers: each connects to one server; they are tried in this order. server: the servers and the
+    caller.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class FailoverTransport:
         openers: Sequence[Opener],
         addresses: str,
         *,
+        server: NamedServer | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._openers = openers
         self._all = addresses
+        self.server = server or NamedServer(addresses)
         self._clock, self._sleep = clock, sleep
         self._at = 0
         self._current: Transport | None = None
@@ -111,7 +114,9 @@ class FailoverTransport:
 
     def another(self) -> FailoverTransport:
         """Return a transport to the same servers, with connections of its own."""
-        return FailoverTransport(self._openers, self._all, clock=self._clock, sleep=self._sleep)
+        return FailoverTransport(
+            self._openers, self._all, server=self.server, clock=self._clock, sleep=self._sleep
+        )
 
     def close(self) -> None:
         """Close the connection. A later call opens a new one."""

@@ -35,6 +35,7 @@ from podwright.client._local_server_paths import (
 from podwright.client._named_server import (
     ANONYMOUS,
     Address,
+    Credentials,
     NamedServer,
     ServerOptions,
     named_server,
@@ -112,6 +113,32 @@ def find_server(
     return search.users("user") or search.default() or search.started(environ)
 
 
+def reopen(server: NamedServer, *, timeout: float = TIMEOUT) -> Client:
+    """Return a client of a server that another process has found, as the same caller.
+
+    Nothing is looked up again, since an option, a file or the current context may have changed. The
+    client connects at its first call, so the server may be away for a while.
+    """
+    if not server.addresses and "," not in server.socket:
+        return Client(UnixTransport(server.socket), timeout=timeout)
+    if len(server.addresses) == 1 and not server.socket:
+        opener = partial(_open_again, server.addresses[0], server.credentials)
+        return Client(FailoverTransport([opener], server.by, server=server), timeout=timeout)
+    return _ServerSearch(timeout, user_socket(os.environ), LocalServers()).failover(server)
+
+
+def _open_again(address: Address, credentials: Credentials, timeout: float) -> Transport:
+    return connect_tcp(address, timeout, credentials)[0]
+
+
+def _open_socket(path: str, timeout: float) -> Transport:
+    return UnixTransport(path)
+
+
+def _paths(target: NamedServer) -> list[str]:
+    return [path for path in target.socket.split(",") if path]
+
+
 class _ServerSearch:
     def __init__(self, timeout: float, user_path: str, local_servers: LocalServers) -> None:
         self.timeout = timeout
@@ -123,12 +150,9 @@ class _ServerSearch:
 
     def named(self, target: NamedServer) -> FoundServer:
         self.credentials = target.credentials
-        socket_paths = [path for path in target.socket.split(",") if path]
-        openers: list[Opener] = [partial(self._open_socket, path) for path in socket_paths]
-        openers += [partial(self._open_tcp, address) for address in target.addresses]
-        if len(openers) > 1:
-            addresses = ",".join([*socket_paths, *map(str, target.addresses)])
-            client = Client(FailoverTransport(openers, addresses), timeout=self.timeout)
+        socket_paths = _paths(target)
+        if len(socket_paths) + len(target.addresses) > 1:
+            client = self.failover(target)
             try:
                 return FoundServer(client, client.get_server_info(timeout=PATIENCE), "named")
             except BaseException:
@@ -139,8 +163,15 @@ class _ServerSearch:
         (address,) = target.addresses
         return self._local(address) or self._tcp(address, "named")
 
-    def _open_socket(self, path: str, timeout: float) -> Transport:
-        return UnixTransport(path)
+    def failover(self, target: NamedServer) -> Client:
+        """Return a client of whichever of these servers is active. It connects at its first
+        call.
+        """
+        self.credentials = target.credentials
+        openers: list[Opener] = [partial(_open_socket, path) for path in _paths(target)]
+        openers += [partial(self._open_tcp, address) for address in target.addresses]
+        addresses = ",".join([*_paths(target), *map(str, target.addresses)])
+        return Client(FailoverTransport(openers, addresses, server=target), timeout=self.timeout)
 
     def _open_tcp(self, address: Address, timeout: float) -> Transport:
         if local := self._local(address):

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from podwright.client._local_server_paths import LOOPBACK_HOSTS
-from podwright.client._named_server import ANONYMOUS, Address, Credentials, unreachable_error
+from podwright.client._named_server import (
+    ANONYMOUS,
+    Address,
+    Credentials,
+    NamedServer,
+    unreachable_error,
+)
+from podwright.client._verified_loopback import VerifiedLoopback
 from podwright.errors import (
     InvalidRequest,
     PodwrightError,
@@ -107,11 +114,13 @@ class GrpcChannel:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.where, self._host = str(address), address.host
+        self.server = NamedServer(self.where, addresses=(address,), credentials=credentials)
         self._pause = sleep
         self._reconnect = partial(
             GrpcChannel, address, token, credentials, failover=failover, sleep=sleep
         )
         self._metadata: tuple[tuple[str, str], ...] = ()
+        self._loopback: VerifiedLoopback | None = None
         self._munge_option = "no" if token or credentials.key else credentials.munge
         self._munge: Vouches | None = None
         if self._munge_option not in ("", "no"):
@@ -131,6 +140,13 @@ class GrpcChannel:
             tls_credentials = grpc.ssl_channel_credentials(*read_certificates(credentials.certs))
             self._channel = grpc.secure_channel(
                 str(address), tls_credentials, options=channel_options
+            )
+        elif self._metadata:
+            # The key is in clear, so gRPC does not connect by itself.
+            self._loopback = VerifiedLoopback(address)
+            self._channel = grpc.insecure_channel(
+                self._loopback.target,
+                options=(*channel_options, ("grpc.default_authority", str(address))),
             )
         else:
             self._channel = grpc.insecure_channel(str(address), options=channel_options)
@@ -197,8 +213,12 @@ class GrpcChannel:
     def close(self) -> None:
         """Close the connection for good."""
         self._channel.close()
+        if self._loopback is not None:
+            self._loopback.close()
 
     def _call_error(self, error: grpc.RpcError, rpc_path: str, timeout: float) -> PodwrightError:
+        if self._loopback is not None and self._loopback.refusal is not None:
+            return self._loopback.refusal
         trailing_metadata = dict(error.trailing_metadata() or ())
         if (refusal_json := trailing_metadata.get(ERROR_KEY)) is not None:
             return error_from_json(json.loads(refusal_json))
@@ -250,6 +270,7 @@ class GrpcTransport:
         self._reconnect = partial(GrpcTransport, host, port, token, credentials, failover=failover)
         self.channel = GrpcChannel(Address(host, port), token, credentials, failover=failover)
         self.where = self.channel.where
+        self.server = self.channel.server
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
         """Make one call of podwright.v1."""

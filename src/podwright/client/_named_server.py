@@ -2,29 +2,38 @@
 
 These places are read in this order. In the first three, each key of an address is looked up
 separately, as V-IPU's commands do: a port from the file is combined with a host from an option.
-Credentials go only to the host that is named in the same place: a key from a file that names one
-host is not shown to another host that an option names. A place that names no host gives its
-credentials to whichever host is named. A context is used as a whole or not at all. An address may
-be a list: `host1,host2:8091` is tried from left to right.
+Credentials go only to the server that their own place names, together with the places after it: a
+key from a file that names one host or port is not shown to another that an option names. A place
+that names no server gives its credentials to whichever is named. An address may be a list:
+`host1,host2:8091` is tried from left to right.
+
+A socket and a context say who calls by themselves. They are used as a whole, and refused beside
+credentials of another place, since one of the two would be dropped. A server that is named by the
+address of the user's context is that context's server, so programs of a launch, which get the
+address, call as the launch does.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podwright.client._local_server_paths import DEFAULT_HOST, SYSTEM_CONFIG, contexts_path
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE
+
+if TYPE_CHECKING:
+    from podwright.client._server_contexts import Context
 
 HOST_VARIABLE = "VIPU_CLI_API_HOST"
 PORT_VARIABLE = "VIPU_CLI_API_PORT"
 
 # Patterns are compiled on use, since most commands need none.
 _CONFIG_LINE_PATTERN = r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$'
-_HOST_PATTERN = r"[A-Za-z0-9_.:%-]+"
+#: A name, an IPv4 or an IPv6 address. A part of a name neither begins nor ends with a hyphen.
+_HOST_PATTERN = r"(?!.*(?:^-|-$|-\.|\.-))[A-Za-z0-9_.:%-]+"
 USER_VARIABLE = "VIPU_CLI_API_USER_ID"
 KEY_VARIABLE = "VIPU_CLI_API_ACCESS_KEY"
 #: The variable that names a context for one command, as the option `--context` does.
@@ -83,9 +92,10 @@ class ServerOptions(NamedTuple):
 
 
 class NamedServer(NamedTuple):
-    """The server that was named.
+    """A server and who calls there: all that another process needs to make the same calls.
 
-    by: the place that names it, for messages. Either socket or addresses.
+    by: the place that names it, for messages. Either socket (one path, or several with commas) or
+    addresses.
     """
 
     by: str
@@ -93,79 +103,283 @@ class NamedServer(NamedTuple):
     addresses: tuple[Address, ...] = ()
     credentials: Credentials = ANONYMOUS
 
+    def plain(self) -> list[Any]:
+        """Return the value as lists of texts and numbers, for another process."""
+        return [
+            self.by,
+            self.socket,
+            [list(address) for address in self.addresses],
+            list(self.credentials),
+        ]
+
+    @classmethod
+    def of_plain(cls, plain: Any) -> NamedServer:
+        """Return the value that `plain` gave."""
+        by, socket, addresses, credentials = plain
+        return cls(
+            by, socket, tuple(Address(*address) for address in addresses), Credentials(*credentials)
+        )
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables that lead any command to this server as this caller.
+
+        An empty value means that the variable must not be set: it would lead elsewhere.
+        """
+        hosts = addresses_text(self.addresses)
+        return {
+            CONTEXT_VARIABLE: "",
+            SOCKET_VARIABLE: self.socket,
+            HOST_VARIABLE: hosts,
+            # With a port of its own the environment is complete, and no file is combined with it.
+            PORT_VARIABLE: str(self.addresses[0].port) if hosts else "",
+            USER_VARIABLE: self.credentials.user,
+            KEY_VARIABLE: self.credentials.key,
+            CERTS_VARIABLE: self.credentials.certs,
+            MUNGE_VARIABLE: self.credentials.munge,
+            "IPUOF_VIPU_API_HOST": "",
+            "IPUOF_VIPU_API_PORT": "",
+        }
+
+
+class _Place(NamedTuple):
+    """What one place says: an option, the environment, or a file."""
+
+    name: str
+    host: str = ""
+    port: str = ""
+    credentials: Credentials = ANONYMOUS
+
+    @property
+    def claim(self) -> str:
+        """The keys by which this place says who calls; empty if it does not.
+
+        An option always counts. The environment and the file may be a site's, for all servers, so
+        there certificates and MUNGE count only beside a context, which says it all by itself.
+        """
+        user, key, certs, munge = self.credentials
+        values = (user, key, certs, "" if munge == "no" else munge)
+        return " and ".join(
+            name for name, value in zip(_CLAIM_NAMES[self.name], values, strict=True) if value
+        )
+
+    @property
+    def key_claim(self) -> str:
+        """The same, of a user and a key alone where the place is not an option."""
+        if self.name == _OPTION_PLACE:
+            return self.claim
+        user, key, _, _ = self.credentials
+        return self._replace(credentials=Credentials(user, key)).claim
+
+
+_OPTION_PLACE, _ENVIRONMENT, _FILE = "an option", "the environment", "a file"
+#: Where a caller's name or key is given and no server: V-IPU's own default.
+_USUAL_PLACE = "V-IPU's default"
+_CLAIM_NAMES = {
+    _OPTION_PLACE: ("--api-user-id", "--api-access-key", "--tls-certs", "--munge"),
+    _ENVIRONMENT: (USER_VARIABLE, KEY_VARIABLE, CERTS_VARIABLE, MUNGE_VARIABLE),
+    _FILE: ("api-user-id", "api-access-key", "tls-certs", "munge"),
+}
+
 
 def named_server(
     options: ServerOptions, environ: Mapping[str, str], config_path: str = SYSTEM_CONFIG
 ) -> NamedServer | None:
-    """Return the server that was named, or None. Raises InvalidRequest for a malformed address."""
-    if context_name := options.context or _environment_context(options, environ):
-        return _server_of_context(context_name, options, environ)
-    file_settings: dict[str, str] = {}
+    """Return the server that was named, or None.
+
+    Raises InvalidRequest for a malformed address, and where two places say who calls and one would
+    be dropped.
+    """
+    if options.context:
+        return _server_of_context(options.context, environ, _options_beside_context(options))
+    option_place = _Place(
+        _OPTION_PLACE,
+        options.host,
+        options.port,
+        Credentials(options.user, options.key, options.certs, options.munge),
+    )
+    environment_place = _Place(
+        _ENVIRONMENT,
+        environ.get(HOST_VARIABLE, ""),
+        environ.get(PORT_VARIABLE, ""),
+        Credentials(*(environ.get(variable, "") for variable in _CLAIM_NAMES[_ENVIRONMENT])),
+    )
+    option_names_server = bool(options.host or options.port)
+    context_name = (
+        "" if option_names_server or options.config else environ.get(CONTEXT_VARIABLE, "")
+    )
+    if context_name:
+        claim = option_place.claim
+        if not environment_place.host and not environment_place.port:
+            claim = claim or environment_place.claim
+        return _server_of_context(context_name, environ, claim)
+    file_place = _Place(_FILE)
     if options.config:
-        config_path = options.config
-        file_settings = _read_config(config_path)
+        file_place = _place_of_file(options.config)
     socket = environ.get(SOCKET_VARIABLE, "")
-    host = options.host or environ.get(HOST_VARIABLE, "")
-    port = options.port or environ.get(PORT_VARIABLE, "")
-    explicit_credentials = _credentials_for_host(options, environ, file_settings, host)
-    if socket and not options.host and not options.port and not explicit_credentials.key:
-        return NamedServer(SOCKET_VARIABLE, socket=socket)
-    if not options.config and not (host and port) and os.path.exists(config_path):
-        file_settings = _read_config(config_path)
-    source = "an option" if options.host or options.port else "the environment"
+    option_claims = option_names_server or option_place.claim or file_place.host or file_place.claim
+    if socket and not option_claims:
+        return _server_of_socket(socket, environment_place)
+    if not options.config and os.path.exists(config_path):
+        file_place = _place_of_file(config_path)
+    places = (option_place, environment_place, file_place)
+    host, port = _combined(places)
+    source = next((place.name for place in places if place.host or place.port), "")
+    if source == _FILE:
+        source = options.config or config_path
+    elif not host and not port:
+        source = _USUAL_PLACE
     if not host and not port:
-        source = config_path
-    host = host or file_settings.get("api-host", "")
-    port = port or file_settings.get("api-port", "")
-    credentials = _credentials_for_host(options, environ, file_settings, host)
-    if not host and not port and not credentials.key:
-        return _current_context(environ)
+        if context_name := _current_context_name(environ):
+            claim = option_place.claim or environment_place.claim or file_place.key_claim
+            if options.config:
+                claim = f"--config {options.config}"
+            return _server_of_context(context_name, environ, claim)
+        if not any(place.key_claim for place in places) and not (
+            options.config and file_place.claim
+        ):
+            return None
     addresses = parse_addresses(host or DEFAULT_HOST, port, source)
+    credentials = _credentials_for(addresses, places)
+    if credentials == ANONYMOUS and (context := _context_at(addresses, environ)):
+        credentials = _context_credentials(context)
     return NamedServer(source, addresses=addresses, credentials=credentials)
 
 
-def _environment_context(options: ServerOptions, environ: Mapping[str, str]) -> str:
-    """Return the context that the environment names, unless an option names a server."""
-    server_named = options.host or options.port or options.config
-    return "" if server_named else environ.get(CONTEXT_VARIABLE, "")
+def _combined(places: Sequence[_Place]) -> tuple[str, str]:
+    """Return host and port, each from the first of these places that has it."""
+    return (
+        next((place.host for place in places if place.host), ""),
+        next((place.port for place in places if place.port), ""),
+    )
 
 
-def _server_of_context(
-    context_name: str, options: ServerOptions, environ: Mapping[str, str]
-) -> NamedServer:
+def _credentials_for(addresses: tuple[Address, ...], places: Sequence[_Place]) -> Credentials:
+    """Return the credentials for these addresses, each field from the first place that has it.
+
+    A place whose own server, combined with the places after it, is another one has none. Raises
+    InvalidRequest for a user without key or the reverse.
+    """
+    fields = [""] * len(ANONYMOUS)
+    for i, place in enumerate(places):
+        if not _leads_to(addresses, *_combined(places[i:])):
+            continue
+        fields = [field or value for field, value in zip(fields, place.credentials, strict=True)]
+    credentials = Credentials(*fields)
+    if bool(credentials.user) != bool(credentials.key):
+        missing_item = "access key" if credentials.user else "user id"
+        raise InvalidRequest(
+            f"a user id and an access key belong together, and there is no {missing_item}",
+            would_work="set both, in a file for --config, say",
+        )
+    return _with_whole_path(credentials)
+
+
+def _leads_to(addresses: tuple[Address, ...], host: str, port: str) -> bool:
+    """Return whether a host and a port, either of which may be empty, are these addresses."""
+    if host:
+        return parse_addresses(host, port) == addresses
+    return not port or all(str(address.port) == port for address in addresses)
+
+
+def _with_whole_path(credentials: Credentials) -> Credentials:
+    """Return the credentials for processes that work in other folders."""
+    certs = credentials.certs
+    return credentials._replace(certs=os.path.abspath(certs) if certs else "")
+
+
+def _server_of_socket(socket: str, environment_place: _Place) -> NamedServer:
+    """Return the server at a socket, where the kernel says who calls.
+
+    Raises InvalidRequest where the environment names a key as well, for a server that it does not
+    name.
+    """
+    claim = environment_place.key_claim
+    if claim and not environment_place.host and not environment_place.port:
+        raise InvalidRequest(
+            f"{claim} would be dropped: on a socket the kernel says who calls",
+            operation=f"{SOCKET_VARIABLE}={socket}",
+            would_work=f"unset {SOCKET_VARIABLE}, or {claim}; or name the server of the key with "
+            "--api-host",
+        )
+    paths = ",".join(os.path.abspath(path) for path in socket.split(",") if path)
+    return NamedServer(SOCKET_VARIABLE, socket=paths)
+
+
+def _options_beside_context(options: ServerOptions) -> str:
+    """Return the options that a context leaves no room for."""
+    names = {
+        "--api-host": options.host,
+        "--api-port": options.port,
+        "--config": options.config,
+        **dict(zip(_CLAIM_NAMES[_OPTION_PLACE], options[3:7], strict=True)),
+    }
+    return " and ".join(name for name, value in names.items() if value)
+
+
+def _server_of_context(context_name: str, environ: Mapping[str, str], claim: str) -> NamedServer:
     """Return the server of a context, with that context's credentials only.
 
-    Raises InvalidRequest where an option names a server or a key as well, and NotFound.
+    claim: what else names a server or a caller. Raises InvalidRequest where there is such a thing,
+    and NotFound.
     """
     from podwright.client._server_contexts import read_contexts
 
-    if options.host or options.port or options.key:
-        raise InvalidRequest(
-            "a context names its server and its key itself",
-            operation=f"--context {context_name}",
-            would_work="leave out --api-host, --api-port and --api-access-key, or --context",
-        )
     context = read_contexts(contexts_path(environ)).named(context_name)
+    if claim:
+        raise InvalidRequest(
+            f"context {context_name} says itself which server is called and by whom, so {claim} "
+            "cannot be used with it",
+            would_work=f"leave out {claim}, or name the server with --api-host {context.address}, "
+            "which leaves the context aside",
+        )
     source = f"context {context_name}"
     if context.socket:
         return NamedServer(source, socket=context.socket)
-    credentials = Credentials(
-        context.api_user_id, context.api_access_key, context.tls_certs, context.munge
-    )
     return NamedServer(
-        source, addresses=parse_addresses(context.api_host, "", source), credentials=credentials
+        source,
+        addresses=parse_addresses(context.api_host, "", source),
+        credentials=_context_credentials(context),
     )
 
 
-def _current_context(environ: Mapping[str, str]) -> NamedServer | None:
-    """Return the server of the current context, or None if the user has chosen none."""
+def _context_credentials(context: Context) -> Credentials:
+    return _with_whole_path(
+        Credentials(context.api_user_id, context.api_access_key, context.tls_certs, context.munge)
+    )
+
+
+def _current_context_name(environ: Mapping[str, str]) -> str:
+    """Return the name of the current context, or nothing if the user has chosen none."""
     path = contexts_path(environ)
     if not os.path.exists(path):
-        return None  # most users have none, and msgspec's decoder of TOML is not loaded for them
+        return ""  # most users have none, and msgspec's decoder of TOML is not loaded for them
     from podwright.client._server_contexts import read_contexts
 
-    context_name = read_contexts(path).current_context
-    return _server_of_context(context_name, ServerOptions(), environ) if context_name else None
+    return read_contexts(path).current_context
+
+
+def _context_at(addresses: tuple[Address, ...], environ: Mapping[str, str]) -> Context | None:
+    """Return the context that the environment or the user has chosen, if it is at this address."""
+    context_name = environ.get(CONTEXT_VARIABLE, "") or _current_context_name(environ)
+    if not context_name:
+        return None
+    from podwright.client._server_contexts import read_contexts
+
+    context = read_contexts(contexts_path(environ)).contexts.get(context_name)
+    if context is None or not context.api_host:
+        return None
+    return context if parse_addresses(context.api_host) == addresses else None
+
+
+def _place_of_file(path: str) -> _Place:
+    settings = _read_config(path)
+    return _Place(
+        _FILE,
+        settings.get("api-host", ""),
+        settings.get("api-port", ""),
+        Credentials(*(settings.get(key, "") for key in _CLAIM_NAMES[_FILE])),
+    )
 
 
 def server_for_proxy(
@@ -180,8 +394,9 @@ def server_for_proxy(
         {variable: value for variable, value in environ.items() if variable != SOCKET_VARIABLE},
         config_path,
     )
-    if server is None or not server.credentials.certs:
-        problem = "no server is named" if server is None else "no certificate is named"
+    is_named = server is not None and server.by != _USUAL_PLACE
+    if server is None or not is_named or not server.credentials.certs:
+        problem = "no certificate is named" if is_named else "no server is named"
         raise InvalidRequest(
             problem,
             would_work="say -H HOST --tls-certs DIR; an administrator makes that folder with "
@@ -190,32 +405,9 @@ def server_for_proxy(
     return server.addresses, server.credentials.certs
 
 
-def _credentials_for_host(
-    options: ServerOptions, environ: Mapping[str, str], file_settings: Mapping[str, str], host: str
-) -> Credentials:
-    """Return the credentials for `host`.
-
-    Raises InvalidRequest for a user without key or the reverse.
-
-    Values from the environment or the file count only if that place names this host, or none.
-    """
-    if environ.get(HOST_VARIABLE, host) != host:
-        environ = {}
-    if file_settings.get("api-host", host) != host:
-        file_settings = {}
-    credentials = Credentials(
-        options.user or environ.get(USER_VARIABLE, "") or file_settings.get("api-user-id", ""),
-        options.key or environ.get(KEY_VARIABLE, "") or file_settings.get("api-access-key", ""),
-        options.certs or environ.get(CERTS_VARIABLE, "") or file_settings.get("tls-certs", ""),
-        options.munge or environ.get(MUNGE_VARIABLE, "") or file_settings.get("munge", ""),
-    )
-    if bool(credentials.user) != bool(credentials.key):
-        missing_item = "access key" if credentials.user else "user id"
-        raise InvalidRequest(
-            f"a user id and an access key belong together, and there is no {missing_item}",
-            would_work="set both, in a file for --config, say",
-        )
-    return credentials
+def addresses_text(addresses: Sequence[Address]) -> str:
+    """Return addresses as an option has them."""
+    return ",".join(map(str, addresses))
 
 
 def parse_addresses(hosts: str, port: str = "", source: str = "") -> tuple[Address, ...]:

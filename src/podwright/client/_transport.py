@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from podwright.client._named_server import NamedServer
 from podwright.wire import METHODS, Method, Value
 
 
@@ -14,6 +15,10 @@ class Transport(Protocol):
     @property
     def where(self) -> str:
         """The server's address, as messages name it: a socket's path, or `host:port`."""
+
+    @property
+    def server(self) -> NamedServer:
+        """The server and the caller: what another process needs to make the same calls."""
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
         """Return the reply of one call, within `timeout` seconds."""
@@ -35,6 +40,7 @@ class FakeTransport:
     def __init__(self, handler: Callable[[str, Value], Value], address: str = "fake:0") -> None:
         self._handler = handler
         self.where = address
+        self.server = NamedServer(address)
         self.calls: list[tuple[str, Value]] = []
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:

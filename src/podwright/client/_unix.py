@@ -7,11 +7,13 @@ server who calls, so no token is sent.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 
 import msgspec
 
+from podwright.client._named_server import NamedServer
 from podwright.errors import PodwrightError, TimedOut, Unavailable, error_from_json
 from podwright.wire import ErrorBody, Method, Value, prepared
 
@@ -37,6 +39,7 @@ class UnixTransport:
 
     def __init__(self, socket_path: str) -> None:
         self.where = socket_path
+        self.server = NamedServer(socket_path, socket=os.path.abspath(socket_path))
         self._socket: socket.socket | None = None
         self._buffer = bytearray()
 

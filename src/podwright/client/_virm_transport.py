@@ -47,6 +47,7 @@ class VirmTransport:
         self._channel = channel
         self._pause = sleep
         self.where = channel.where
+        self.server = channel.server
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
         """Make one of Podwright's calls, as one or several of the vendor's."""

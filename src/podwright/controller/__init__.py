@@ -2,9 +2,12 @@
 
 from ._controller import Controller as Controller
 from ._controller_assembly import Machines as Machines
-from ._store_check import StoreFault as StoreFault
+from ._store_check import ServedClusters as ServedClusters
 from ._store_check import damaged as damaged
 from ._store_check import find_faults as find_faults
+from ._store_check import orphans as orphans
+from ._store_references import Gravity as Gravity
+from ._store_references import StoreFault as StoreFault
 from .administration._audit import with_new_chains as with_new_chains
 from .administration._privacy import Visible as Visible
 from .administration._privacy import private_kinds as private_kinds

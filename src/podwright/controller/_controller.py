@@ -21,7 +21,7 @@ from podwright.controller._controller_assembly import (
     watch_machines,
 )
 from podwright.controller._reconciler import Reconciler
-from podwright.controller._store_check import verify
+from podwright.controller._store_check import ServedClusters, orphans, sound_records
 from podwright.controller.administration._privacy import Visible
 from podwright.controller.calls._call_checks import BoundCall, checked_calls
 from podwright.controller.calls._call_table import CALLS
@@ -115,7 +115,7 @@ class Controller:
             self._state.journal.only_read(self._store.why)
         services = self._services
         try:
-            verify(opened_store.records, opened_store.epoch, getattr(self._store, "name", ""))
+            opened_store = self._checked(opened_store)
             services.requests.load(opened_store.records)
             services.audit.load(opened_store.records)
             self._state.quotas.update(quotas.load(opened_store.records))
@@ -277,6 +277,24 @@ class Controller:
         return self._services.privacy.redacted(caller, reply)
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _checked(self, opened_store: Opened) -> Opened:
+        """The store without what is set aside, which the log names. Raises Unavailable."""
+        clusters = self._state.inventory.clusters.values()
+        served = ServedClusters(
+            [cluster.layout for cluster in clusters],
+            {cluster.layout.name: cluster.allocations for cluster in clusters},
+        )
+        store_name = getattr(self._store, "name", "")
+        records, faults = sound_records(
+            opened_store.records, opened_store.epoch, store_name, served
+        )
+        for fault in faults:
+            _event_logger.warning("%s: %s", fault, fault.gravity.value)
+        if orphans(faults):
+            option = f" --storage {store_name}" if store_name else ""
+            _event_logger.warning("vipu-server%s --repair removes what is set aside", option)
+        return opened_store._replace(records=dict(records))
 
     def _sweep(self) -> None:
         self._log_heads()

@@ -8,23 +8,38 @@ anything nor ask a machine.
 The invariants:
 - every record of a known kind is JSON of its type, under the key that it names itself;
 - no device is in two partitions;
-- a lease lies within its partition, and disjoint from all its leases but its ancestors';
-- no epoch is from the future: the server's epochs only grow.
+- a lease lies within its partition, and disjoint from all its leases but its ancestors'; so does
+  what a lease left behind a fence;
+- no epoch is from the future: the server's epochs only grow;
+- numbers are in their ranges, and references lead to records (`_store_references`).
 
-A lease, a fence or a parent that refers to something that is gone is not damage: whoever ended the
-other end made it meaningless, and the start drops it. Records of unknown kinds are left alone,
-since the next Podwright may have written them.
+Records of unknown kinds are left alone, since the next Podwright may have written them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import gc
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from podwright.controller._store_references import (
+    ByKind,
+    Gravity,
+    Stock,
+    StoreFault,
+    machine_names,
+    number_faults,
+    reference_faults,
+)
 from podwright.controller.administration._allocations import ALLOCATION, AllocationRecord
-from podwright.controller.administration._audit import EVENT_KIND, INTENT_KIND, IntentRecord
+from podwright.controller.administration._audit import (
+    EVENT_KIND,
+    INTENT_KIND,
+    SealedEvent,
+    SealedIntent,
+)
 from podwright.controller.administration._audit_chain import ANCHOR_KIND, AnchorRecord
 from podwright.controller.administration._users import USER, UserRecord
 from podwright.controller.hardware._registry import AGENT, CLUSTER, AgentRecord, ClusterRecord
@@ -48,8 +63,7 @@ from podwright.controller.state._records import (
 )
 from podwright.controller.state._request_ids import REQUEST_KIND, RememberedRequest
 from podwright.errors import Unavailable
-from podwright.fabric import rule_of
-from podwright.wire import EventInfo
+from podwright.fabric import Cluster, rule_of
 
 Records = Mapping[tuple[str, str], bytes]
 
@@ -67,8 +81,8 @@ _TYPES: Final[Mapping[str, Any]] = {
     SHARE_KIND: ShareRecord,
     WAITER: WaiterRecord,
     REQUEST_KIND: RememberedRequest,
-    EVENT_KIND: EventInfo,
-    INTENT_KIND: IntentRecord,
+    EVENT_KIND: SealedEvent,
+    INTENT_KIND: SealedIntent,
     ANCHOR_KIND: AnchorRecord,
 }
 #: The types of single records.
@@ -87,65 +101,143 @@ _RECORD_KEYS: Final[Mapping[str, Callable[[Any], str]]] = {
     AGENT: lambda record: str(record.name),
     WAITER: lambda record: str(record.id),
     SHARE_KIND: lambda record: str(record.guest),
+    CLUSTER: lambda record: str(record.cluster.name),
+    ALLOCATION: lambda record: str(record.name),
+    USER: lambda record: str(record.name),
+    QUOTA: lambda record: f"{record.user}/{record.allocation}",
 }
 #: A refusal names at most this many faults; `--check` lists all.
 _MAX_SHOWN_FAULTS: Final = 3
 
 
-class StoreFault(NamedTuple):
-    """A record that breaks an invariant. reason: a sentence whose subject is the record."""
+class ServedClusters(NamedTuple):
+    """The clusters that the server has beside those in its store.
 
-    kind: str
-    key: str
-    reason: str
+    allocations: those that it was started with, by cluster; none: one of all machines. known: false
+    where these cannot be told, so that a cluster that the store has not may be there.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.kind} {self.key} {self.reason}"
+    layouts: Sequence[Cluster] = ()
+    allocations: Mapping[str, Mapping[str, Sequence[str]]] = {}
+    known: bool = True
+
+
+_NO_MORE_CLUSTERS: Final = ServedClusters()
 
 
 def find_faults(
-    records: Records, epoch: int, extra_single_types: Mapping[tuple[str, str], Any] | None = None
+    records: Records,
+    epoch: int,
+    served: ServedClusters = _NO_MORE_CLUSTERS,
+    extra_single_types: Mapping[tuple[str, str], Any] | None = None,
 ) -> list[StoreFault]:
-    """All faults of a store, in the order of its records; empty for a sound store.
+    """All faults of a store, those that forbid a start first; empty for a sound store.
 
-    epoch: no record can be of this server epoch or a later one. extra_single_types: the types of
-    single records that the caller knows beside those of the controller.
+    epoch: no record can be of this server epoch or a later one. served: the clusters beside those
+    of the store. extra_single_types: the types of single records that the caller knows beside those
+    of the controller.
     """
+    collects = gc.isenabled()
+    gc.disable()  # no garbage is made, and each collection would visit every record
+    try:
+        return _all_faults(records, epoch, served, extra_single_types or {})
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _all_faults(
+    records: Records,
+    epoch: int,
+    served: ServedClusters,
+    extra_single_types: Mapping[tuple[str, str], Any],
+) -> list[StoreFault]:
     faults: list[StoreFault] = []
     decoded_records: dict[tuple[str, str], Any] = {}
-    single_types = {**_SINGLE_RECORD_TYPES, **(extra_single_types or {})}
-    for kind_and_key, record_json in sorted(records.items()):
+    by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (*_TYPES, META)}
+    single_types = {**_SINGLE_RECORD_TYPES, **extra_single_types}
+    decoders: dict[Any, Callable[[bytes], Any]] = {}
+    for kind_and_key, record_json in records.items():
         kind, key = kind_and_key
-        record_type = single_types.get(kind_and_key) or _TYPES.get(kind)
+        record_type = _TYPES.get(kind) or single_types.get(kind_and_key)
         if record_type is None:
             continue
+        decode = decoders.get(record_type)
+        if decode is None:
+            decode = msgspec.json.Decoder(record_type, dec_hook=rule_of).decode
+            decoders[record_type] = decode
         try:
-            record = decoded_records[kind_and_key] = msgspec.json.decode(
-                record_json, type=record_type, dec_hook=rule_of
-            )
+            record = decoded_records[kind_and_key] = decode(record_json)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError) as error:
             faults.append(StoreFault(kind, key, f"cannot be read ({error})"))
             continue
+        if kind in by_kind:
+            by_kind[kind][key] = record
         name_of_record = _RECORD_KEYS.get(kind)
         if name_of_record is not None and name_of_record(record) != key:
             faults.append(StoreFault(kind, key, f"calls itself {name_of_record(record)}"))
     epoch_floor = decoded_records.get((META, "epoch-floor"), 0)
     faults += _future_epochs(decoded_records, (epoch << EPOCH_SHIFT) + epoch_floor)
-    faults += _shared_devices(_records_of_kind(decoded_records, PARTITION))
-    faults += _misplaced_leases(
-        {partition.name: partition for partition in _records_of_kind(decoded_records, PARTITION)},
-        _records_of_kind(decoded_records, LEASE),
-    )
-    return faults
+    stock = _stock(by_kind, served)
+    number_problems = list(number_faults(stock))
+    faults += number_problems
+    if not number_problems:  # places are not compared where there are none
+        partitions = list(stock.records_of(PARTITION).values())
+        faults += _shared_devices(partitions)
+        faults += _misplaced_leases(
+            {partition.name: partition for partition in partitions},
+            list(stock.records_of(LEASE).values()),
+            list(stock.records_of(FENCE).values()),
+        )
+        faults += reference_faults(stock)
+    return sorted(faults, key=lambda fault: (fault.gravity is not Gravity.REFUSED, fault[:2]))
 
 
-def verify(records: Records, epoch: int, store_name: str) -> None:
-    """Raise wire.Unavailable for a store that breaks an invariant.
+def _stock(by_kind: ByKind, served: ServedClusters) -> Stock:
+    """The records, and what they may lead to. An option's cluster hides one of the store."""
+    clusters = {
+        **{record.cluster.name: record.cluster for record in by_kind.get(CLUSTER, {}).values()},
+        **{cluster.name: cluster for cluster in served.layouts},
+    }
+    allocations: dict[str, dict[str, Sequence[str]]] = {
+        name: dict(machines) for name, machines in served.allocations.items()
+    }
+    for record in by_kind.get(ALLOCATION, {}).values():
+        own = allocations.setdefault(record.cluster, {})
+        if list(own) == [record.cluster]:
+            own.clear()  # the one of all machines makes room for the first
+        own[record.name] = record.agents
+    for name, cluster in clusters.items():
+        if not allocations.get(name):
+            allocations[name] = {name: machine_names(cluster)}
+    holders = {
+        record.lease.partition: f"the fence of lease {record.id}"
+        for record in by_kind.get(FENCE, {}).values()
+    }
+    holders |= {record.partition: f"lease {key}" for key, record in by_kind.get(LEASE, {}).items()}
+    return Stock(by_kind, clusters, allocations, holders, served.known)
 
-    store_name: its name, for messages. epoch: as for `find_faults`.
+
+def sound_records(
+    records: Records, epoch: int, store_name: str, served: ServedClusters
+) -> tuple[Records, list[StoreFault]]:
+    """Return the records to serve, and the faults that do not forbid it.
+
+    Raises wire.Unavailable for a store in which a device could go to two programs. store_name: its
+    name, for messages. epoch, served: as for `find_faults`.
     """
-    if faults := find_faults(records, epoch):
-        raise damaged(faults, store_name)
+    faults = find_faults(records, epoch, served)
+    if refused := [fault for fault in faults if fault.gravity is Gravity.REFUSED]:
+        raise damaged(refused, store_name)
+    set_aside = orphans(faults)
+    if not set_aside:
+        return records, faults
+    return {name: body for name, body in records.items() if name not in set_aside}, faults
+
+
+def orphans(faults: Iterable[StoreFault]) -> set[tuple[str, str]]:
+    """Return kind and key of the records that are set aside."""
+    return {(fault.kind, fault.key) for fault in faults if fault.gravity is Gravity.SET_ASIDE}
 
 
 def damaged(faults: list[StoreFault], store_name: str) -> Unavailable:
@@ -206,43 +298,61 @@ def _shared_devices(partitions: list[PartitionRecord]) -> Iterable[StoreFault]:
 
 
 def _misplaced_leases(
-    partitions: Mapping[str, PartitionRecord], leases: list[LeaseRecord]
+    partitions: Mapping[str, PartitionRecord],
+    leases: list[LeaseRecord],
+    fences: list[FenceRecord],
 ) -> Iterable[StoreFault]:
-    lease_by_id = {lease.id: lease for lease in leases}
-    leases_by_partition: dict[str, list[LeaseRecord]] = {}
-    for lease in leases:
+    fenced_leases = [fence.lease for fence in fences]
+    lease_by_id = {lease.id: lease for lease in (*fenced_leases, *leases)}
+    holders = [(LEASE, lease) for lease in leases] + [(FENCE, lease) for lease in fenced_leases]
+    earlier_holders: dict[str, list[tuple[str, LeaseRecord]]] = {}
+    for kind, lease in holders:
         partition_record = partitions.get(lease.partition)
         if partition_record is None:
             continue
         end_device = lease.first + lease.count
-        if lease.first < 0 or lease.count < 1 or end_device > partition_record.size:
+        if end_device > partition_record.size:
             reason = (
                 f"covers devices {lease.first} to {end_device - 1} of partition "
                 f"{partition_record.name}, "
                 f"which has {partition_record.size}"
             )
-            yield StoreFault(LEASE, lease.id, reason)
-        for other_lease in leases_by_partition.setdefault(lease.partition, []):
-            ancestor_ids = _ancestor_ids(lease, lease_by_id) | _ancestor_ids(
-                other_lease, lease_by_id
-            )
+            yield StoreFault(kind, lease.id, reason)
+        earlier = earlier_holders.setdefault(lease.partition, [])
+        for other_kind, other_lease in earlier:
             is_overlapping = (
                 lease.first < other_lease.first + other_lease.count
                 and other_lease.first < end_device
             )
-            if (
-                is_overlapping
-                and lease.id not in ancestor_ids
-                and other_lease.id not in ancestor_ids
-            ):
-                yield StoreFault(LEASE, lease.id, f"shares devices with lease {other_lease.id}")
-        leases_by_partition[lease.partition].append(lease)
+            is_known = LEASE == kind == other_kind or not (
+                _has_lost_ancestor(lease, lease_by_id)
+                or _has_lost_ancestor(other_lease, lease_by_id)
+            )  # a lease in between may have been given back
+            if is_overlapping and is_known and not _is_within(lease, other_lease, lease_by_id):
+                yield StoreFault(
+                    kind, lease.id, f"shares devices with {other_kind} {other_lease.id}"
+                )
+        earlier.append((kind, lease))
+
+
+def _is_within(
+    lease: LeaseRecord, other_lease: LeaseRecord, lease_by_id: Mapping[str, LeaseRecord]
+) -> bool:
+    """Whether one of the two is an ancestor of the other."""
+    return other_lease.id in _ancestor_ids(lease, lease_by_id) or lease.id in _ancestor_ids(
+        other_lease, lease_by_id
+    )
+
+
+def _has_lost_ancestor(lease: LeaseRecord, lease_by_id: Mapping[str, LeaseRecord]) -> bool:
+    return not _ancestor_ids(lease, lease_by_id) <= lease_by_id.keys()
 
 
 def _ancestor_ids(lease: LeaseRecord, lease_by_id: Mapping[str, LeaseRecord]) -> set[str]:
     ancestor_ids: set[str] = set()
     parent_id = lease.parent
-    while parent_id and parent_id not in ancestor_ids and parent_id in lease_by_id:
+    while parent_id and parent_id not in ancestor_ids:
         ancestor_ids.add(parent_id)
-        parent_id = lease_by_id[parent_id].parent
+        parent = lease_by_id.get(parent_id)
+        parent_id = parent.parent if parent is not None else ""
     return ancestor_ids

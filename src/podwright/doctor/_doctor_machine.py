@@ -69,13 +69,16 @@ def _store_finding(server: FoundServer) -> DoctorFinding:
 
 def _agents(client: Client) -> DoctorFinding:
     try:
-        devices = client.list_devices()
+        devices, clusters = client.list_devices(), client.list_clusters()
     except PodwrightError as error:
         return DoctorFinding("server", "agents", WARNING, error.problem, error.would_work)
     device_state_counts = Counter(device.state for device in devices)
-    silent_machines = sorted(
-        {listed_device.device.machine for listed_device in devices if listed_device.state == "DOWN"}
-    )
+    silent_machines = sorted({machine for cluster in clusters for machine in cluster.down})
+    ill_devices = [
+        f"{listed_device.device.index} of {listed_device.device.machine}"
+        for listed_device in devices
+        if listed_device.state == "DOWN" and listed_device.device.machine not in silent_machines
+    ]
     machine_count = len({listed_device.device.machine for listed_device in devices})
     if silent_machines:
         silent_names = ", ".join(silent_machines[:_MAX_NAMED_MACHINES])
@@ -85,6 +88,15 @@ def _agents(client: Client) -> DoctorFinding:
         advice = (
             f"vipu-admin get agent {silent_machines[0]} says why; systemctl status vipu-agent there"
         )
+        return DoctorFinding("server", "agents", PROBLEM, finding_text, advice)
+    if ill_devices:
+        ill_names = ", ".join(ill_devices[:_MAX_NAMED_MACHINES])
+        finding_text = (
+            f"{machine_count} machines answer; {len(ill_devices)} of {len(devices)} devices are "
+            f"ill and get no new partition: {ill_names}"
+        )
+        machine = ill_devices[0].rpartition(" ")[2]
+        advice = f"vipu-admin get agent {machine} says why"
         return DoctorFinding("server", "agents", PROBLEM, finding_text, advice)
     if not devices:
         advice = "vipu-admin create agent, then vipu-admin create cluster"

@@ -46,7 +46,8 @@ def tcp_owner(connection: socket.socket) -> int | None:
     """Return the uid at the other end of a TCP connection within this host, from the kernel.
 
     It is one query (sock_diag(7)), which takes 30 us whatever the number of connections, and at
-    most 0.1 s. None: that end has gone, is not a process of this host, or may not be asked about.
+    most 0.1 s. None: that end has gone, is not a process of this host, or may not be asked about;
+    or no process has accepted the connection yet, for which the kernel would say root.
     """
     import socket  # as above
     import struct
@@ -77,10 +78,9 @@ def tcp_owner(connection: socket.socket) -> int | None:
         return None
     if len(reply) < 88 or struct.unpack_from("=H", reply, 4)[0] != _SOCK_DIAG_BY_FAMILY:
         return None
-    socket_state, uid = reply[17], struct.unpack_from("=I", reply, 80)[0]
-    return (
-        int(uid) if socket_state == _TCP_ESTABLISHED else None
-    )  # a closed socket has no uid any more
+    socket_state, (uid, inode) = reply[17], struct.unpack_from("=II", reply, 80)
+    # A closed socket has no uid any more, and one without an inode belongs to no process.
+    return int(uid) if socket_state == _TCP_ESTABLISHED and inode else None
 
 
 def caller_of(connection: socket.socket) -> str:

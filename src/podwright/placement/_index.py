@@ -7,7 +7,8 @@ same order get the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from podwright.fabric import ALIGNED_POWER_OF_TWO, Cluster, ClusterTopology
 from podwright.placement._aligned_block_search import DOMAIN
@@ -42,6 +43,7 @@ class Index:
                     (1 << devices_per_machine) - 1 << machine_index * devices_per_machine,
                 )
         self._drained: set[str] = set()
+        self._avoided_masks: dict[str, int] = {}  # machine -> its devices that are ill, if any
         self._pools: dict[str, Pool] = {}
         self._implicit = True
         self._looped = cluster.topology is ClusterTopology.LOOPED
@@ -89,12 +91,9 @@ class Index:
         for machine in machines:
             domain, mask = self._machines[machine]
             owned_masks[domain] |= mask
-        pool = self._pools[allocation_name] = Pool(
-            self, allocation_name, owned_masks, looped=self._looped
-        )
+        self._pools[allocation_name] = Pool(self, allocation_name, owned_masks, looped=self._looped)
         for machine in machines:
-            if machine in self._drained:
-                pool.set_up(*self._machines[machine], up=False)
+            self._refile_machine(machine)
         self._list_pools()
 
     def _list_pools(self) -> None:
@@ -119,21 +118,50 @@ class Index:
 
     def drain(self, machine: str) -> None:
         """Place nothing new on the machine. Raises ValueError for an unknown machine."""
-        self._set_up(machine, in_service=False)
+        self._machine_domain_and_mask(machine)
+        self._drained.add(machine)
+        self._refile_machine(machine)
 
     def resume(self, machine: str) -> None:
         """Undo `drain`. Raises ValueError for an unknown machine."""
-        self._set_up(machine, in_service=True)
+        self._machine_domain_and_mask(machine)
+        self._drained.discard(machine)
+        self._refile_machine(machine)
 
-    def _set_up(self, machine: str, *, in_service: bool) -> None:
-        domain, mask = self._machine_domain_and_mask(machine)
-        (self._drained.discard if in_service else self._drained.add)(machine)
+    def avoid_devices(self, machine: str, devices: Iterable[int]) -> None:
+        """Place nothing new on these devices of a machine, and resume placing on its others.
+
+        Raises ValueError for an unknown machine.
+        """
+        _, mask = self._machine_domain_and_mask(machine)
+        first_bit = (mask & -mask).bit_length() - 1
+        avoided_mask = sum(1 << first_bit + index for index in set(devices)) & mask
+        if avoided_mask != self._avoided_masks.get(machine, 0):
+            self._avoided_masks[machine] = avoided_mask
+            self._refile_machine(machine)
+
+    def _refile_machine(self, machine: str) -> None:
+        """File the devices of a machine after they were drained, avoided, or put to use again."""
+        domain, mask = self._machines[machine]
+        down_mask = mask if machine in self._drained else self._avoided_masks.get(machine, 0)
         for pool in self._pools.values():
             if pool.owns(domain, mask):
-                pool.set_up(domain, mask, up=in_service)
+                pool.set_up(domain, mask & ~down_mask, up=True)
+                pool.set_up(domain, down_mask, up=False)
+
+    def room(self, request: Request) -> tuple[int, int]:
+        """Return the free devices, and the largest size of a request of this kind that has a place.
+
+        Both are 0 for an allocation that does not exist.
+        """
+        pools = self._memory.pools.get(request.allocation)
+        if not pools:
+            return 0, 0
+        kind = request if request.blocks is None else replace(request, blocks=None)
+        return sum(pool.free for pool in pools), self._memory.reasons(kind, pools).largest()
 
     def free(self, allocation: str | None = None) -> int:
-        """Return the number of devices that are neither taken nor drained.
+        """Return the number of devices that are neither taken, drained nor ill.
 
         allocation: None counts all. Raises ValueError for an unknown one.
         """

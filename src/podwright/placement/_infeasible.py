@@ -144,7 +144,7 @@ def refuse_named(cluster: Cluster, pools: Sequence[Pool], request: Request) -> R
         slots = pool.slots(blocks)
         if slots:
             is_drained = pool.has_free_blocks(slots, shape.order, drained_too=True)
-            state_text = "on a drained machine" if is_drained else "taken"
+            state_text = "on a drained machine, or ill" if is_drained else "taken"
             return Refusal(
                 False, f"some of the devices named are {state_text}", free_devices, largest_size
             )

@@ -150,6 +150,13 @@ class NodeIndex:
         self._slices.cut(self._require_machine(machine), profiles)
         self._refile_machine(machine)
 
+    def room(self, request: Request) -> tuple[int, int]:
+        """See `Index.room`."""
+        pools = [pool for name, pool in self._pools.items() if request.allocation in (None, name)]
+        if not pools:
+            return 0, 0
+        return sum(pool.free for pool in pools), self._largest(request, pools)
+
     def free(self, allocation: str | None = None) -> int:
         """Return the number of whole devices that are neither taken, drained nor ill.
 
@@ -416,7 +423,7 @@ class NodeIndex:
         if not pools:
             return unknown_allocation(self.cluster, request.allocation)
         device_noun = self.cluster.family.device_noun
-        free_devices, largest_size = sum(pool.free for pool in pools), self._largest(request, pools)
+        free_devices, largest_size = self.room(request)
         try:
             if request.blocks is not None:
                 masks_by_machine, _ = self._named(request)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from podwright.fabric import Family
@@ -70,14 +71,21 @@ def _aligned_block_counts(free_flags: Sequence[bool]) -> list[int]:
 
 
 def _machine_block_counts(free_flags: Sequence[bool], devices_per_machine: int) -> list[int]:
-    """Return, by order, the number of free blocks inside one machine, or of whole machines."""
-    free_counts = [
-        sum(free_flags[machine_start : machine_start + devices_per_machine])
+    """Return, by order, the number of free blocks inside one machine, or of whole machines.
+
+    Inside a machine a block is a run of neighbours, as `NodeIndex` places a GCD.
+    """
+    hole_sizes = [
+        len(list(hole))
         for machine_start in range(0, len(free_flags), devices_per_machine)
+        for is_free, hole in groupby(
+            free_flags[machine_start : machine_start + devices_per_machine]
+        )
+        if is_free
     ]
-    full_machines = sum(free_count == devices_per_machine for free_count in free_counts)
+    full_machines = hole_sizes.count(devices_per_machine)
     return [
-        sum(free_count // block_size for free_count in free_counts)
+        sum(hole_size // block_size for hole_size in hole_sizes)
         if block_size <= devices_per_machine
         else full_machines * devices_per_machine // block_size
         for block_size in (1 << order for order in range(len(free_flags).bit_length()))

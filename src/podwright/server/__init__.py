@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.server._backups import back_up, check, compare, restore_from
+    from podwright.server._backups import back_up, check, compare, repair, restore_from
     from podwright.server._caller_identity import TOKEN_TTL, Identity
     from podwright.server._certificates import (
         make_agent_certificate,
@@ -44,6 +44,7 @@ __all__ = [
     "make_store",
     "make_user_certificate",
     "renew_certificates",
+    "repair",
     "restore_from",
     "serve",
 ]
@@ -53,6 +54,7 @@ _LATER = {
         "back_up",
         "check",
         "compare",
+        "repair",
         "restore_from",
     ),
     "_certificates": (

@@ -96,6 +96,11 @@ class SQLiteStore(GroupStore):
         db = _sqlite_schema.connect(self.path, self._connect, alone=alone)
         try:
             with _sqlite_schema.translated(self.path):
+                if db.execute("PRAGMA user_version").fetchone() == (0,):
+                    raise NotFound(
+                        f"the file {self.path} is empty, so it is no store",
+                        would_work="restore a backup; vipu-server would begin a new store in it",
+                    )
                 return _read_snapshot(db)
         finally:
             db.close()

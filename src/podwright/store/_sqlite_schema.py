@@ -199,7 +199,8 @@ def _refusal_for(path: Path, error: sqlite3.Error) -> PodwrightError:
         return Unavailable(
             f"the store {path} is in use by another process", would_work="end that process"
         )
-    if error_code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    # SQLITE_ERROR: the statements are fixed, so a table or a column is not there.
+    if error_code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
         return _damaged_error(path, str(error))
     return Unavailable(f"the store {path} failed: {error}")
 

@@ -296,7 +296,9 @@ class TraceWriter:
             from podwright.timeline import _packets as packets
             from podwright.timeline._instance_packets import InstancePackets
         except ImportError as error:
-            self.problem = f"{error.name} is not installed; pip install 'podwright[pods]'"
+            from podwright.pods_extra import install_command
+
+            self.problem = f"{error.name} is not installed; this brings it: {install_command()}"
             return
         self._packets, self._said = packets, InstancePackets(COLLECTIVES)
         self._write_bytes(packets.opening(self._now(), time.time_ns()))

@@ -26,7 +26,7 @@ _NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
 class GcOptions(ServerNames):
     """The options that both commands have."""
 
-    json = opt.JSON
+    json = opt.flag("print JSON", name="-j --json")
     partition = opt.optional("this partition alone", "NAME", rivals="partition")
     all_partitions = opt.flag("everybody's; one's own otherwise", rivals="partition")
 
@@ -46,7 +46,7 @@ def reach(arguments: ServerNames, environ: Mapping[str, str] = os.environ) -> Fo
     """Return the server: the one that `vipu` finds, or the one in the environment of a program."""
     options = chosen(arguments)
     named = any(environ.get(name) for name in _NAMES) or bool(
-        options.host or options.port or options.config
+        options.host or options.port or options.config or options.context
     )
     if not named and (host := environ.get("IPUOF_VIPU_API_HOST", "")):
         port = environ.get("IPUOF_VIPU_API_PORT", "") or "8090"

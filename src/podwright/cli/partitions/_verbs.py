@@ -91,7 +91,10 @@ def _outcome(verb: str, info: PartitionInfo, arguments: JsonEverywhere) -> int:
     if info.ready_state is ReadyState.ACTIVE:
         return success(action, _json.partition(info), arguments)
     reason = "; ".join(info.errors) or f"it is {info.ready_state.value}"
-    complain(f"{action}: failed: {reason}. Try: vipu reset partition {info.name}")
+    complain(
+        f"{action}: failed: {reason}. Try: vipu reset partition {info.name}; "
+        "with --relocatable it gets other devices"
+    )
     return 1
 
 

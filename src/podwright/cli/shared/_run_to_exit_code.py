@@ -85,7 +85,9 @@ def _explain(error: Exception, prog: str, describe: Callable[[PodwrightError], s
                 f"See whether this user may read {library}."
             )
             return EXIT_UNAVAILABLE
-        complain(f"{prog}: {error.name} is not installed. pip install 'podwright[pods]' brings it.")
+        from podwright.pods_extra import install_command
+
+        complain(f"{prog}: {error.name} is not installed. This brings it: {install_command()}")
         return EXIT_UNAVAILABLE
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     complain(f"{prog}: this is a fault of {prog} itself: {reason}. {TRACEBACK}=1 shows where.")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from podwright.api import Pod, PodAdmin
 from podwright.cli.shared._listing import AnyListOptions, ListView, show_list
-from podwright.cli.shared._server_options import Connect, JsonEverywhere, chosen
+from podwright.cli.shared._server_options import Connect, JsonEverywhere
 
 _Options = TypeVar("_Options", bound=JsonEverywhere)
 _ListOptions = TypeVar("_ListOptions", bound=AnyListOptions)
@@ -30,7 +30,7 @@ def on_pod(
         arguments = options(parsed)
         if check is not None:
             check(arguments)
-        with Pod(connect(arguments), chosen(arguments)) as pod:
+        with Pod(connect(arguments)) as pod:
             return run(arguments, pod)
 
     return act

@@ -7,7 +7,12 @@ from podwright.client.devices._device_listing import (
     monitor,
     monitor_json,
 )
-from podwright.client.devices._device_users import ShownUse, device_of, read_device_uses
+from podwright.client.devices._device_users import (
+    ShownUse,
+    device_of,
+    only_used,
+    read_device_uses,
+)
 
 __all__ = [
     "ShownUse",
@@ -17,5 +22,6 @@ __all__ = [
     "listing_json",
     "monitor",
     "monitor_json",
+    "only_used",
     "read_device_uses",
 ]

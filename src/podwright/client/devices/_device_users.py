@@ -22,6 +22,9 @@ from podwright.wire import (
     read_holder,
 )
 
+#: The server's name for a caller of whom it knows nothing.
+_NAMELESS = "anonymous"
+
 
 class User(NamedTuple):
     """A program on a device, according to its lease. pid 0, host empty: the holder did not tell."""
@@ -79,8 +82,9 @@ def read_device_uses(
     """Return the partitions to show, with the users of their devices.
 
     partition: the only one to show. Without it, the caller's own partitions are shown, or with
-    `list_all` all of them. The numbers of devices continue from one partition to the next, as in
-    gc-info. Raises NotFound.
+    `list_all` all of them. A partition that was made without a name, over TCP on a server that
+    asks for none, counts as everybody's own: its maker may be this user. The numbers of devices
+    continue from one partition to the next, as in gc-info. Raises NotFound.
     """
     partitions = client.list_partitions()
     if partition:
@@ -98,7 +102,8 @@ def read_device_uses(
         chosen_partitions = [
             partition_info
             for partition_info in partitions
-            if list_all or server_info.caller in (partition_info.owner, partition_info.creator)
+            if list_all
+            or {server_info.caller, _NAMELESS} & {partition_info.owner, partition_info.creator}
         ]
     families_by_cluster = (
         _family_by_cluster(client)
@@ -129,6 +134,16 @@ def read_device_uses(
         partition_uses.append(partition_use)
         first_number += len(device_sets(partition_info)) if is_listed(partition_info) else 0
     return partition_uses
+
+
+def only_used(partition_uses: list[ShownUse]) -> list[ShownUse]:
+    """Return the partitions with those of their devices that a program uses."""
+    return [
+        partition_use._replace(
+            uses=tuple(member_use for member_use in partition_use.uses if member_use.users)
+        )
+        for partition_use in partition_uses
+    ]
 
 
 def is_listed(partition_info: PartitionInfo) -> bool:

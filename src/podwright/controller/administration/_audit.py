@@ -76,6 +76,25 @@ class _EventIntent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     intent: int = 0
 
 
+class SealedEvent(EventInfo, frozen=True, kw_only=True):
+    """All that an event's record says, for a check of the store: see `AuditChainPlace`."""
+
+    intent: int = 0
+    chain: str = ""
+    generation: int = 0
+    position: int = 0
+    hash: str = ""
+
+
+class SealedIntent(IntentRecord, frozen=True, kw_only=True):
+    """All that an intent's record says, as `SealedEvent`."""
+
+    chain: str = ""
+    generation: int = 0
+    position: int = 0
+    hash: str = ""
+
+
 class _ChainEntry(NamedTuple):
     """An entry of a chain that is in the store. generation, position, digest: its place there."""
 

@@ -249,13 +249,22 @@ class Privacy:
 
 
 def _named_allocations(request: Any) -> Iterator[tuple[str, str]]:
-    """The clusters and allocations that a request names, however deep."""
-    for field_name in request.__struct_fields__:
-        field_value = getattr(request, field_name)
-        if field_name == "allocation" and isinstance(field_value, str):
-            yield getattr(request, "cluster", ""), field_value
-        elif isinstance(field_value, Value):
-            yield from _named_allocations(field_value)
+    """The clusters and allocations that a request names, however deep, also in its lists."""
+    if isinstance(request, Value):
+        for field_name in request.__struct_fields__:
+            field_value = getattr(request, field_name)
+            if field_name == "allocation":
+                yield getattr(request, "cluster", ""), field_value
+            elif field_name == "allocations":
+                yield from (("", allocation) for allocation in field_value)
+            else:
+                yield from _named_allocations(field_value)
+    elif isinstance(request, dict):
+        for value in request.values():
+            yield from _named_allocations(value)
+    elif isinstance(request, list | tuple):
+        for value in request:
+            yield from _named_allocations(value)
 
 
 def _redacted_event(caller: Caller, event_info: EventInfo) -> EventInfo:

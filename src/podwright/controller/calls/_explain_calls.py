@@ -67,7 +67,11 @@ def _explain_placement(
         return explaining.explanation_of_error(action, error)
     partitions.undo_claim(state, claim)
     start_text = f"it would start at once, in allocation {claim.placement.allocation}"
-    return Explanation(asked=action, starts_now=True, lines=[start_text])
+    layout = claim.cluster.layout
+    free, largest = claim.cluster.index.room(checked_spec.at(layout))
+    return Explanation(
+        asked=action, starts_now=True, lines=[start_text], free=free, largest=largest
+    )
 
 
 def _explain_named_object(services: Services, caller: Caller, object_name: str) -> Explanation:

@@ -213,6 +213,7 @@ async def _load_store(state: ControllerState, opened_store: Opened) -> None:
             else:
                 state.fences.add(partition_owning, fence_record)
     for partition_entry in broken_partitions:
+        _check_unheld(partition_entry)
         partition_record = partition_entry.known
         if partition_record.operation is not OperationState.REMOVING:
             reason = f"its devices are no longer in cluster {partition_record.cluster}"
@@ -221,6 +222,16 @@ async def _load_store(state: ControllerState, opened_store: Opened) -> None:
             store_changes.append(put(partition_record))
     if store_changes and state.journal.full is None:
         await state.journal.commit(store_changes)
+
+
+def _check_unheld(partition_entry: PartitionEntry) -> None:
+    """Raise Unavailable for devices that nobody may get, and that have no place in the cluster."""
+    if partition_entry.leases or partition_entry.fences:
+        raise Unavailable(
+            f"partition {partition_entry.name} is held, and its devices have no place in cluster "
+            f"{partition_entry.known.cluster}: they would go to another program as well",
+            would_work="restore a backup: vipu-server --restore FILE --replace",
+        )
 
 
 def _take_quarantine(state: ControllerState, quarantine_record: QuarantineRecord) -> None:

@@ -79,6 +79,12 @@ def in_the_way(
             for machine in allocation_machines
             if machine in cluster.drained and machine not in state.down
         ],
+        "unhealthy": [
+            f"device {device_index} of machine {machine}"
+            for machine in allocation_machines
+            if machine not in state.down
+            for device_index in sorted(cluster.unhealthy.get(machine, ()))
+        ][:MAX_SHOWN_PARTITIONS],
         "kept_for": sorted(
             reservation.waiter
             for reservation in reservations
@@ -202,6 +208,7 @@ def lines_of(error_data: Mapping[str, Any]) -> list[str]:
         sentences += [
             f"machine {machine} {state_text}" for machine in error_data.get(machine_state, ())
         ]
+    sentences += [f"{device} is unhealthy" for device in error_data.get("unhealthy", ())]
     sentences += [
         f"devices are kept for {_waiter_in_words(waiter)}"
         for waiter in error_data.get("kept_for", ())

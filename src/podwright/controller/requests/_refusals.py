@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from podwright.controller.requests._explain import MAX_SHOWN_PARTITIONS, in_words, other_waiters
 from podwright.controller.requests._partition_fit import PropertyMismatch
 from podwright.controller.requests._partition_fit import in_words as differences_in_words
+from podwright.controller.requests._spec import fewest_gcds, to_request
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._records import PartitionRecord
 from podwright.errors import Held, InvalidRequest, NoCapacity, PodwrightError, WrongState
-from podwright.placement import Refusal
+from podwright.fabric import Cluster
+from podwright.placement import Refusal, Request
 from podwright.wire import PartitionSpec
 
 
@@ -33,13 +38,18 @@ def no_placement_error(
         "cluster": cluster.layout.name,
     }
     if refusal.never:
-        nearest_sizes = list(refusal.nearest_sizes)
+        request = to_request(spec, cluster.layout)
+        nearest_sizes = [
+            size
+            for size in refusal.nearest_sizes
+            if _ever(cluster, replace(request, size=size, blocks=None))
+        ]
         if nearest_sizes:
             would_work = "use a size of " + " or ".join(str(size) for size in nearest_sizes)
-        elif refusal.largest:
-            would_work = f"use a size of {refusal.largest} or less"
+        elif possible_text := _possible_in_words(cluster, spec):
+            would_work = f"use {possible_text}"
         else:
-            would_work = "ask for another size or shape, or another allocation"
+            would_work = "vipu list allocations shows what there is"
         return InvalidRequest(
             refusal.rule,
             operation=action,
@@ -74,6 +84,54 @@ def no_placement_error(
     return NoCapacity(
         problem, operation=action, would_work=in_words(spec, error_data["nearest"]), **error_data
     )
+
+
+def _possible_in_words(cluster: IndexedCluster, spec: PartitionSpec) -> str:
+    """The nearest sizes that the hardware has, smaller and larger, with the GCDs of each.
+
+    A GCD keeps its size where it can. Empty: the hardware has no size at all for this allocation.
+    """
+    request = to_request(spec, cluster.layout)
+    gcd_size = max(1, request.size // max(1, request.gcds))
+    known_sizes = _sizes_of(cluster.layout)
+    smaller = [size for size in reversed(known_sizes) if size < request.size]
+    possible_texts = []
+    for sizes in (smaller, [size for size in known_sizes if size >= request.size]):
+        found_request = next(
+            (
+                candidate
+                for size in sizes
+                for gcds in dict.fromkeys(
+                    (
+                        max(1, size // gcd_size),
+                        fewest_gcds(
+                            msgspec.structs.replace(spec, size=size, devices=[]), cluster.layout
+                        ),
+                    )
+                )
+                for candidate in (replace(request, size=size, gcds=gcds, blocks=None),)
+                if size % gcds == 0 and _ever(cluster, candidate)
+            ),
+            None,
+        )
+        if found_request is not None:
+            gcd_noun = "GCD" if found_request.gcds == 1 else "GCDs"
+            possible_texts.append(f"{found_request.size} in {found_request.gcds} {gcd_noun}")
+    return f"a size of {', or of '.join(possible_texts)}" if possible_texts else ""
+
+
+def _sizes_of(layout: Cluster) -> list[int]:
+    """The sizes that a cluster may have by its family, ascending."""
+    domain_sizes = [layout.domain_size(domain) for domain in range(len(layout.domains))]
+    largest = max(domain_sizes)
+    over_domains = [largest * count for count in range(2, len(domain_sizes) + 1)]
+    return [*layout.family.sizes(largest), *over_domains]
+
+
+def _ever(cluster: IndexedCluster, request: Request) -> bool:
+    """Whether the hardware has such a shape, be it free or taken."""
+    answer = cluster.index.plan(request)
+    return not (isinstance(answer, Refusal) and answer.never)
 
 
 def _pool_size(cluster: IndexedCluster, spec: PartitionSpec) -> int:

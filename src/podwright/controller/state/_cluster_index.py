@@ -126,8 +126,8 @@ class IndexedCluster:
 
     def _update_index(self, machine: str) -> None:
         """Tell the index which devices of a machine are unhealthy, and which are slices."""
+        self.index.avoid_devices(machine, self.avoided(machine))
         if isinstance(self.index, NodeIndex):
-            self.index.avoid_devices(machine, self.avoided(machine))
             numbered_attributes = enumerate(self.attributes[machine])
             profiles = {
                 device_index: attributes.get("profile", "")

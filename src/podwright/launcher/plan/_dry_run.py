@@ -16,7 +16,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
 
     Raises Unavailable when there is no server, InvalidRequest for what can never be granted.
     """
-    from podwright.client import LocalServers, ServerOptions, find_server
+    from podwright.client import LocalServers, find_server
     from podwright.launcher.watchers._lease import VENDOR_PROTOCOLS
 
     if plan.offline:
@@ -25,7 +25,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
             would_work="Leave one of them out",
         )
     server = find_server(
-        ServerOptions(host=plan.server_host, port=plan.server_port),
+        plan.server_options,
         environ,
         timeout=plan.server_timeout,
         local_servers=LocalServers.running(

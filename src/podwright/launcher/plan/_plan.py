@@ -47,9 +47,15 @@ from podwright.launcher.plan._executable_cache import CACHE_VARIABLE, TEMPORARY_
 from podwright.launcher.plan._host_selection import HostChoice, choose_hosts
 from podwright.launcher.plan._prepare_hosts import Preparation, preparation
 from podwright.launcher.plan._topology_table import topology_table
-from podwright.launcher.plan._wanted_partition import WantedPartition, check_sync_type
+from podwright.launcher.plan._wanted_partition import (
+    WantedPartition,
+    check_server_host,
+    check_sync_type,
+    size_notes,
+)
 
 if TYPE_CHECKING:
+    from podwright.client import ServerOptions
     from podwright.wire import AcquireRequest
 
 DECIDED_BY_SERVER_TEXT = "decided by the server"
@@ -144,6 +150,13 @@ class Plan(NamedTuple):
     def asks(self) -> bool:
         """Whether a server is asked for a partition."""
         return not (self.offline or self.gpus or self.given)
+
+    @property
+    def server_options(self) -> ServerOptions:
+        """The options that name the server."""
+        from podwright.client import ServerOptions
+
+        return ServerOptions(host=self.server_host, port=self.server_port, certs=self.server_certs)
 
     @property
     def request(self) -> AcquireRequest:
@@ -356,6 +369,10 @@ def make_plan(
         extra_variables[AUTOREPORT_VARIABLE] = options.autoreport_dir
     if options.offline_target:
         extra_variables[TARGET_VARIABLE] = _offline_target(options)
+    if options.dry_run and not (gpus or options.offline_mode or wanted_partition.name):
+        notes += size_notes(wanted_partition.devices, instance_count, options.num_ilds)
+    if options.vipu_server_host:
+        check_server_host(options.vipu_server_host, options.vipu_server_port)
     # A socket identifies the caller, which an address does not. If both are named, the socket is
     # used.
     address_environment = {} if environ.get(SOCKET_VARIABLE) else environ

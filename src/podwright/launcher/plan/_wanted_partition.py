@@ -66,3 +66,32 @@ def check_sync_type(sync_type: str) -> None:
             would_work="There are "
             f"{', '.join(f'ST_{known_type}' for known_type in SyncType.__members__)}",
         )
+
+
+def check_server_host(hosts: str, port: int | None) -> None:
+    """Raise InvalidRequest for what is not a host, or several with commas."""
+    from podwright.client import parse_addresses
+
+    parse_addresses(hosts, str(port or ""), "--vipu-server-host")
+
+
+def size_notes(devices: int, gcds: int, ilds: int | None) -> list[str]:
+    """Return what a pod of IPUs would refuse, by the rule that its server applies.
+
+    A plan is made without a server, and a pod of GPUs has other sizes; so this is no refusal.
+    """
+    from podwright.fabric import preset
+    from podwright.placement import Index, Refusal, Request
+
+    pod = preset("pod256")
+    if devices > pod.size:
+        return []
+    answer = Index(pod).plan(Request(devices, gcds=gcds, domains=ilds or None))
+    if not isinstance(answer, Refusal):
+        return []
+    nearest = " or ".join(map(str, answer.nearest_sizes))
+    return [
+        f"a pod of IPUs has no partition of {devices} in {gcds} GCDs: {answer.rule}"
+        + (f"; the nearest sizes are {nearest}" if nearest else "")
+        + ". --dry-run=server asks yours"
+    ]

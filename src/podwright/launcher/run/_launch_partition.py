@@ -20,7 +20,7 @@ from podwright.launcher.plan._plan import Plan
 from podwright.timeline import TraceWriter, clock
 
 if TYPE_CHECKING:
-    from podwright.client import FoundServer
+    from podwright.client import Client, FoundServer, NamedServer
     from podwright.launcher.watchers._lease import BorrowedPartition, KeptHolding, Lease
     from podwright.wire import AcquireRequest
 
@@ -233,9 +233,15 @@ class LaunchPartition:
 
     def keeping(self, lease_values: Sequence[object], plan: Plan) -> KeptHolding:
         """Return the object by which a keeper renews and releases the lease."""
+        from podwright.client import reopen
         from podwright.launcher.watchers._lease import KeptHolding
 
-        return KeptHolding(lease_values, lambda: self._find_server(plan).client)
+        def reopened(server: NamedServer) -> Client:
+            if self._find:
+                return self._find(plan, self._environ).client
+            return reopen(server, timeout=plan.server_timeout)
+
+        return KeptHolding(lease_values, reopened)
 
     def note_running_hosts(self, hosts: Sequence[str]) -> None:
         """Note that instances may run on these hosts from now on. The next renewal tells the
@@ -312,10 +318,9 @@ def _tcp_address(server: FoundServer) -> tuple[str, str]:
 
 def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
     """Return the server of a plan, searched in the design's order."""
-    from podwright.client import ServerOptions, find_server
+    from podwright.client import find_server
 
-    options = ServerOptions(host=plan.server_host, port=plan.server_port, certs=plan.server_certs)
-    return find_server(options, environ, timeout=plan.server_timeout)
+    return find_server(plan.server_options, environ, timeout=plan.server_timeout)
 
 
 def hosts_of(plan: Plan) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 
-from podwright.client import Client, UnixTransport
+from podwright.client import Client, NamedServer
 from podwright.errors import (
     Fenced,
     NotFound,
@@ -44,7 +43,7 @@ class BorrowedPartition:
         gone.
         """
         return (
-            (_PARTITION_KIND, self._client.where, self.partition.name, 0, ())
+            (_PARTITION_KIND, self._client.server.plain(), self.partition.name, 0, ())
             if self._remove
             else ()
         )
@@ -82,7 +81,13 @@ class Lease:
     @property
     def holding(self) -> tuple[object, ...]:
         """The values that a keeper needs about it (`KeptHolding`)."""
-        return _LEASE_KIND, self._client.where, self._lease.id, self._lease.epoch, self.hosts
+        return (
+            _LEASE_KIND,
+            self._client.server.plain(),
+            self._lease.id,
+            self._lease.epoch,
+            self.hosts,
+        )
 
     @property
     def machines(self) -> str:
@@ -131,11 +136,10 @@ class KeptHolding:
     """
 
     def __init__(
-        self, lease_values: Sequence[object], connect_client: Callable[[], Client]
+        self, lease_values: Sequence[object], connect_client: Callable[[NamedServer], Client]
     ) -> None:
-        held_kind, server_address, held_name, epoch, hosts = lease_values
+        held_kind, server, held_name, epoch, hosts = lease_values
         assert isinstance(hosts, (list, tuple))
-        assert isinstance(server_address, str)
         assert isinstance(held_name, str)
         assert isinstance(epoch, int)
         self.well = True
@@ -143,14 +147,9 @@ class KeptHolding:
         self.move: tuple[str, float] | None = None
         #: What is wrong with the partition.
         self.errors: tuple[str, ...] = ()
-        self._kind, self._where, self._name, self._epoch = (
-            held_kind,
-            server_address,
-            held_name,
-            epoch,
-        )
-        self._hosts = hosts
-        self._find = connect_client
+        self._server = NamedServer.of_plain(server)
+        self._kind, self._name, self._epoch, self._hosts = held_kind, held_name, epoch, hosts
+        self._connect = connect_client
         self._client: Client | None = None
 
     def renew(self, move_seconds: float = 0.0) -> tuple[str, str] | None:
@@ -200,8 +199,7 @@ class KeptHolding:
 
     def _connected_client(self) -> Client:
         if self._client is None:
-            is_socket_path = os.path.isabs(self._where) and "," not in self._where
-            self._client = Client(UnixTransport(self._where)) if is_socket_path else self._find()
+            self._client = self._connect(self._server)
         return self._client
 
 

@@ -211,6 +211,11 @@ class ServerArguments(opt.OptionTable):
     check = opt.flag(
         "check whether the store is in order, and end", group=BACKUP_OPTIONS, rivals="backup"
     )
+    repair = opt.flag(
+        "remove the records of the store that a start sets aside, and end",
+        group=BACKUP_OPTIONS,
+        rivals="backup",
+    )
     replace = opt.flag("with --restore: replace what is in the store now")
     dry_run = opt.flag("with --restore: check the file, and change nothing")
     log_format = opt.choice(

@@ -12,10 +12,10 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from podwright.controller import StoreFault
+from podwright.controller import Gravity, StoreFault
 from podwright.errors import InvalidRequest
 from podwright.hosts import is_loopback
-from podwright.server import ServingOptions, back_up, check, compare, restore_from
+from podwright.server import ServingOptions, back_up, check, compare, repair, restore_from
 from podwright.server.command._server_arguments import ServerArguments
 from podwright.server.command._serving_from_options import serving_options
 from podwright.store import shown_place
@@ -51,11 +51,30 @@ def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
     store_place = serving_options(arguments).storage
     shown_store = shown_place(store_place)
     record_count, store_faults = asyncio.run(check(store_place))
-    if store_faults:
+    gravities = {fault.gravity for fault in store_faults}
+    if Gravity.REFUSED in gravities:
         return store_faults, (
             f"the store {shown_store} is damaged; restore a backup: --restore FILE --replace"
         )
+    if Gravity.SET_ASIDE in gravities:
+        return (
+            store_faults,
+            f"the store {shown_store} is served without these; --repair removes them",
+        )
+    if store_faults:
+        return store_faults, (
+            f"the store {shown_store} is served; vipu remove partition removes such a partition"
+        )
     return store_faults, f"{record_count} records of {shown_store} have no faults"
+
+
+def repaired(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
+    """Remove what a start sets aside. Return the faults of these records, and a sentence."""
+    store_place = serving_options(arguments).storage
+    removed_faults = asyncio.run(repair(store_place))
+    count = len(removed_faults)
+    removed_text = f"{count} record{'' if count == 1 else 's'}"
+    return removed_faults, f"removed from {shown_place(store_place)}: {removed_text}"
 
 
 def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[str]:

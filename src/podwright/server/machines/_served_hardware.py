@@ -210,6 +210,16 @@ def _stored_hardware(
     return ServedHardware(current_clusters, clusters_source, news=False)
 
 
+def recorded_clusters(store_records: Mapping[tuple[str, str], bytes]) -> tuple[Cluster, ...]:
+    """Return the clusters that the store's record of its hardware names; none without a record.
+
+    Raises wire.Unavailable for a damaged record, wire.InvalidRequest for an unknown preset, and
+    wire.WrongState for this machine's own GPUs where they cannot be read.
+    """
+    stored_hardware = _stored_hardware(store_records, "")
+    return stored_hardware.clusters if stored_hardware is not None else ()
+
+
 def _is_store_in_use(store_records: Mapping[tuple[str, str], bytes]) -> bool:
     return any(
         record_kind in ("partition", "lease", "quarantine") for record_kind, _ in store_records
