@@ -6,6 +6,7 @@ import json
 import os
 import re
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
