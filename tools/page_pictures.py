@@ -31,7 +31,7 @@ MANIFEST = FOLDER / "page.json"
 NOW = 1_790_000_040  # seconds since 1970: when all pictures are taken
 SITE = "http://pod.example"
 #: What is there once the scene is drawn, where that is no row of a table.
-_DRAWN = {"/pod": ".device", "/nodes": ".device", "/time": "#was .device"}
+_DRAWN = {"/pod": ".device", "/time": "#was .device"}
 #: In the place of the stream: the scene, once.
 _STREAM = """
 delete globalThis.SharedWorker;
@@ -73,9 +73,6 @@ PICTURES: dict[str, View] = {
     "page-time": View("index.html", f"/time?at={NOW - 1200}"),
     "page-time-dark": View("index.html", f"/time?at={NOW - 1200}", "dark"),
     "page-time-phone": View("index.html", f"/time?at={NOW - 1200}", "light", 390, 844),
-    "page-nodes": View("nodes.html", "/nodes"),
-    "page-nodes-dark": View("nodes.html", "/nodes", "dark"),
-    "page-queue": View("nodes.html", "/queue"),
 }
 
 
@@ -103,8 +100,7 @@ def shown(browser: Browser, view: View, topics: dict[str, dict[str, Any]]) -> It
 def pictures(browser: Browser) -> Iterator[tuple[str, Picture]]:
     """All pictures, by name."""
     for name, view in PICTURES.items():
-        topics = nodes_scene() if view.file == "nodes.html" else pod_scene()
-        with shown(browser, view, topics) as page:
+        with shown(browser, view, pod_scene()) as page:
             yield name, _picture(page, view)
 
 
@@ -246,48 +242,6 @@ def hour_scene() -> list[list[Any]]:
             ]
         )
     return points
-
-
-def nodes_scene() -> dict[str, dict[str, Any]]:
-    """Six nodes of eight GPUs under Slurm, one of them ill; what runs, and what waits."""
-    jobs = {"812": ("alice", 0, 8), "815": ("bob", 8, 12), "820": ("carol", 16, 32)}
-    nodes = {}
-    for number in range(6):
-        gpus = []
-        for at in range(number * 8, number * 8 + 8):
-            job = next((j for j, (_, first, end) in jobs.items() if first <= at < end), "")
-            gpus.append(["h100", job])
-        ill = number == 5
-        taken = sum(bool(job) for _, job in gpus)
-        state = "ALLOCATED" if taken == 8 else "MIXED" if taken else "IDLE"
-        nodes[f"gpu{number + 1:02}"] = {
-            "state": "IDLE+DRAIN" if ill else state,
-            "ill": ill, "reason": "XID 79 on GPU 3 [root@2026-09-21T12:00:00]" if ill else "",
-            "partitions": "gpu", "gpus": gpus, "memory": [0, 1],
-            "cpus": [16 * taken, 128],
-        }  # fmt: skip
-    running = {
-        job: {
-            "user": user, "name": "train", "partition": "gpu", "gpus": end - first,
-            "nodes": -(-(end - first) // 8), "since": "2026-09-21T11:00:00",
-            "until": "2026-09-22T11:00:00",
-        }
-        for job, (user, first, end) in jobs.items()
-    }  # fmt: skip
-    queue = {
-        "830": {
-            "place": 1, "user": "dave", "partition": "gpu", "reason": "Resources", "starts": "",
-            "asked": "--gpus-per-node=8 --ntasks=16 --nodes=2", "priority": 2000,
-            "why": "Slurm gives 16 GPUs on 2 nodes, 8 on each.", "since": "2026-09-21T12:30:00",
-        },
-        "831": {
-            "place": 2, "user": "eve", "partition": "gpu", "reason": "Resources", "starts": "",
-            "asked": "--gpus-per-node=16 --ntasks=1 --nodes=1", "priority": 1500,
-            "why": "Slurm takes this job, and it waits for ever: no node has 16 GPUs.",
-            "since": "2026-09-21T12:40:00",
-        },
-    }  # fmt: skip
-    return {"nodes": nodes, "jobs": running, "queue": queue}
 
 
 def main() -> int:

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.errors import Denied, Unavailable
-from podwright.page import Live
-from podwright.page._live_view import BEHIND
+from podwright.page._live_view import BEHIND, Live
 from podwright.page._snapshot import TOPICS, changes, take
 from podwright.wire import (
     METHODS,

@@ -2,11 +2,9 @@
 a server shows to whom and carries what one does there; HTTP is the front's that serves it."""
 
 from podwright.page._backend_protocol import Minutes, PageBackend, Who
-from podwright.page._live_view import Live
 from podwright.page._page_http_handler import BODY, Page
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import EVENTS, Changes, Snapshot, changes, take
-from podwright.page._static_files import Files
 from podwright.page._trusted_proxy import USER, SiteProxy
 
 __all__ = [
@@ -14,8 +12,6 @@ __all__ = [
     "EVENTS",
     "USER",
     "Changes",
-    "Files",
-    "Live",
     "Minutes",
     "Page",
     "PageBackend",

@@ -28,11 +28,7 @@ CONTENT_SECURITY_POLICY: Final = (
 
 
 class Files:
-    """The files of the page.
-
-    headers: those of every answer of the page. index_name: the first file. views: the first words
-    of the addresses that show it.
-    """
+    """The files of the page. headers: those of every answer of the page."""
 
     headers: Final[tuple[tuple[bytes, bytes], ...]] = (
         (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
@@ -43,18 +39,15 @@ class Files:
         (b"cross-origin-resource-policy", b"same-origin"),
     )
 
-    def __init__(
-        self, index_name: str = "index.html", views: frozenset[str] = VIEW_ADDRESSES
-    ) -> None:
-        self._index, self._views = f"/static/{index_name}", views
+    def __init__(self) -> None:
         #: By path: kind, body, tag. They are read at the first request.
         self._known: dict[str, tuple[str, bytes, bytes]] = {}
 
     def answer(self, request: HttpRequest) -> Reply | None:
         """Return a file, or None where there is none at that path."""
         path = request.path
-        if path == "/" or path.split("/")[1] in self._views:
-            path = self._index
+        if path == "/" or path.split("/")[1] in VIEW_ADDRESSES:
+            path = "/static/index.html"
         if not path.startswith("/static/"):
             return None
         if not self._known:

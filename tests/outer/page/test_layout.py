@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tools.page_pictures import NOW, View, nodes_scene, pod_scene, shown
+from tools.page_pictures import NOW, View, pod_scene, shown
 
 from tests.outer.page.test_page import VIEWS
 
@@ -158,12 +158,10 @@ def test_a_thousand_devices_need_no_scrolling(browser: Browser) -> None:
         assert seen["legend"] <= 900
 
 
-@pytest.mark.parametrize("view", [*VIEWS, "partitions/bert", "login", "nodes", "queue"])
+@pytest.mark.parametrize("view", [*VIEWS, "partitions/bert", "login"])
 def test_a_phone_shows_it_all(browser: Browser, view: str) -> None:
-    nodes = view in ("nodes", "queue")
-    index, topics = ("nodes.html", nodes_scene()) if nodes else ("index.html", pod_scene())
     path = f"/{view}?at={NOW - 1200}" if view == "time" else f"/{view}"
-    with shown(browser, View(index, path, "light", 390, 844), topics) as page:
+    with shown(browser, View("index.html", path, "light", 390, 844), pod_scene()) as page:
         expect(page.locator("h1")).to_have_count(1)
         page.wait_for_timeout(100)
         assert page.evaluate("() => document.documentElement.scrollWidth") == 390

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +13,6 @@ from podwright.errors import FieldNotKnown
 from podwright.gpu import requests
 from podwright.gpu.configure import read_grant
 from podwright.gpu.lint import read_site as lint_site
-from podwright.gpu.nodespage import _nodes_page_data
 from podwright.gpu.requests import Texts, parse_request
 from podwright.gpu.templates import Fit, of_slurm
 from podwright.slurm.reader import (
@@ -129,15 +127,6 @@ def explained(outputs: Outputs) -> Any:
     return requests.sentence(given, requests.count_request(given, site, (26, 5)).answer)
 
 
-def paged(outputs: Outputs) -> Any:
-    jobs = read_jobs(outputs["jobs"])
-    running = _nodes_page_data.running_jobs(jobs)
-    for one in running.values():
-        del one["on"]  # the page writes it into its nodes
-    waiting = [_nodes_page_data.readable(partial(_nodes_page_data.options_of, job)) for job in jobs]
-    return [_nodes_page_data.nodes(read_nodes(outputs["nodes"])), running, waiting]
-
-
 def fitted(outputs: Outputs) -> Fit:
     nodes, config = read_nodes(outputs["nodes"]), SlurmConfig(outputs["config"])
     return of_slurm(requests.read_shape(nodes, config), config, nodes)
@@ -145,7 +134,6 @@ def fitted(outputs: Outputs) -> Fit:
 
 CONSUMERS: dict[str, Callable[[Outputs], Any]] = {
     "explain-request": explained,
-    "page": paged,
     "template": fitted,
     "adopt": lambda outputs: read_grant(outputs["jobs"]),
     "lint": lambda outputs: lint_site(outputs["config"], outputs["partitions"], ""),
@@ -198,4 +186,3 @@ def test_a_setting_that_is_renamed_is_named_by_explain_request(setting: str) -> 
 def test_memory_that_is_not_shown_refuses_nothing() -> None:
     outputs = {**WHOLE, "nodes": renamed(WHOLE["nodes"], "RealMemory")}
     assert re.match(r"Not known: .*RealMemory \(node n1\)", explained(outputs))
-    assert json.dumps(paged(outputs)).count("not known: RealMemory") == 1
