@@ -14,9 +14,9 @@ from podwright.gpu.rehearse import (
     from_sacct,
     from_scripts,
     limited,
-    read_site_files,
 )
 from podwright.gpu.rehearse._rehearse import ask_both_sides
+from podwright.gpu.requests import read_site_files
 from podwright.slurm.reader import CUT
 from podwright.slurm.twin import Granted, GrantedNode, Refused, SiteFiles, Submission, Waits
 

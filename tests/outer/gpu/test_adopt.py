@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.outer.gpu.test_configure import bare_lab, configured, inventory
-from tests.outer.lab import SlurmLab, release
+from tests.outer.lab import release
 from tests.whole.conftest import Pod
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]

@@ -24,7 +24,7 @@ TABLE: dict[SlurmVersion, set[str]] = {
     (24, 11): {"block_topology", "imex_switch"},
     (25, 5): {"last_mail_type_wins", "several_topologies"},
     (25, 11): {"has_large_segments"},
-    (26, 5): set(),
+    (26, 5): {"one_count_of_node_gpus"},
 }
 NAMES = [name for name, one in vars(Release).items() if isinstance(one, ReleaseRange)]
 

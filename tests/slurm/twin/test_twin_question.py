@@ -12,6 +12,7 @@ from podwright.slurm.twin_service import TwinQuestion
     "option",
     [
         *("--gpus=4", "--gres=gpu:h100:2", "--nodelist=n[1-3]", "--exclusive", "--exclusive=user"),
+        *("--tasks-per-node=4", "--ntasks-per-tres=2", "--tres-per-task=gres/gpu:1"),
         *("--begin=12/24/26", "--constraint=[a|b]*2&c", "--time=1-0:30", "--mem=0"),
     ],
 )

@@ -8,7 +8,6 @@ from podwright.gpu.rehearse._compare_answers import AnswerChange, AnswerPair, di
 from podwright.gpu.rehearse._rehearsal_report import as_json, as_text
 from podwright.gpu.rehearse._rehearsal_sides import find_sides
 from podwright.gpu.rehearse._rehearse import Side, rehearse
-from podwright.gpu.rehearse._site_files import read_site_files
 from podwright.gpu.rehearse._submissions import (
     LIST_JOBS,
     Submissions,
@@ -31,7 +30,6 @@ __all__ = [
     "from_sacct",
     "from_scripts",
     "limited",
-    "read_site_files",
     "recent",
     "rehearse",
 ]

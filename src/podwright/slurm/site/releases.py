@@ -46,6 +46,7 @@ class Release:
 
     # What sbatch, salloc and srun make of their options
     last_mail_type_wins: bool = _behaviour_since(25, 5)  # before, all types were joined
+    one_count_of_node_gpus: bool = _behaviour_since(26, 5)  # --gpus-per-node excludes --gres=gpu
     srun_ignores_cpus_per_task: bool = _behaviour_since(22, 5, until=(23, 11))  # that of its job
 
     # Configuration files

@@ -179,7 +179,7 @@ def _partition_keys(accounts: bool, groups: bool) -> tuple[str, ...]:
 
 def _place_lines(twin_place: TwinPlace) -> Iterable[str]:
     yield from (
-        "SlurmctldHost=localhost",
+        "SlurmctldHost=localhost(127.0.0.1)",  # a system unpacked here may have no /etc/hosts
         f"SlurmctldPort={twin_place.controller_port}",
         f"SlurmUser={twin_place.user}",
         f"SlurmdUser={twin_place.user}",
