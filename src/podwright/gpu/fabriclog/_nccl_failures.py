@@ -1,0 +1,319 @@
+"""Why a job with NCCL failed: what NCCL itself and the framework wrote, and what it means.
+
+A warning alone is no failure: NCCL also warns of what it then does without. It is one where NCCL
+handed an error up (`file.cc:71 -> 2`) and its process never finished the start after it, or where
+the words themselves say that the job ends. The first failure counts; a lost connection does only
+where nothing else failed, since it follows from the end of another rank.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a line means. id: for JSON. meaning, remedy: without full stops.
+
+    follows: whether it mostly follows from a failure elsewhere. ends: whether the words alone say
+    that the job has failed.
+    """
+
+    id: str
+    pattern: re.Pattern[str]
+    meaning: str
+    remedy: str
+    follows: bool = False
+    ends: bool = False
+
+
+@dataclass(frozen=True)
+class NcclFailure:
+    """The first failure of a log. line: as it stands there. host: empty if the line has none.
+
+    general: whether the line only says that there was an error.
+    """
+
+    line: str
+    host: str
+    cause: Cause | None
+    general: bool = False
+
+
+def _cause(
+    cause_id: str,
+    pattern: str,
+    meaning: str,
+    remedy: str,
+    *,
+    follows: bool = False,
+    ends: bool = False,
+) -> Cause:
+    return Cause(cause_id, re.compile(pattern, re.IGNORECASE), meaning, remedy, follows, ends)
+
+
+_MATCH_RANKS = (
+    "start each rank once: RANK, WORLD_SIZE and the rendezvous must be of one job; let no "
+    "process of an earlier run live"
+)
+#: In the order in which a line is compared.
+_CAUSES = (
+    _cause(
+        "duplicate-gpu",
+        r"Duplicate GPU detected",
+        "two ranks were given the same GPU",
+        "start one rank for each GPU, and choose it by LOCAL_RANK or SLURM_LOCALID "
+        "(torch.cuda.set_device)",
+        ends=True,
+    ),
+    _cause(
+        "no-socket-interface",
+        r"no socket interface found|no usable (?:socket|listening) interface",
+        "no network interface of this host fits NCCL_SOCKET_IFNAME, or none is up",
+        "name an interface that `ip addr` shows on every node: export NCCL_SOCKET_IFNAME=…, or "
+        "unset it",
+        ends=True,
+    ),
+    _cause(
+        "dev-shm",
+        r"/dev/shm|posix_fallocate|shared memory segment|shm_open|shmOpen",
+        "shared memory could not be had: /dev/shm is too small, full, or shut",
+        "see `df -h /dev/shm` inside the job; for a container --shm-size=8g, or --ipc=host; in "
+        "Kubernetes an emptyDir with medium Memory at /dev/shm",
+    ),
+    _cause(
+        "driver-too-old",
+        r"driver version is insufficient|Cuda failure (?:35|'?CUDA driver version)",
+        "the driver of this host is older than the CUDA that the program was built for",
+        "use a newer driver, or a build for an older CUDA (`nvidia-smi` shows what the driver can)",
+        ends=True,
+    ),
+    _cause(
+        "peer-access",
+        r"peer access is not supported|failed to open CUDA IPC handle|cudaIpcOpenMemHandle"
+        r"|hipIpcOpenMemHandle",
+        "two GPUs cannot reach each other's memory, although NCCL took them to",
+        "export NCCL_P2P_DISABLE=1 to see that it is this; then mend it: each process must see "
+        "both GPUs, and PCIe ACS be off (`nvidia-smi topo -p2p r`)",
+    ),
+    _cause(
+        "gpu-memory",
+        r"(?:Cuda|HIP) failure[^\n]*out of memory|Failed to (?:CUDA|HIP) (?:malloc|calloc)",
+        "the memory of a GPU was full",
+        "leave NCCL some GiB, or end what else runs on the GPU (`nvidia-smi`)",
+        ends=True,
+    ),
+    _cause(
+        "no-such-gpu",
+        r"invalid device ordinal|no (?:CUDA|HIP|ROCm)-capable device|no GPUs found",
+        "a rank asked for a GPU that it does not see",
+        "choose the GPU by LOCAL_RANK, below the number of GPUs that the task sees "
+        "(CUDA_VISIBLE_DEVICES)",
+        ends=True,
+    ),
+    _cause(
+        "memory-lock",
+        r"ibv_(?:reg_mr|create_cq|create_qp|reg_dmabuf_mr|alloc_pd)\S* failed[^\n]*"
+        r"(?:Cannot allocate memory|errno 12)",
+        "the InfiniBand driver may lock too little memory",
+        "`ulimit -l` must be unlimited inside the job (LimitMEMLOCK of slurmd, or the "
+        "container's --ulimit memlock=-1)",
+    ),
+    _cause(
+        "gid",
+        r"ibv_modify_qp failed|Got completion from peer \S+ with (?:error|status=)\s?12\b"
+        r"|IBV_WC_RETRY_EXC_ERR|with status=12|gid.{0,20}(?:invalid|not found)",
+        "an adapter got no answer over RDMA; over RoCE mostly for a wrong GID, else because the "
+        "peer had ended",
+        "over RoCE export NCCL_IB_GID_INDEX=the index of RoCE v2 in `show_gids`, equal on all "
+        "nodes; see that `ib_write_bw` between them works, and that the port is up (`ibstat`)",
+    ),
+    _cause(
+        "port-down",
+        r"async (?:fatal )?event|port error|link.{0,10}(?:went )?down",
+        "a port of an adapter failed while the job ran",
+        "see `ibstat` and the kernel's log of that host; take the adapter out with "
+        "NCCL_IB_HCA=^name until it is mended",
+    ),
+    _cause(
+        "twice-the-rank",
+        r"has already checked in",
+        "two processes took part under one rank",
+        _MATCH_RANKS,
+        ends=True,
+    ),
+    _cause(
+        "sizes-of-world",
+        r"mismatch in rank count|nranks? (?:mismatch|differs)",
+        "the processes do not agree how many ranks there are",
+        _MATCH_RANKS,
+        ends=True,
+    ),
+    _cause(
+        "mismatched-calls",
+        r"Message truncated|Mismatched (?:collective|call)|collectives? .{0,40}mismatch",
+        "ranks called different operations, or with different sizes",
+        "let every rank call the same operations in the same order, with the same sizes "
+        "(TORCH_DISTRIBUTED_DEBUG=DETAIL names them)",
+        ends=True,
+    ),
+    _cause(
+        "versions",
+        r"mismatch(?:ed)? (?:in )?(?:NCCL )?versions?|incompatible NCCL",
+        "the hosts have different versions of NCCL",
+        "use one image, or one environment, on all nodes",
+        ends=True,
+    ),
+    _cause(
+        "nvls",
+        r"NVLS|NVLink SHARP|multicast",
+        "NVLink SHARP (NVLS) could not be set up",
+        "see that nvidia-fabricmanager runs and has this driver's version; NCCL_NVLS_ENABLE=0 "
+        "does without",
+    ),
+    _cause(
+        "files",
+        r"Too many open files",
+        "the process may open too few files",
+        "raise `ulimit -n` in the job",
+        ends=True,
+    ),
+    _cause(
+        "bind",
+        r"bind failed[^\n]*Cannot assign requested address|Connect to fe80",
+        "NCCL took a link-local address (fe80…) or one that is not this host's",
+        "export NCCL_SOCKET_FAMILY=AF_INET, and NCCL_SOCKET_IFNAME=an interface with an "
+        "address that all nodes reach",
+    ),
+    _cause(
+        "no-route",
+        r"No route to host|Network is unreachable|connect\S* [^\n]*timed out"
+        r"|Connection timed out",
+        "a host did not answer at the address that NCCL took for it",
+        "export NCCL_SOCKET_IFNAME=the interface by which the nodes reach each other; no "
+        "firewall may stand between them",
+    ),
+    _cause(
+        "connection-refused",
+        r"Connection refused",
+        "nobody listened at another rank's address: that rank had ended, or NCCL took an "
+        "interface that the others do not reach",
+        "look for the first failure on that host; if there is none, export NCCL_SOCKET_IFNAME="
+        "the interface by which the nodes reach each other",
+    ),
+    _cause(
+        "gpu-fault",
+        r"(?:Cuda|HIP) failure[^\n]*(?:illegal memory access|unspecified launch failure|ECC"
+        r"|device-side assert|misaligned address|hardware|NVLink)",
+        "the GPU reported an error of a kernel or of itself, which NCCL only passed on",
+        "run with CUDA_LAUNCH_BLOCKING=1 to find the kernel; see the kernel's log for Xid",
+        ends=True,
+    ),
+    _cause(
+        "initialization",
+        r"(?:Cuda|HIP) failure[^\n]*initialization error",
+        "CUDA could not be initialised: mostly the process was forked after CUDA was used",
+        "start processes by spawn, and use no GPU before",
+        ends=True,
+    ),
+    _cause(
+        "program-arguments",
+        r"invalid (?:root|usage|argument)[^\n]*\(|should be in the",
+        "the program called NCCL with wrong arguments",
+        "see the call that the line names",
+    ),
+    _cause(
+        "peer-gone",
+        r"Connection closed by remote|Connection reset by peer|remote (?:process|peer) exited"
+        r"|Software caused connection abort|Broken pipe|Proxy Call to rank|with error 5\b"
+        r"|with status=5\b|remote error|Error encountered progressing operation|socket\S* "
+        r"[^\n]*closed",
+        "another rank had gone",
+        "look for what ended that rank: its own output, its node's kernel log (oom-kill), Slurm's "
+        "`sacct -j JOB`",
+        follows=True,
+    ),
+    _cause(
+        "watchdog",
+        r"Watchdog caught collective operation timeout|operations have failed or timed out"
+        r"|Timeout at NCCL work|collective operation timeout",
+        "a collective did not end in time: a rank did not take part, or the network was stuck",
+        "see which rank is missing (its last SeqNum is lower, or it wrote an error before); "
+        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 record it",
+        follows=True,
+        ends=True,
+    ),
+)
+_LIBRARY_PROBLEM = re.compile(r"Failed to open libibverbs")
+#: What PyTorch and others write of an error of NCCL.
+_FRAMEWORK = re.compile(
+    r"NCCL error|nccl(?:Unhandled\w+|System|Internal|Invalid\w+|Remote)Error|DistBackendError"
+    r"|NCCL failure|Watchdog caught|Timeout at NCCL work|ProcessGroupNCCL[^\n]*no GPUs found"
+    r"|NCCL operations have failed or timed out|NCCL communicator was aborted",
+)
+_LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
+_HANDED_UP = re.compile(r"^\S+\.(?:cc|cu|cpp|h):\d+ -> (\d+)")
+_IN_PROGRESS = "7"  # ncclInProgress
+
+
+def cause_of(line: str) -> Cause | None:
+    """Return what a line of NCCL or of a framework means; None if that is not known."""
+    return next((cause for cause in _CAUSES if cause.pattern.search(line)), None)
+
+
+@dataclass
+class FailureReader:
+    """Reads lines in their order, and then tells the first failure."""
+
+    _seen: list[tuple[str, NcclFailure]] = field(default_factory=list)  # by process
+    _pending: dict[str, NcclFailure] = field(default_factory=dict)  # warnings, by process
+    _last_error_follows: bool = False
+
+    def framework_line(self, line: str) -> bool:
+        """Take a line that is not NCCL's own. Returns whether it tells of an error of NCCL."""
+        text = line.strip()
+        if self._last_error_follows and text:
+            self._last_error_follows = False
+            bare = re.sub(r"^(?:\[?rank\d+\]?:|\(.*?\))\s*", "", text)
+            self._seen.append(("", NcclFailure(bare, "", cause_of(bare))))
+            return True
+        last_error = _LAST_ERROR.search(text)
+        if last_error and last_error[1]:
+            self._seen.append(("", NcclFailure(last_error[1], "", cause_of(last_error[1]))))
+            return True
+        self._last_error_follows = bool(last_error)
+        if not _FRAMEWORK.search(text):
+            return bool(last_error)
+        cause = cause_of(text)
+        self._seen.append(("", NcclFailure(text[:300], "", cause, general=cause is None)))
+        return True
+
+    def nccl_line(self, process: str, host: str, level: str, message: str) -> None:
+        """Take a line of NCCL. process: its host, number and GPU."""
+        handed_up = _HANDED_UP.match(message)
+        if level == "WARN":
+            failure = NcclFailure(message, host, cause_of(message))
+            if failure.cause and failure.cause.ends:
+                self._seen.append(("", failure))
+            else:
+                self._pending.setdefault(process, failure)
+        elif handed_up and handed_up[1] not in ("0", _IN_PROGRESS):
+            unnamed = NcclFailure(message, host, cause_of(message), general=True)
+            self._seen.append((process, self._pending.pop(process, unnamed)))
+        elif "Init COMPLETE" in message:  # NCCL did without what it had warned of
+            self._pending.pop(process, None)
+            self._seen = [entry for entry in self._seen if entry[0] != process]
+
+    def first(self) -> NcclFailure | None:
+        """Return the first failure that does not follow from another, or else the first."""
+        failures = [failure for _, failure in self._seen]
+        # A log that breaks off behind a warning has no line that hands it up.
+        failures += [
+            failure
+            for failure in self._pending.values()
+            if failure.cause and not _LIBRARY_PROBLEM.search(failure.line)
+        ]
+        special = [failure for failure in failures if not failure.general]
+        primary = [one for one in special if not (one.cause and one.cause.follows)]
+        return next(iter([*primary, *special, *failures]), None)
