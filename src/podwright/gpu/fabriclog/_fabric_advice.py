@@ -131,14 +131,6 @@ def _advise_failure(log_report: FabricReport) -> FabricFinding | None:
             "see the lines before this one in the log of that rank",
             0,
         )
-    if failure.cause.follows:
-        return FabricFinding(
-            failure.cause.id,
-            f"the job failed{place}, and what the log has follows from another failure: "
-            f"{failure.cause.meaning} ({failure.line})",
-            failure.cause.remedy,
-            0,
-        )
     return FabricFinding(
         failure.cause.id,
         f"the job failed{place}: {failure.cause.meaning} ({failure.line})",

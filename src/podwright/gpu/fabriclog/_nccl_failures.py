@@ -1,15 +1,16 @@
 """Why a job with NCCL failed: what NCCL itself and the framework wrote, and what it means.
 
-A warning alone is no failure: NCCL also warns of what it then does without. It is one where NCCL
-handed an error up (`file.cc:71 -> 2`) and its process never finished the start after it, or where
-the words themselves say that the job ends. The first failure counts; a lost connection does only
-where nothing else failed, since it follows from the end of another rank.
+A warning alone is no failure, since NCCL also warns of what it then does without. A warning counts
+where NCCL handed an error up (`file.cc:71 -> 2`) and the process did not finish its start
+afterwards, where the thread wrote nothing more, or where the words say that the job ends. The first
+failure counts. A lost connection follows from the end of another rank, so it counts last.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,7 @@ _CAUSES = (
     ),
     _cause(
         "peer-access",
-        r"peer access is not supported|failed to open CUDA IPC handle|cudaIpcOpenMemHandle"
-        r"|hipIpcOpenMemHandle",
+        r"peer access is not supported|failed to open CUDA IPC handle|(?:cuda|hip)Ipc\w*MemHandle",
         "two GPUs cannot reach each other's memory, although NCCL took them to",
         "export NCCL_P2P_DISABLE=1 to see that it is this; then mend it: each process must see "
         "both GPUs, and PCIe ACS be off (`nvidia-smi topo -p2p r`)",
@@ -215,7 +215,12 @@ _CAUSES = (
         r"(?:Cuda|HIP) failure[^\n]*initialization error",
         "CUDA could not be initialised: mostly the process was forked after CUDA was used",
         "start processes by spawn, and use no GPU before",
-        ends=True,
+    ),
+    _cause(
+        "topology",
+        r"Failed to find (?:reverse )?path|Could not find (?:a )?path|topology",
+        "NCCL could not make out how the GPUs are connected, mostly in a virtual machine",
+        "export NCCL_TOPO_FILE=the provider's topology file, or use a newer NCCL or RCCL",
     ),
     _cause(
         "program-arguments",
@@ -226,9 +231,9 @@ _CAUSES = (
     _cause(
         "peer-gone",
         r"Connection closed by remote|Connection reset by peer|remote (?:process|peer) exited"
-        r"|Software caused connection abort|Broken pipe|Proxy Call to rank|with error 5\b"
-        r"|with status=5\b|remote error|Error encountered progressing operation|socket\S* "
-        r"[^\n]*closed",
+        r"|Software caused connection abort|Broken pipe|Socket (?:recv|send) failed"
+        r"|Proxy Call to rank|with error 5\b"
+        r"|with status=5\b|remote error|Error encountered progressing operation",
         "another rank had gone",
         "look for what ended that rank: its own output, its node's kernel log (oom-kill), Slurm's "
         "`sacct -j JOB`",
@@ -252,9 +257,19 @@ _FRAMEWORK = re.compile(
     r"|NCCL failure|Watchdog caught|Timeout at NCCL work|ProcessGroupNCCL[^\n]*no GPUs found"
     r"|NCCL operations have failed or timed out|NCCL communicator was aborted",
 )
+#: It counts in a log of NCCL alone.
+_BUS_ERROR = re.compile(r"Signal: Bus error|Bus error \(core dumped\)")
 _LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
 _HANDED_UP = re.compile(r"^\S+\.(?:cc|cu|cpp|h):\d+ -> (\d+)")
 _IN_PROGRESS = "7"  # ncclInProgress
+
+
+_BUS_ERROR_CAUSE = _cause(
+    "bus-error",
+    "Bus error",
+    "a process touched memory that was not there, mostly because /dev/shm was full",
+    "see `df -h /dev/shm` inside the job; for a container --shm-size=8g, or --ipc=host",
+)
 
 
 def cause_of(line: str) -> Cause | None:
@@ -262,12 +277,20 @@ def cause_of(line: str) -> Cause | None:
     return next((cause for cause in _CAUSES if cause.pattern.search(line)), None)
 
 
+class LogWriter(NamedTuple):
+    """Who wrote a line. process: its host, number and GPU. thread: the same with the thread."""
+
+    host: str
+    process: str
+    thread: str
+
+
 @dataclass
 class FailureReader:
     """Reads lines in their order, and then tells the first failure."""
 
     _seen: list[tuple[str, NcclFailure]] = field(default_factory=list)  # by process
-    _pending: dict[str, NcclFailure] = field(default_factory=dict)  # warnings, by process
+    _pending: dict[str, NcclFailure] = field(default_factory=dict)  # warnings, by thread
     _last_error_follows: bool = False
 
     def framework_line(self, line: str) -> bool:
@@ -283,27 +306,32 @@ class FailureReader:
             self._seen.append(("", NcclFailure(last_error[1], "", cause_of(last_error[1]))))
             return True
         self._last_error_follows = bool(last_error)
+        if _BUS_ERROR.search(text):
+            self._seen.append(("", NcclFailure(text[:300], "", _BUS_ERROR_CAUSE)))
+            return False
         if not _FRAMEWORK.search(text):
             return bool(last_error)
         cause = cause_of(text)
         self._seen.append(("", NcclFailure(text[:300], "", cause, general=cause is None)))
         return True
 
-    def nccl_line(self, process: str, host: str, level: str, message: str) -> None:
-        """Take a line of NCCL. process: its host, number and GPU."""
+    def nccl_line(self, writer: LogWriter, level: str, message: str, source_file: str) -> None:
+        """Take a line of NCCL. source_file: where in NCCL's source the line was written."""
         handed_up = _HANDED_UP.match(message)
         if level == "WARN":
-            failure = NcclFailure(message, host, cause_of(message))
-            if failure.cause and failure.cause.ends:
+            cause = cause_of(f"{source_file} {message}")
+            failure = NcclFailure(message, writer.host, cause)
+            if cause and cause.ends:
                 self._seen.append(("", failure))
             else:
-                self._pending.setdefault(process, failure)
+                self._pending.setdefault(writer.thread, failure)
         elif handed_up and handed_up[1] not in ("0", _IN_PROGRESS):
-            unnamed = NcclFailure(message, host, cause_of(message), general=True)
-            self._seen.append((process, self._pending.pop(process, unnamed)))
-        elif "Init COMPLETE" in message:  # NCCL did without what it had warned of
-            self._pending.pop(process, None)
-            self._seen = [entry for entry in self._seen if entry[0] != process]
+            unnamed = NcclFailure(message, writer.host, cause_of(message), general=True)
+            self._seen.append((writer.process, self._pending.pop(writer.thread, unnamed)))
+        else:
+            self._pending.pop(writer.thread, None)  # the thread went on
+            if "Init COMPLETE" in message:  # NCCL did without what it had warned of
+                self._seen = [entry for entry in self._seen if entry[0] != writer.process]
 
     def first(self) -> NcclFailure | None:
         """Return the first failure that does not follow from another, or else the first."""

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.fabriclog._nccl_failures import FailureReader, NcclFailure
+from podwright.gpu.fabriclog._nccl_failures import FailureReader, LogWriter, NcclFailure
 
 #: Published logs often have their host names removed.
 _LINE_PATTERN = re.compile(
     r"(?:(?P<host>[^\s:|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+)?(?:\[(?P<device>-?\d+)\]\s+)?"
-    r"(?:\S+\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
+    r"(?:(?P<file>\S+)\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
 )
 _CONNECTION_PATTERN = re.compile(
     r"(?:Channel|Ring)\s+(?P<channel>\d+)(?:/\d+)?\s*:\s*(?P<a>\d+)\s*(?:\[(?P<on_a>[0-9a-f:.]+)\])?"
@@ -196,7 +196,9 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
             log_report.names.add(line_match["host"])
         message = _REPEATED_PATTERN.sub("", line_match["text"].strip())
         process = f"{line_match['host'] or ''} {_process_key(line_match)}"
-        failure_reader.nccl_line(process, line_match["host"] or "", line_match["level"], message)
+        writer = LogWriter(line_match["host"] or "", process, f"{process} {line_match['tid']}")
+        source_file = line_match["file"] or ""
+        failure_reader.nccl_line(writer, line_match["level"], message, source_file)
         if line_match["host"] and (rank_match := _RANK_PATTERN.search(message)):
             joined = (int(rank_match["rank"]), int(rank_match["ranks"]))
             log_report.worlds.setdefault(joined, set()).add(process)
