@@ -49,6 +49,14 @@ PARTITION_KEYS = (
 ACCOUNT_PARTITION_KEYS = ("AllowAccounts", "AllowQos", "DenyAccounts", "DenyQos", "QOS")
 
 
+#: What a twin takes over of slurm.conf: its settings, and the keys of lines about nodes and
+#: partitions. The twin has its own name, hosts and pace.
+TWIN_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "slurm.conf": SETTINGS,
+    "nodename": (*NODE_KEYS, "State"),
+    "partitionname": PARTITION_KEYS,
+}
+
 _NAMESPACE_PLACE = TwinPlace()
 
 
@@ -144,6 +152,15 @@ def same_files(
         twin_conf(site, version, accounts=accounts) for site in (old_site, new_site)
     )
     return (old_conf.files, old_conf.links) == (new_conf.files, new_conf.links)
+
+
+def site_rows(site: SiteFiles, kind: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the keys of each node (`nodename`) or partition (`partitionname`) as written, by name.
+
+    Raises InvalidRequest as twin_conf does.
+    """
+    site_conf = read_site_conf(site)
+    return site_conf.nodes if kind == "nodename" else site_conf.partitions
 
 
 def allowed_groups(site: SiteFiles) -> set[str]:
