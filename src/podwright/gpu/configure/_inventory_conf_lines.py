@@ -21,11 +21,12 @@ def gres_rows(inventory: SiteInventory, detection_mode: str) -> list[Row]:
     names_by_gpus: dict[tuple[NodeGpu, ...], list[str]] = {}
     names_by_gres: dict[tuple[str, int], list[str]] = {}
     for node_kind, node_names in inventory.kinds().items():
-        names_by_gpus.setdefault(node_kind.gpus, []).extend(node_names)
+        if node_kind.gpus:
+            names_by_gpus.setdefault(node_kind.gpus, []).extend(node_names)
         for name_and_count in node_kind.shared_gres.items():
             names_by_gres.setdefault(name_and_count, []).extend(node_names)
-    all_nodes = fold(inventory.nodes)
-    gpu_rows: list[Row] = [{"NodeName": all_nodes, "AutoDetect": detection_mode}]
+    gpu_nodes = fold(name for name, kind in inventory.nodes.items() if kind.gpus)
+    gpu_rows: list[Row] = [{"NodeName": gpu_nodes, "AutoDetect": detection_mode}]
     shared_rows: list[Row] = [
         {"NodeName": fold(node_names), "Name": gres_name, "Count": str(count)}
         for (gres_name, count), node_names in names_by_gres.items()
@@ -115,10 +116,11 @@ def node_row(row: Row, node_kind: Kind, detection_mode: str) -> Row:
         else node_kind.gres
     )
     shared_items = [f"{gres_name}:{count}" for gres_name, count in shared_counts.items()]
-    new_row["Gres"] = ",".join([gres, *shared_items, *other_gres])
     features = value(row, "feature") or value(row, "features")
-    new_row["Feature"] = ",".join(
-        dict.fromkeys([*filter(None, features.split(",")), *node_kind.words])
-    )
+    all_features = dict.fromkeys([*filter(None, features.split(",")), *node_kind.words])
+    if all_gres := ",".join(filter(None, [gres, *shared_items, *other_gres])):
+        new_row["Gres"] = all_gres
+    if all_features:
+        new_row["Feature"] = ",".join(all_features)
     new_row["State"] = node_state or "UNKNOWN"
     return new_row

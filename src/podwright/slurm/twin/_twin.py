@@ -24,6 +24,7 @@ from podwright.slurm.site.command_result import CommandResult
 from podwright.slurm.twin._read_twin_answer import read_job_answer, refused
 from podwright.slurm.twin._step_runner import StepRunner, UncertainStep
 from podwright.slurm.twin._twin_conf import twin_conf
+from podwright.slurm.twin._twin_gres_conf import with_twin_devices
 from podwright.slurm.twin._twin_process_client import (
     CONTROLLER_USER,
     SLURM_UID,
@@ -248,6 +249,24 @@ class Twin:
         """Return what `scontrol` prints of the twin, for words such as `show config`."""
         self._restore_clean_state()
         return self._run_as(["scontrol", *words]).out
+
+    def slurmd_reads_gres(self, node_name: str, gres_text: str) -> CommandResult:
+        """Return what `slurmd -G` of a node says of gres.conf as it is written, with devices that
+        are the twin's."""
+        encoded = {
+            path: base64.b64encode(text.encode()).decode()
+            for path, text in (
+                ("check/slurm.conf", self._conf.files["etc/slurm.conf"]),
+                ("check/gres.conf", with_twin_devices(gres_text, self._cell.place.folder)),
+                ("check/cgroup.conf", self._conf.files["etc/cgroup.conf"]),
+            )
+        }
+        self._cell.write(encoded, {})
+        environment = self._environment | {
+            "SLURM_CONF": f"{self._cell.place.folder}/check/slurm.conf"
+        }
+        argv = [f"{self._slurm.sbin}/slurmd", "-G", "-N", node_name]
+        return self._cell.run(argv, CONTROLLER_USER, environment, limit=20)
 
     # Starting
 
