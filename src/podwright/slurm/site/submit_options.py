@@ -91,7 +91,9 @@ external - n b x 25.05
 external-launcher - o s r 23.11
 extra - r abs x 23.02
 extra-node-info B r abs d
+get-user-env - o a r - 24.11
 get-user-env - o b r
+gid - r a x - 24.11
 gid - r b x
 gpu-bind - r abs d
 gpu-freq - r abs r
@@ -193,6 +195,7 @@ tmp - r abs d
 treewidth - r s r 23.11
 tres-bind - r abs d 23.11
 tres-per-task - r abs d 23.02
+uid - r a x - 24.11
 uid - r b x
 unbuffered u n s r
 usage - n abs r
