@@ -43,6 +43,7 @@ FAILURES = {
     "topology": "a1:11:30 [0] graph/paths.cc:3 NCCL WARN Failed to find reverse path from "
     "remNode 1",
     "files": "a1:11:30 [0] misc/socket.cc:3 NCCL WARN accept failed : Too many open files",
+    "efa": "a1:11:30 [0] send:9 NCCL WARN NET/OFI Request completed with error. RC: 21",
     "bind": "a1:11:11 [0] misc/socket.cc:3 NCCL WARN Call to bind failed : Cannot assign requested "
     "address",
     "no-route": "a1:11:30 [0] misc/socket.cc:3 NCCL WARN Connect to 10.9.0.7<4> failed : No "
@@ -103,6 +104,15 @@ def test_what_nccl_does_without_is_a_warning_and_no_failure() -> None:
     assert read(START + complete + warned + handed_up).failure is not None
     in_progress = "a1:11:30 [0] NCCL INFO group.cc:2 -> 7\n"
     assert read(START + in_progress).failure is None
+
+
+def test_a_plugin_that_fails_and_is_done_without_is_no_failure() -> None:
+    report = read(
+        START + "a1:11:30 [0] create:1 NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n"
+        "a1:11:30 [0] NCCL INFO net.cc:56 -> 2\n"
+        "a1:11:30 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n"
+    )
+    assert report.failure is None
 
 
 def test_a_lost_connection_counts_only_where_nothing_else_failed() -> None:

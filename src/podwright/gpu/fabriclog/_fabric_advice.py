@@ -128,7 +128,9 @@ def _advise_failure(log_report: FabricReport) -> FabricFinding | None:
         return FabricFinding(
             "failed",
             f"the job failed{place}: {failure.line}",
-            "see the lines before this one in the log of that rank",
+            "run it with NCCL_DEBUG=INFO, so that NCCL names the cause"
+            if failure.general
+            else "see the lines before this one in the log of that rank",
             0,
         )
     return FabricFinding(

@@ -180,6 +180,13 @@ _CAUSES = (
         ends=True,
     ),
     _cause(
+        "efa",
+        r"NET/OFI (?:Request completed with error|Couldn't open|Creating new endpoint|Unable to)",
+        "the plugin for EFA could not use an adapter, or an adapter not reach its peer",
+        "the security group must let all traffic within itself pass; see `fi_info -p efa` inside "
+        "the job, and that /dev/infiniband is there",
+    ),
+    _cause(
         "bind",
         r"bind failed[^\n]*Cannot assign requested address|Connect to fe80",
         "NCCL took a link-local address (fe80…) or one that is not this host's",
@@ -261,6 +268,10 @@ _FRAMEWORK = re.compile(
 _BUS_ERROR = re.compile(r"Signal: Bus error|Bus error \(core dumped\)")
 _LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
 _HANDED_UP = re.compile(r"^\S+\.(?:cc|cu|cpp|h):\d+ -> (\d+)")
+#: What NCCL writes while it starts, so that an error before was none for it.
+_WENT_ON = re.compile(
+    r"Using \S*\s?network|NET/|Channel \d|Connected all|Setting affinity|.*Init START"
+)
 _IN_PROGRESS = "7"  # ncclInProgress
 
 
@@ -277,6 +288,10 @@ def cause_of(line: str) -> Cause | None:
     return next((cause for cause in _CAUSES if cause.pattern.search(line)), None)
 
 
+def _is_of(thread: str, process: str) -> bool:
+    return bool(thread) and thread.rpartition(" ")[0] == process
+
+
 class LogWriter(NamedTuple):
     """Who wrote a line. process: its host, number and GPU. thread: the same with the thread."""
 
@@ -289,7 +304,7 @@ class LogWriter(NamedTuple):
 class FailureReader:
     """Reads lines in their order, and then tells the first failure."""
 
-    _seen: list[tuple[str, NcclFailure]] = field(default_factory=list)  # by process
+    _seen: list[tuple[str, NcclFailure]] = field(default_factory=list)  # by thread, or ""
     _pending: dict[str, NcclFailure] = field(default_factory=dict)  # warnings, by thread
     _last_error_follows: bool = False
 
@@ -327,11 +342,15 @@ class FailureReader:
                 self._pending.setdefault(writer.thread, failure)
         elif handed_up and handed_up[1] not in ("0", _IN_PROGRESS):
             unnamed = NcclFailure(message, writer.host, cause_of(message), general=True)
-            self._seen.append((writer.process, self._pending.pop(writer.thread, unnamed)))
+            self._seen.append((writer.thread, self._pending.pop(writer.thread, unnamed)))
+            return
         else:
-            self._pending.pop(writer.thread, None)  # the thread went on
-            if "Init COMPLETE" in message:  # NCCL did without what it had warned of
-                self._seen = [entry for entry in self._seen if entry[0] != writer.process]
+            self._pending.pop(writer.thread, None)
+        # NCCL went on without what it had warned of: this thread, or all of the process.
+        if "Init COMPLETE" in message:
+            self._seen = [entry for entry in self._seen if not _is_of(entry[0], writer.process)]
+        elif level == "INFO" and _WENT_ON.match(message):
+            self._seen = [entry for entry in self._seen if entry[0] != writer.thread]
 
     def first(self) -> NcclFailure | None:
         """Return the first failure that does not follow from another, or else the first."""

@@ -51,15 +51,16 @@ def sentence(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -
     sentence_text = plural(len(gpus_per_node), "node") + (f" with {gpus_each}" if gpus_each else "")
     sentence_text += f", {plural(answer.total_gpus, 'GPU')} in all"
     if not answer.tasks:
-        return f"{sentence_text}; {_counting_words(request)}."
+        return f"{sentence_text}{_counting_clause(request)}."
     tasks_text = plural(len(answer.tasks), "task")
     return (
-        f"{sentence_text}, for {tasks_text}; {_counting_words(request)}. "
+        f"{sentence_text}, for {tasks_text}{_counting_clause(request)}. "
         f"{_task_views_text(request, answer)}"
     )
 
 
-def _counting_words(request: SlurmRequest) -> str:
+def _counting_clause(request: SlurmRequest) -> str:
+    """What counts the GPUs; empty where no option asks for them, as with --exclusive alone."""
     counting_sentences = [
         option_sentence
         for field_name, option_sentence in _COUNTING_SENTENCES
@@ -70,7 +71,7 @@ def _counting_words(request: SlurmRequest) -> str:
             option_sentence.replace("--gpus-per-node", "--gres")
             for option_sentence in counting_sentences
         ]
-    return " and ".join(counting_sentences)
+    return f"; {' and '.join(counting_sentences)}" if counting_sentences else ""
 
 
 def _counted_sentence(request: SlurmRequest, counted_job: CountedJob) -> str:
@@ -80,7 +81,7 @@ def _counted_sentence(request: SlurmRequest, counted_job: CountedJob) -> str:
     if counted_job.gpus:
         each = request.per_node or request.per_socket
         gpus_text = plural(counted_job.gpus, "GPU") + or_more * bool(each)
-        counts_text = f"{nodes_text}, {gpus_text}, for {tasks_text}; {_counting_words(request)}."
+        counts_text = f"{nodes_text}, {gpus_text}, for {tasks_text}{_counting_clause(request)}."
     else:
         shares_text = plural(counted_job.shares, "share") + " of GPUs"
         gets_text = shares_text if counted_job.shares else "no GPUs"
