@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -260,8 +262,8 @@ PartitionName=gpu Nodes=ALL Default=YES
 GRES = "Name=gpu File=/dev/nvidia[0-1]\n"
 
 
-def side(slurm_conf: str = CONF, release: str = "26.05.5", **files: str) -> Side:
-    site_files = SiteFiles(slurm_conf=slurm_conf, **{"gres_conf": GRES, **files})
+def side(slurm_conf: str = CONF, release: str = "26.05.5", **files: Any) -> Side:
+    site_files = replace(SiteFiles(slurm_conf=slurm_conf, gres_conf=GRES), **files)
     return Side("slurm.conf", site_files, InstalledSlurm((26, 5), release=release))
 
 

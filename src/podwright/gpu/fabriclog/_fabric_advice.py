@@ -162,12 +162,12 @@ def judged(
     """Whether the job ran, and every pair used the fabric as it should."""
     source = f"the log of {log_report.library} {log_report.version}".rstrip()
     if findings:
-        says, because = Says.NO, findings[0].problem
+        verdict, because = Says.NO, findings[0].problem
     elif unknown_facts:
-        says, because = Says.NOT_KNOWN, unknown_facts[0]
+        verdict, because = Says.NOT_KNOWN, unknown_facts[0]
     else:
-        says, because = Says.YES, "every pair uses the fabric as it should"
-    return Judgement(says=says, because=because, source=source, left_out=tuple(unknown_facts))
+        verdict, because = Says.YES, "every pair uses the fabric as it should"
+    return Judgement(says=verdict, because=because, source=source, left_out=tuple(unknown_facts))
 
 
 def _setting_is_on(setting_value: str | None) -> bool:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True)
-class Cause:
+class FailureCause:
     """What a line means. id: for JSON. meaning, remedy: without full stops.
 
-    follows: whether it mostly follows from a failure elsewhere. ends: whether the words alone say
-    that the job has failed.
+    follows: whether it mostly follows from a failure elsewhere. is_final: whether the words alone
+    say that the job has failed.
     """
 
     id: str
@@ -26,7 +26,7 @@ class Cause:
     meaning: str
     remedy: str
     follows: bool = False
-    ends: bool = False
+    is_final: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NcclFailure:
 
     line: str
     host: str
-    cause: Cause | None
+    cause: FailureCause | None
     general: bool = False
 
 
@@ -49,9 +49,11 @@ def _cause(
     remedy: str,
     *,
     follows: bool = False,
-    ends: bool = False,
-) -> Cause:
-    return Cause(cause_id, re.compile(pattern, re.IGNORECASE), meaning, remedy, follows, ends)
+    is_final: bool = False,
+) -> FailureCause:
+    return FailureCause(
+        cause_id, re.compile(pattern, re.IGNORECASE), meaning, remedy, follows, is_final
+    )
 
 
 _MATCH_RANKS = (
@@ -66,7 +68,7 @@ _CAUSES = (
         "two ranks were given the same GPU",
         "start one rank for each GPU, and choose it by LOCAL_RANK or SLURM_LOCALID "
         "(torch.cuda.set_device)",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "no-socket-interface",
@@ -74,7 +76,7 @@ _CAUSES = (
         "no network interface of this host fits NCCL_SOCKET_IFNAME, or none is up",
         "name an interface that `ip addr` shows on every node: export NCCL_SOCKET_IFNAME=…, or "
         "unset it",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "dev-shm",
@@ -88,7 +90,7 @@ _CAUSES = (
         r"driver version is insufficient|Cuda failure (?:35|'?CUDA driver version)",
         "the driver of this host is older than the CUDA that the program was built for",
         "use a newer driver, or a build for an older CUDA (`nvidia-smi` shows what the driver can)",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "peer-access",
@@ -102,7 +104,7 @@ _CAUSES = (
         r"(?:Cuda|HIP) failure[^\n]*out of memory|Failed to (?:CUDA|HIP) (?:malloc|calloc)",
         "the memory of a GPU was full",
         "leave NCCL some GiB, or end what else runs on the GPU (`nvidia-smi`)",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "no-such-gpu",
@@ -110,7 +112,7 @@ _CAUSES = (
         "a rank asked for a GPU that it does not see",
         "choose the GPU by LOCAL_RANK, below the number of GPUs that the task sees "
         "(CUDA_VISIBLE_DEVICES)",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "memory-lock",
@@ -141,14 +143,14 @@ _CAUSES = (
         r"has already checked in",
         "two processes took part under one rank",
         _MATCH_RANKS,
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "sizes-of-world",
         r"mismatch in rank count|nranks? (?:mismatch|differs)",
         "the processes do not agree how many ranks there are",
         _MATCH_RANKS,
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "mismatched-calls",
@@ -156,14 +158,14 @@ _CAUSES = (
         "ranks called different operations, or with different sizes",
         "let every rank call the same operations in the same order, with the same sizes "
         "(TORCH_DISTRIBUTED_DEBUG=DETAIL names them)",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "versions",
         r"mismatch(?:ed)? (?:in )?(?:NCCL )?versions?|incompatible NCCL",
         "the hosts have different versions of NCCL",
         "use one image, or one environment, on all nodes",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "nvls",
@@ -177,7 +179,7 @@ _CAUSES = (
         r"Too many open files",
         "the process may open too few files",
         "raise `ulimit -n` in the job",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "efa",
@@ -215,7 +217,7 @@ _CAUSES = (
         r"|device-side assert|misaligned address|hardware|NVLink)",
         "the GPU reported an error of a kernel or of itself, which NCCL only passed on",
         "run with CUDA_LAUNCH_BLOCKING=1 to find the kernel; see the kernel's log for Xid",
-        ends=True,
+        is_final=True,
     ),
     _cause(
         "initialization",
@@ -254,7 +256,7 @@ _CAUSES = (
         "see which rank is missing (its last SeqNum is lower, or it wrote an error before); "
         "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 record it",
         follows=True,
-        ends=True,
+        is_final=True,
     ),
 )
 _LIBRARY_PROBLEM = re.compile(r"Failed to open libibverbs")
@@ -283,9 +285,13 @@ _BUS_ERROR_CAUSE = _cause(
 )
 
 
-def cause_of(line: str) -> Cause | None:
+def cause_of(line: str) -> FailureCause | None:
     """Return what a line of NCCL or of a framework means; None if that is not known."""
     return next((cause for cause in _CAUSES if cause.pattern.search(line)), None)
+
+
+def _follows(failure: NcclFailure) -> bool:
+    return failure.cause is not None and failure.cause.follows
 
 
 def _is_of(thread: str, process: str) -> bool:
@@ -313,8 +319,8 @@ class FailureReader:
         text = line.strip()
         if self._last_error_follows and text:
             self._last_error_follows = False
-            bare = re.sub(r"^(?:\[?rank\d+\]?:|\(.*?\))\s*", "", text)
-            self._seen.append(("", NcclFailure(bare, "", cause_of(bare))))
+            quoted_error = re.sub(r"^(?:\[?rank\d+\]?:|\(.*?\))\s*", "", text)
+            self._seen.append(("", NcclFailure(quoted_error, "", cause_of(quoted_error))))
             return True
         last_error = _LAST_ERROR.search(text)
         if last_error and last_error[1]:
@@ -336,7 +342,7 @@ class FailureReader:
         if level == "WARN":
             cause = cause_of(f"{source_file} {message}")
             failure = NcclFailure(message, writer.host, cause)
-            if cause and cause.ends:
+            if cause and cause.is_final:
                 self._seen.append(("", failure))
             else:
                 self._pending.setdefault(writer.thread, failure)
@@ -362,5 +368,5 @@ class FailureReader:
             if failure.cause and not _LIBRARY_PROBLEM.search(failure.line)
         ]
         special = [failure for failure in failures if not failure.general]
-        primary = [one for one in special if not (one.cause and one.cause.follows)]
+        primary = [failure for failure in special if not _follows(failure)]
         return next(iter([*primary, *special, *failures]), None)

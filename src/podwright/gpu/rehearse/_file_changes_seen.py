@@ -64,23 +64,23 @@ def changed_files(before: SiteFiles, after: SiteFiles) -> list[str]:
 def unseen_changes(before: SiteFiles, after: SiteFiles) -> list[str]:
     """The settings and keys that differ and that no twin takes over, so that nothing is known of
     their effect."""
-    taken = {name.lower() for name in TWIN_SETTINGS["slurm.conf"]}
+    seen_settings = {name.lower() for name in TWIN_SETTINGS["slurm.conf"]}
     old, new = settings(before.slurm_conf), settings(after.slurm_conf)
     changes = [
         key
         for key in sorted({*old, *new})
-        if old.get(key) != new.get(key) and key not in taken and key not in _KNOWN_KEYS
+        if old.get(key) != new.get(key) and key not in seen_settings and key not in _KNOWN_KEYS
     ]
     for kind, known in TWIN_SETTINGS.items():
         if kind == "slurm.conf":
             continue
-        taken_keys = {name.lower() for name in known}
+        seen_keys = {name.lower() for name in known}
         old_rows, new_rows = site_rows(before, kind), site_rows(after, kind)
         for name in old_rows.keys() & new_rows.keys():
             changes += [
                 f"{key} of {name}"
                 for key in _different_keys(old_rows[name], new_rows[name])
-                if key not in taken_keys
+                if key not in seen_keys
             ]
     return list(dict.fromkeys(changes))
 

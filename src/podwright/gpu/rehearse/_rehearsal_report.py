@@ -65,13 +65,13 @@ def _judgement(
     releases = dict.fromkeys(side.slurm.release for side in sides)
     left_out = (*unseen, *_NEVER_SEEN)
     if change_count:
-        says, because = Says.NO, "jobs are answered differently"
+        verdict, because = Says.NO, "jobs are answered differently"
     elif not_settled:
-        says, because = Says.NOT_KNOWN, "Slurm's answers differ each time that it is asked"
+        verdict, because = Says.NOT_KNOWN, "Slurm's answers differ each time that it is asked"
     else:
-        says, because = Says.YES, "every job is answered as before"
+        verdict, because = Says.YES, "every job is answered as before"
     source = f"Slurm {' and '.join(releases)}"
-    return Judgement(says=says, because=because, source=source, left_out=left_out)
+    return Judgement(says=verdict, because=because, source=source, left_out=left_out)
 
 
 def _change_row(answer_change: AnswerChange) -> dict[str, Any]:

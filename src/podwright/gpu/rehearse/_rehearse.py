@@ -119,7 +119,7 @@ def settled(
         if not open_positions:
             break
     unsettled = [final_answers[position] for position in open_positions]
-    return Rehearsal([one for one in final_answers if one not in unsettled], unsettled)
+    return Rehearsal([pair for pair in final_answers if pair not in unsettled], unsettled)
 
 
 class _EstimatingTwin:
