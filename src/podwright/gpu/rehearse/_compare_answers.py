@@ -65,6 +65,16 @@ def same_answers(first: AnswerPair, second: AnswerPair) -> bool:
     )
 
 
+def may_move(answer_pair: AnswerPair) -> bool:
+    """Whether answers differ in what also depends on when Slurm looked: that a job waits, and which
+    nodes and GPUs it gets. Refusals, memory and limits are the same each time."""
+    changes = differences([answer_pair])
+    waits = isinstance(answer_pair.before, Waits) or isinstance(answer_pair.after, Waits)
+    return bool(changes) and (
+        waits or any(change.kind in ("nodes", "GPUs", "CPUs") for change in changes)
+    )
+
+
 def differences(answer_pairs: Iterable[AnswerPair]) -> list[AnswerChange]:
     """Each aspect in which two answers to a submission differ; empty where they are alike."""
     return [

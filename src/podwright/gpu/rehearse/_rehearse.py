@@ -20,6 +20,7 @@ from podwright.gpu.rehearse._compare_answers import (
     Answer,
     AnswerPair,
     differences,
+    may_move,
     same_answers,
 )
 from podwright.slurm.twin import InstalledSlurm, Present, SiteFiles, Submission, Twin
@@ -95,19 +96,20 @@ def rehearse(
 def settled(
     answers: Sequence[AnswerPair], oracle_pairs: Sequence[tuple[Oracle, Oracle]]
 ) -> Rehearsal:
-    """Ask again about each submission whose answers differ, until two rounds have the same
-    answers or _MOST_ROUNDS have passed."""
+    """Ask again about each submission whose answers differ and may move, until two rounds have the
+    same answers or _MOST_ROUNDS have passed."""
     final_answers = list(answers)
     open_positions = [
-        position for position, answer_pair in enumerate(answers) if differences([answer_pair])
+        position for position, answer_pair in enumerate(answers) if may_move(answer_pair)
     ]
     for _ in range(_MOST_ROUNDS - 1):
         questions = [
             (final_answers[position].submission, list(final_answers[position].jobs))
             for position in open_positions
         ]
-        # One pair alone is asked: the fewer twins wait at a time, the sooner each decides.
-        repeated = ask_both_sides(questions, oracle_pairs[:1], lambda count: None)
+        # The fewer twins are asked at a time, the sooner each decides.
+        pair_count = -(-len(questions) // _SUBMISSIONS_PER_PAIR) or 1
+        repeated = ask_both_sides(questions, oracle_pairs[:pair_count], lambda count: None)
         still_open = []
         for position, answer_pair in zip(open_positions, repeated, strict=True):
             if differences([answer_pair]) and not same_answers(
