@@ -268,6 +268,8 @@ _FRAMEWORK = re.compile(
 )
 #: It counts in a log of NCCL alone.
 _BUS_ERROR = re.compile(r"Signal: Bus error|Bus error \(core dumped\)")
+#: Each line that `framework_line` looks at has one of these: a log may have millions of others.
+_FRAMEWORK_WORDS = ("NCCL", "nccl", "DistBackendError", "Watchdog", "Last error", "Bus error")
 _LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
 _HANDED_UP = re.compile(r"^\S+\.(?:cc|cu|cpp|h):\d+ -> (\d+)")
 #: What NCCL writes while it starts, so that an error before was none for it.
@@ -316,6 +318,8 @@ class FailureReader:
 
     def framework_line(self, line: str) -> bool:
         """Take a line that is not NCCL's own. Returns whether it tells of an error of NCCL."""
+        if not self._last_error_follows and not any(word in line for word in _FRAMEWORK_WORDS):
+            return False
         text = line.strip()
         if self._last_error_follows and text:
             self._last_error_follows = False

@@ -177,7 +177,7 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
     ranks_by_process: dict[str, set[int]] = {}  # by process
     failure_reader = FailureReader()
     for line in log_lines:
-        line_match = _LINE_PATTERN.search(line)
+        line_match = _LINE_PATTERN.search(line) if "NCCL" in line else None
         if not line_match:
             has_nccl_line |= failure_reader.framework_line(line)
         if "NCCL" not in line and "RCCL" not in line:

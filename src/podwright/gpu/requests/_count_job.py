@@ -6,6 +6,7 @@ gets nor whether it starts: Slurm documents no rule for that.
 
 from __future__ import annotations
 
+from podwright.errors import InvalidRequest
 from podwright.gpu.requests._consistent_counts import job_counts
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._site_answer_types import CountedJob, SlurmRefusal
@@ -44,6 +45,13 @@ def option_steps(request: SlurmRequest) -> tuple[str, ...]:
 
 def count_request(request: SlurmRequest, version: SlurmVersion) -> CountedJob | SlurmRefusal:
     """Return the job's counts, or the documented reason why Slurm refuses it on any nodes."""
+    try:
+        return _count(request, version)
+    except InvalidRequest as error:
+        return SlurmRefusal("submit", error.problem, error.would_work)
+
+
+def _count(request: SlurmRequest, version: SlurmVersion) -> CountedJob | SlurmRefusal:
     missing = _missing_option(request, version)
     if missing:
         return missing

@@ -10,7 +10,6 @@ from podwright.errors import (
     Denied,
     InvalidRequest,
     NoCapacity,
-    PodwrightError,
     TimedOut,
     Unauthenticated,
     Unavailable,
@@ -84,11 +83,7 @@ def explain_request(
 
 def _counted(request: SlurmRequest, version: SlurmVersion) -> RequestAnswer:
     """Return the counts, or the documented reason why Slurm refuses the request."""
-    answer: CountedJob | SlurmRefusal
-    try:
-        answer = count_request(request, version)
-    except PodwrightError as error:
-        answer = SlurmRefusal("submit", error.problem, error.would_work)
+    answer = count_request(request, version)
     left_out = tuple(LeftOut(name, "counts do not look at it") for name in _uncounted(request))
     return RequestAnswer(
         judged(request, answer, COUNTED), answer, option_steps(request), left_out=left_out
@@ -114,15 +109,14 @@ def _tested(request: SlurmRequest, known_site: KnownSite, run: Run) -> RequestAn
         *option_steps(request),
         *(f"{command} --test-only printed: {line}" for line in estimate.text.splitlines()),
     )
+    counted = count_request(request, known_site.version)
     answer: CountedJob | SlurmRefusal
     if estimate.reason:
         answer = SlurmRefusal("submit", estimate.reason)
-        documented = count_request(request, known_site.version)
-        if isinstance(documented, SlurmRefusal):
-            answer = documented.after(estimate.reason)
+        if isinstance(counted, SlurmRefusal):
+            answer = counted.after(estimate.reason)
     else:
         too_long = beyond_time_limit(request, known_site.target.files.partitions)
-        counted = count_request(request, known_site.version)
         if too_long:
             answer = SlurmRefusal("waits", too_long, until="until the limit or the job is changed")
         elif too_long is None:

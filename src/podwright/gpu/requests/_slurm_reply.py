@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from podwright.errors import PodwrightError
 from podwright.gpu.requests._count_job import count_request, option_steps
 from podwright.gpu.requests._format_answer import sentence
 from podwright.gpu.requests._request import SlurmRequest
@@ -206,10 +205,7 @@ def _refusal(
     """Return Slurm's reason, and the documented one beside it if there is one."""
     slurm_words, reason = _slurm_words(answer)
     stage: Literal["submit", "waits"] = "submit" if isinstance(answer, Refused) else "waits"
-    try:
-        documented = count_request(question.request, question.version)
-    except PodwrightError as error:
-        documented = SlurmRefusal("submit", error.problem, error.would_work)
+    documented = count_request(question.request, question.version)
     if isinstance(documented, SlurmRefusal) and documented.stage == stage:
         return documented.after(slurm_words)
     if isinstance(on_larger, Granted):
