@@ -199,6 +199,54 @@ def test_a_twin_of_2205_does_not_tell_cpus_where_cores_are_reserved(
     assert cpus(every - 1, (22, 5)) == "unknown"
 
 
+_NODE_WORDS = "Batch job submission failed: Requested node configuration is not available"
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "reserved", "says"),
+    [
+        (Refused(f"sbatch: error: {_NODE_WORDS}"), (22, 5), 4, "not known"),
+        (Refused(f"sbatch: error: {_NODE_WORDS}"), (22, 5), 0, "no"),
+        (Refused(f"sbatch: error: {_NODE_WORDS}"), (26, 5), 4, "no"),
+        (Refused("sbatch: error: invalid partition specified: x"), (22, 5), 4, "no"),
+        (Waits("Resources", "JobId=1"), (22, 5), 4, "not known"),
+        (Waits("JobHeldUser", "JobId=1"), (22, 5), 4, "no"),
+    ],
+)
+def test_a_twin_that_counts_reserved_cores_otherwise_refuses_nobody(
+    answer: Refused | Waits,
+    version: tuple[int, int],
+    reserved: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asked, "Twin", type("_Twin", (PlayedTwin,), {"answer": answer}))
+    monkeypatch.setattr(asked, "find_slurm", InstalledSlurm)
+    whole = requests.read_site(TEXTS)
+    shapes = tuple(replace(shape, reserved=reserved) for shape in whole.shapes)
+    where = requests.asked_site(TEXTS, replace(whole, shapes=shapes), live=False)
+    found = requests.ask_slurm(requests.parse_request(["--gpus=2"]), where, version)
+    assert found is not None
+    assert found.judgement.says == says
+
+
+def test_a_size_that_nobody_gave_refuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SmallOrLarge(PlayedTwin):
+        def __init__(self, site: object, slurm: object, present: object = None) -> None:
+            refused = Refused(f"sbatch: error: {_NODE_WORDS}")
+            self.answer = GRANTED if site == large else refused
+
+    monkeypatch.setattr(asked, "Twin", SmallOrLarge)
+    monkeypatch.setattr(asked, "find_slurm", InstalledSlurm)
+    idle = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
+    large = replace(idle.files, gres_conf="larger")
+    request = requests.parse_request(["--gpus=2", "-c", "900"])
+    for site, says in ((replace(idle, larger=large), "not known"), (idle, "no")):
+        found = requests.ask_slurm(request, site, (26, 5))
+        assert found is not None
+        assert found.judgement.says == says
+
+
 def test_fields_that_slurm_does_not_show_get_no_twins_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
