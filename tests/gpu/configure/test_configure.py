@@ -248,6 +248,19 @@ def test_a_way_to_detect_that_no_slurm_has_is_refused(tmp_path: Path) -> None:
         write(conf, site())
 
 
+@pytest.mark.parametrize(("version", "cores"), [((22, 5), ["0-13", "14-27"]), ((24, 11), ["0-27"])])
+def test_a_gpu_near_one_numa_node_of_a_socket_has_the_cores_that_slurm_takes(
+    version: tuple[int, int], cores: list[str], tmp_path: Path
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("PartitionName=all Nodes=ALL\n")
+    node = {**NODE, "numa_nodes": 4}
+    write(conf, make_inventory({"nodes": [node]}), version=version)
+    lines = (tmp_path / "gres.conf").read_text().splitlines()
+    found = [line.split("Cores=")[1].split()[0] for line in lines if "Cores=" in line]
+    assert found[: len(found) // 2] == cores
+
+
 def test_a_node_without_gpus_is_a_node(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text("SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n")

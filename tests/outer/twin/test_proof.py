@@ -96,6 +96,11 @@ CASES = {
         "",
         "yes  one-GPU jobs fill gpu[01-12] in partition gpu",
     ),
+    "several NUMA nodes on a socket": (
+        "numa_nodes = 4\n",
+        "",
+        "yes  one-GPU jobs fill gpu[01-12] in partition gpu",
+    ),
     "cores that no job gets": (
         "core_spec_count = 4\nthreads_per_core = 2\n",
         "",

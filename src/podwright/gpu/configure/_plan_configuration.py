@@ -107,7 +107,7 @@ def configure(
     notes += imex.notes([*imex_files], inventory)
     file_changes.texts.update(dict.fromkeys(imex.known(etc_folder)))
     file_changes.texts[etc_folder / "gres.conf"] = _planned_gres_conf(
-        etc_folder / "gres.conf", inventory, options.detect, [*imex_files]
+        etc_folder / "gres.conf", inventory, options.detect, version, [*imex_files]
     )
     file_changes.texts.update(imex_files)  # once gres.conf says that they are ours
     file_changes.texts.update(_topology_files(etc_folder, topology, version))
@@ -400,7 +400,11 @@ def _partition_row(partition: PlannedPartition, row: Row, extra_values: Row) -> 
 
 
 def _planned_gres_conf(
-    gres_path: Path, inventory: SiteInventory, detection_mode: str, imex_files: Sequence[Path]
+    gres_path: Path,
+    inventory: SiteInventory,
+    detection_mode: str,
+    version: SlurmVersion,
+    imex_files: Sequence[Path],
 ) -> str:
     """gres.conf with the GPUs of the inventory's nodes. Its lines about other nodes and other GRES
     stay."""
@@ -442,7 +446,7 @@ def _planned_gres_conf(
     return (
         header
         + imex.node_files_remark(imex_files)
-        + with_rows(kept_text, gres_rows(inventory, detection_mode))
+        + with_rows(kept_text, gres_rows(inventory, detection_mode, version))
     )
 
 
