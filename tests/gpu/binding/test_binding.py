@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.binding import Task, Verdict, job_options, judge, read_tasks
+from podwright.gpu.binding import ProbedTask, Verdict, job_options, judge, read_tasks
 from podwright.gpu.requests import parse_request
 from podwright.hosts import Cores, CpuCore
 from podwright.hosts.gpus import Gpu, near_cores, visible
@@ -137,7 +137,7 @@ def test_without_a_library_numbers_are_told() -> None:
     assert judge([found], parse_request(["--gpus-per-task=1", "-n1"])) == {
         0: Verdict("distinct", "unknown", "as asked", False)
     }
-    assert isinstance(found, Task)
+    assert isinstance(found, ProbedTask)
 
 
 def task_gpus(line: str) -> Any:

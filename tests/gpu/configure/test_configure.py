@@ -222,6 +222,61 @@ def test_what_others_said_of_other_nodes_stays(tmp_path: Path) -> None:
     ]
 
 
+def test_a_sites_line_about_shares_goes_where_the_inventory_has_them(tmp_path: Path) -> None:
+    """slurmd ends where gres.conf has two lines about the mps of a node."""
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("NodeName=gpu[01-04],v1 CPUs=4\nPartitionName=all Nodes=ALL\n")
+    (tmp_path / "gres.conf").write_text(
+        "NodeName=gpu[01-04],v1 Name=mps Count=400\nNodeName=gpu[01-04] Name=nic Count=1\n"
+    )
+    write(conf, make_inventory({"nodes": [{**NODE, "mps": 100}]}))
+    lines = (tmp_path / "gres.conf").read_text().splitlines()
+    mps = [line.split(" #")[0] for line in lines if "Name=mps" in line and line[0] != "#"]
+    assert mps == ["NodeName=v1 Name=mps Count=400", "NodeName=gpu[01-04] Name=mps Count=800"]
+    assert "NodeName=gpu[01-04] Name=nic Count=1" in lines
+    carry_out(take_back(conf))
+    write(conf, site())
+    kept = (tmp_path / "gres.conf").read_text()
+    assert "\nNodeName=gpu[01-04],v1 Name=mps Count=400\n" in kept
+
+
+def test_a_way_to_detect_that_no_slurm_has_is_refused(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("PartitionName=all Nodes=ALL\n")
+    (tmp_path / "gres.conf").write_text("NodeName=v[1-9] AutoDetect=nvlm\n")
+    with pytest.raises(InvalidRequest, match="AutoDetect=nvlm is no way to detect GPUs"):
+        write(conf, site())
+
+
+@pytest.mark.parametrize(("version", "cores"), [((22, 5), ["0-13", "14-27"]), ((24, 11), ["0-27"])])
+def test_a_gpu_near_one_numa_node_of_a_socket_has_the_cores_that_slurm_takes(
+    version: tuple[int, int], cores: list[str], tmp_path: Path
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("PartitionName=all Nodes=ALL\n")
+    node = {**NODE, "numa_nodes": 4}
+    write(conf, make_inventory({"nodes": [node]}), version=version)
+    lines = (tmp_path / "gres.conf").read_text().splitlines()
+    found = [line.split("Cores=")[1].split()[0] for line in lines if "Cores=" in line]
+    assert found[: len(found) // 2] == cores
+
+
+def test_a_node_without_gpus_is_a_node(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n")
+    cpus = {"names": "c[1-2]", "sockets": 2, "cores_per_socket": 32, "memory": 64000}
+    text = write(conf, make_inventory({"nodes": [{**NODE, "memory": 512000}, cpus]}))
+    (row,) = (line for line in text.splitlines() if line.startswith("NodeName=c"))
+    assert "Gres=" not in row
+    assert "RealMemory=64000" in row
+    assert "PartitionName=cpu Nodes=c[1-2]" in text
+    assert "PartitionName=gpu Nodes=gpu[01-04]" in text
+    assert "DefMemPerCPU=1000" in text  # what a CPU of the poorest node has
+    assert "c[1-2]" not in (tmp_path / "gres.conf").read_text()
+    with pytest.raises(InvalidRequest, match="none has a GPU"):
+        make_inventory({"nodes": [cpus]})
+
+
 def test_an_included_node_is_refused(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text("Include nodes.conf\n")

@@ -14,8 +14,10 @@ import pytest
 
 from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
+from podwright.gpu.command import _cluster_from_options
 from podwright.gpu.configure import ConfigureOptions, check, configure, make_inventory, take_back
 from podwright.slurm.site.file_changes import carry_out
+from podwright.slurm.twin import InstalledSlurm
 from tests.gpu.configure.test_inventory import NODE
 from tests.slurm.reader import texts
 
@@ -333,6 +335,7 @@ def test_a_controller_that_is_down_is_not_a_slurm_that_is_not_there(
         scontrol.write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n")
         scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin" if there else str(programs))
+    monkeypatch.setattr(_cluster_from_options, "find_slurm", lambda *, path: None)
     (tmp_path / "slurm.conf").write_text("ClusterName=one\n")
     (tmp_path / "gpus.json").write_text(json.dumps({"nodes": [SMALL]}))
     conf = f"--slurm-conf={tmp_path}/slurm.conf"
@@ -341,3 +344,20 @@ def test_a_controller_that_is_down_is_not_a_slurm_that_is_not_there(
     assert code == 2
     assert ("slurmctld may be down" in said, "there is no scontrol" in said) == (there, not there)
     assert "--slurm-version=24.11" in said
+
+
+def test_where_scontrol_does_not_answer_slurmctld_says_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    slurm = InstalledSlurm((24, 11), release="24.11.5")
+    places: list[str] = []
+
+    def found(*, path: str) -> InstalledSlurm:
+        places.append(path)
+        return slurm
+
+    monkeypatch.setattr(_cluster_from_options, "find_slurm", found)
+    assert _cluster_from_options.chosen_version(None, "/opt/slurm") == (24, 11)
+    assert places == ["/opt/slurm"]
+    assert _cluster_from_options.chosen_version("25.05") == (25, 5)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from podwright.gpu.configure import make_inventory
+import pytest
+
+from podwright.gpu.configure import PlannedPartition, make_inventory
 from podwright.gpu.proof import planned_files, prove
+from podwright.slurm.site.command_result import CommandResult
 from podwright.slurm.site.file_changes import FileChanges
 from podwright.slurm.twin import (
     FilledTwin,
@@ -43,12 +46,22 @@ class PlayedTwin:
     def __init__(self, usable: int, answer: Granted | Waits | Refused, *, alone: bool = False):
         self.usable, self.answer, self.alone = usable, answer, alone
         self.filled: list[Submission] = []
+        self.default = True
+        self.slurmd = CommandResult(0, "Gres Name=gpu Type=h100 Count=1", "")
+        self.asked: list[Submission] = []
 
     def show(self, *words: str) -> str:
         if "node" in words:
             return "\n".join(NODE.format(name) for name in ("g1", "g2")) + "\n"
         share = "EXCLUSIVE" if self.alone else "NO"
-        return f"PartitionName=gpu Nodes=g[1-2] OverSubscribe={share} ExclusiveUser=NO State=UP\n"
+        default = "YES" if self.default else "NO"
+        return (
+            f"PartitionName=gpu Nodes=g[1-2] OverSubscribe={share} ExclusiveUser=NO "
+            f"Default={default} State=UP\n"
+        )
+
+    def slurmd_reads_gres(self, node_name: str, gres_text: str) -> CommandResult:
+        return self.slurmd
 
     def fill(self, requests: Sequence[Submission]) -> FilledTwin:
         self.filled += requests
@@ -60,11 +73,55 @@ class PlayedTwin:
         return FilledTwin(jobs, (Waits("Resources", ""),), ())
 
     def ask(self, request: Submission) -> Granted | Waits | Refused:
+        self.asked.append(request)
         return self.answer
 
 
 def problems(twin: PlayedTwin) -> dict[str, str]:
-    return {proof.text: proof.problem for proof in prove(twin, INVENTORY, (26, 5))}
+    return {proof.text: proof.problem for proof in prove(twin, INVENTORY, (26, 5), "")}
+
+
+def test_without_a_default_partition_no_job_is_tried_without_one() -> None:
+    twin = PlayedTwin(4, Granted((), "gpu", ""))
+    twin.default = False
+    named = INVENTORY._replace(partitions=(PlannedPartition("gpu", ("g1", "g2")),))
+    assert not [proof for proof in prove(twin, named, (26, 5), "") if proof.problem]
+    assert twin.asked
+    assert all("--partition=gpu" in request.options for request in twin.asked)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "problem"),
+    [
+        (1, "slurmd-g1: fatal: gres.conf duplicate records for mps", "duplicate records for mps"),
+        (0, "[2026-01-01T00:00:00] error: unknown autodetect flag 'nvlm'", "unknown autodetect"),
+        (1, "slurmd: error: Parsing error at unrecognized key: Tipe", "unrecognized key: Tipe"),
+        (0, "[2026-01-01T00:00:00] error: Domain socket directory /run/x: No such file", ""),
+    ],
+)
+def test_slurmd_says_whether_it_reads_gres_conf(code: int, output: str, problem: str) -> None:
+    twin = PlayedTwin(4, Granted((), "gpu", ""))
+    twin.slurmd = CommandResult(code, "", output)
+    found = problems(twin)["slurmd of g1 reads gres.conf"]
+    assert (problem in found) if problem else found == ""
+    twin.slurmd = CommandResult(127, "", "")
+    first = next(prove(twin, INVENTORY, (26, 5), ""))
+    assert (first.problem, first.not_known) == ("", "there is no slurmd here")
+
+
+@pytest.mark.parametrize(("version", "known"), [((22, 5), False), ((26, 5), True)])
+def test_where_a_twin_counts_reserved_cores_otherwise_nothing_is_known(
+    version: tuple[int, int], *, known: bool
+) -> None:
+    kind = next(iter(INVENTORY.kinds()))._replace(core_spec_count=2)
+    reserving = INVENTORY._replace(nodes={"g1": kind, "g2": kind})
+    twin = PlayedTwin(4, Refused("sbatch: error: Requested node configuration is not available"))
+    proofs = [
+        proof for proof in prove(twin, reserving, version, "") if proof.text.startswith("template")
+    ]
+    assert proofs
+    assert all(bool(proof.problem) == known for proof in proofs)
+    assert all(bool(proof.not_known) != known for proof in proofs)
 
 
 def test_every_gpu_in_use_and_every_template_started_is_no_problem() -> None:

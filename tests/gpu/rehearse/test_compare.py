@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.gpu.rehearse import (
     AnswerPair,
+    Rehearsal,
+    Side,
+    Submissions,
+    as_json,
+    as_text,
+    broken_lines,
+    changed_files,
     differences,
     from_sacct,
     from_scripts,
     limited,
-    read_site_files,
+    settled,
+    twins_are_equal,
+    unseen_changes,
 )
 from podwright.gpu.rehearse._rehearse import ask_both_sides
+from podwright.gpu.requests import read_site_files
 from podwright.slurm.reader import CUT
-from podwright.slurm.twin import Granted, GrantedNode, Refused, SiteFiles, Submission, Waits
+from podwright.slurm.twin import (
+    Granted,
+    GrantedNode,
+    InstalledSlurm,
+    Refused,
+    SiteFiles,
+    Submission,
+    Waits,
+)
 
 SUBMISSION = Submission("sbatch", ("--gpus=1",))
 REFUSED = Refused("sbatch: error: Invalid generic resource (gres) specification")
@@ -75,6 +95,7 @@ BASE = granted(node())
             ],
         ),
         (granted(node("a"), node("b")), granted(node("b"), node("a")), []),
+        (granted(node(), limit="UNLIMITED"), granted(node(), limit="365-00:00:00"), []),
     ],
 )
 def test_each_aspect_that_differs_is_listed(
@@ -195,6 +216,92 @@ def test_both_sides_are_asked_and_progress_is_counted(count: int) -> None:
         for n, (submission, _) in enumerate(submissions)
     ]
     assert counts == list(range(1, 21))
+
+
+class ChangingAnswer:
+    """Answers each time with the next of these, and in the end with the last."""
+
+    def __init__(self, *answers: Granted | Waits | Refused) -> None:
+        self.answers = list(answers)
+
+    def ask(self, request: Submission) -> Granted | Waits | Refused:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+_SETTLING = Waits("Resources", "")
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "outcome"),
+    [
+        (_SETTLING, [BASE], "as before"),  # a node was not up yet
+        (REFUSED, [REFUSED], "refused"),
+        (_SETTLING, [REFUSED, REFUSED], "refused"),
+        (_SETTLING, [REFUSED, WAITS, _SETTLING], "not known"),
+    ],
+)
+def test_a_difference_counts_when_two_rounds_agree(
+    first: Granted | Waits | Refused, later: list[Granted | Waits | Refused], outcome: str
+) -> None:
+    answers = [AnswerPair(("1",), SUBMISSION, BASE, first)]
+    oracles = [(FixedAnswer(BASE), ChangingAnswer(*later))]
+    rehearsal = settled(answers, oracles)
+    kinds = [change.kind for change in differences(rehearsal.answers)]
+    assert (kinds, len(rehearsal.unsettled)) == {
+        "as before": ([], 0),
+        "refused": (["refused"], 0),
+        "not known": ([], 1),
+    }[outcome]
+
+
+CONF = """\
+ClusterName=c
+NodeName=n[1-2] CPUs=4 Gres=gpu:2 Reason="a fault"
+PartitionName=gpu Nodes=ALL Default=YES
+"""
+GRES = "Name=gpu File=/dev/nvidia[0-1]\n"
+
+
+def side(slurm_conf: str = CONF, release: str = "26.05.5", **files: Any) -> Side:
+    site_files = replace(SiteFiles(slurm_conf=slurm_conf, gres_conf=GRES), **files)
+    return Side("slurm.conf", site_files, InstalledSlurm((26, 5), release=release))
+
+
+def test_a_change_that_reaches_no_slurmctld_starts_none() -> None:
+    assert twins_are_equal(side(), side(f"# a comment\n{CONF}SlurmctldLogFile=/x\n"))
+    assert not twins_are_equal(side(), side(CONF.replace("CPUs=4", "CPUs=8")))
+    assert not twins_are_equal(side(), side(release="26.05.6"))
+    assert not twins_are_equal(side(), side(topology_conf="SwitchName=s Nodes=n[1-2]\n"))
+
+
+def test_a_change_that_no_twin_takes_over_is_named() -> None:
+    changed = CONF.replace("Default=YES", "Default=YES QOS=normal") + "PriorityType=x\n"
+    assert unseen_changes(side().files, side(changed).files) == ["prioritytype", "qos of gpu"]
+    seen = CONF.replace("Default=YES", "Default=YES MaxTime=60") + "DefMemPerCPU=9\n"
+    assert unseen_changes(side().files, side(seen).files) == []
+    topology = side(topology_conf="SwitchName=s Nodes=n[1-2]\n").files
+    assert changed_files(side().files, topology) == ["topology.conf"]
+
+
+def test_a_line_with_a_key_that_no_slurm_has_is_named() -> None:
+    assert broken_lines(side()) == []
+    broken = side(CONF.replace("Gres=", "Gress="), gres_conf="Name=gpu Fle=/dev/nvidia0\n")
+    assert [line.partition(" ")[0] for line in broken_lines(broken)] == ["gress", "fle"]
+
+
+def test_the_report_says_in_its_first_lines_what_was_not_looked_at() -> None:
+    changed = side(CONF.replace("Default=YES", "Default=YES QOS=normal"))
+    report = as_json((side(), changed), Submissions(), [], Rehearsal([], []))
+    lines = as_text(report).splitlines()
+    assert lines[2:4] == [
+        "Changed: slurm.conf. Looked at: what slurmctld does with each job.",
+        "Not looked at: qos of gpu, accounts, QOS, licences, dependencies.",
+    ]
+    assert report["judgement"]["says"] == "yes"
+    unsettled = Rehearsal([], [AnswerPair(("7",), SUBMISSION, BASE, WAITS)])
+    open_report = as_json((side(), changed), Submissions(), [], unsettled)
+    assert open_report["judgement"]["says"] == "not known"
+    assert "Not known: 7, because" in as_text(open_report)
 
 
 @pytest.mark.parametrize("broken", [0, 1])

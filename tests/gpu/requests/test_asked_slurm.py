@@ -9,16 +9,15 @@ import pytest
 
 from podwright.errors import Unavailable, WrongState
 from podwright.gpu import requests
-from podwright.gpu.requests import Grant, SlurmRefusal
+from podwright.gpu.requests import Grant, SlurmRefusal, SlurmRequest
 from podwright.gpu.requests import _ask_twin as asked
 from podwright.slurm.twin import (
     Granted,
     GrantedNode,
     InstalledSlurm,
-    Present,
     Refused,
     Submission,
-    TaskOutcome,
+    Task,
     Waits,
 )
 from podwright.slurm.twin_service import TwinAnswer, TwinQuestion
@@ -32,7 +31,8 @@ class PlayedTwin:
     """In place of a twin: one answer, and the tasks or why there are none."""
 
     answer: Granted | Waits | Refused = GRANTED
-    tasks_or_error: tuple[TaskOutcome, ...] | Exception = ()
+    tasks_or_error: tuple[Task, ...] | Exception = ()
+    knows_accounts = False
     submitted: Submission | None = None
 
     def __init__(self, site: object, slurm: object, present: object) -> None: ...
@@ -51,7 +51,7 @@ class PlayedTwin:
         type(self).submitted = request
         return self.answer
 
-    def tasks(self, request: Submission, granted: Granted) -> tuple[TaskOutcome, ...]:
+    def tasks(self, request: Submission, granted: Granted) -> tuple[Task, ...]:
         if isinstance(self.tasks_or_error, Exception):
             raise self.tasks_or_error
         return self.tasks_or_error
@@ -61,7 +61,7 @@ def ask(
     monkeypatch: pytest.MonkeyPatch,
     options: str,
     answer: Granted | Waits | Refused = GRANTED,
-    tasks: tuple[TaskOutcome, ...] | Exception = (),
+    tasks: tuple[Task, ...] | Exception = (),
 ) -> requests.RequestAnswer:
     slurm = InstalledSlurm((26, 5), release="26.05.5")
     monkeypatch.setattr(asked, "find_slurm", lambda version: slurm)
@@ -76,15 +76,12 @@ def ask(
 
 
 def test_a_grant_has_its_tasks_in_the_order_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = (TaskOutcome(0, "n4", "2", (0,)), TaskOutcome(1, "n4", "3", (1,)))
+    tasks = (Task(0, "n4", "2", (0,)), Task(1, "n4", "3", (1,)))
     found = ask(monkeypatch, "--gpus=2 -n2", tasks=tasks).answer
     assert isinstance(found, Grant)
     assert found.nodes[0].gpus == (2, 3)
-    assert found.nodes[0].tasks == 2
-    assert [(t.sees, t.variable, t.local_rank) for t in found.tasks] == [
-        ((2,), "2", 0),
-        ((3,), "3", 1),
-    ]
+    assert len(found.tasks_on("n4")) == 2
+    assert [(t.gpus, t.variable) for t in found.tasks] == [((2,), "2"), ((3,), "3")]
 
 
 def test_tasks_that_cannot_be_seen_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,25 +91,6 @@ def test_tasks_that_cannot_be_seen_are_a_note(monkeypatch: pytest.MonkeyPatch) -
     assert any("no compiler" in note for note in found.notes)
     request = requests.parse_request(["--gpus=2"], "sbatch")
     assert requests.sentence(request, found).startswith("1 node, 2 GPUs in all;")
-
-
-def test_without_placeholders_slurm_answers_for_idle_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    class NoPlaceholders(PlayedTwin):
-        def __init__(self, site: object, slurm: object, present: object) -> None:
-            if present:
-                raise Unavailable("no private slurmd here")
-
-    slurm = InstalledSlurm((26, 5), release="26.05.5")
-    monkeypatch.setattr(asked, "find_slurm", lambda version: slurm)
-    monkeypatch.setattr(asked, "Twin", NoPlaceholders)
-    request = requests.parse_request(["--gpus=2"], "sbatch")
-    idle = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
-    found = requests.ask_slurm(request, replace(idle, present=Present({})), (26, 5))
-    assert found is not None
-    assert "taken as idle (no private slurmd here)" in found.source
-    # A copied state needs no slurmd, so its failure has another cause.
-    copied = replace(idle, present=Present({"job_state": b""}))
-    assert requests.ask_slurm(request, copied, (26, 5)) is None
 
 
 def test_a_step_that_fails_is_told_apart_from_one_that_waits(
@@ -133,26 +111,63 @@ def test_slurms_reason_of_a_job_that_waits_is_told(monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_a_refusal_has_our_reason_beside_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_has_the_documented_reason_beside_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
     line = (
-        "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+        "sbatch: error: Batch job submission failed: Invalid generic resource (gres) specification"
     )
-    answer = ask(monkeypatch, "--gpus=500", Refused(line, line)).answer
+    answer = ask(monkeypatch, "--gpus=3 --gpus-per-node=2", Refused(line, line)).answer
     assert isinstance(answer, SlurmRefusal)
-    assert answer.reason.startswith("Batch job submission failed: Requested node configuration")
-    assert "The job needs 500 GPUs, and partition main has" in answer.reason
+    assert answer.reason.startswith("Batch job submission failed: Invalid generic resource")
+    assert "--gpus=3 is not a multiple of the 2 GPUs per node" in answer.reason
     assert answer.would_work
 
 
-def test_files_and_accounts_of_the_job_are_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = "--gpus=2 --output=/srv/x --export=TOKEN=1 --account=a --reservation=r"
+def test_what_is_left_out_is_in_the_answer_and_its_values_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = "--gpus=2 --output=/srv/x --export=TOKEN=1 --account=a --reservation=r --licenses=l"
     found = ask(monkeypatch, options)
     assert PlayedTwin.submitted == Submission("sbatch", ("--gpus=2",))
-    assert isinstance(found.answer, Grant)
-    assert "--account is not looked at" in found.answer.notes
-    assert "--reservation is not looked at" in found.answer.notes
-    assert "Left out: --account" in found.steps
+    assert found.judgement.says == "yes"
+    assert found.judgement.source.startswith("Slurm 26.05.5 ")
+    assert found.judgement.left_out == (
+        "--output, --export (not about what the job gets)",
+        "--account, --reservation (it needs the site's present state)",
+        "--licenses (a twin does not have the site's licences)",
+    )
     assert not any("TOKEN" in step for step in found.steps)
+
+
+def test_a_twin_with_the_sites_accounts_is_asked_about_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PlayedTwin, "knows_accounts", True)
+    found = ask(monkeypatch, "--gpus=2 --account=a --qos=q --reservation=r")
+    assert PlayedTwin.submitted == Submission("sbatch", ("--gpus=2", "--account=a", "--qos=q"))
+    assert found.judgement.left_out == ("--reservation (it needs the site's present state)",)
+
+
+@pytest.mark.parametrize("command", ["sbatch", "salloc", "srun"])
+def test_every_option_of_slurm_is_carried_refused_by_name_or_noted(command: str) -> None:
+    for option in requests.known(command).values():
+        name = "cpu-bind" if option.name == "cpu_bind" else option.name
+        given = [requests.Given(name, "" if option.argument == "n" else "1", "")]
+        request = SlurmRequest(command, given=tuple(given))
+        submission, left_out = requests.twin_submission(request)
+        carried = [word for word in submission.options if word.split("=")[0] == f"--{name}"]
+        noted = [one for one in left_out if one.option == name]
+        assert len(carried) + len(noted) == 1, name
+        if noted and option.about == "step":
+            known_site = requests.KnownSite(_where(), (26, 5))
+            answer = requests.explain_request(
+                request, known_site, (26, 5), requests.AnswerSources(local=False)
+            )
+            assert answer.judgement.says == "not known", name
+            assert "heterogeneous" in answer.judgement.because or name in answer.judgement.because
+
+
+def _where() -> requests.AskedSite:
+    return requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
 
 
 def test_a_twin_of_2205_does_not_tell_cpus_where_cores_are_reserved(
@@ -184,6 +199,54 @@ def test_a_twin_of_2205_does_not_tell_cpus_where_cores_are_reserved(
     assert cpus(every - 1, (22, 5)) == "unknown"
 
 
+_NODE_WORDS = "Batch job submission failed: Requested node configuration is not available"
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "reserved", "says"),
+    [
+        (Refused(f"sbatch: error: {_NODE_WORDS}"), (22, 5), 4, "not known"),
+        (Refused(f"sbatch: error: {_NODE_WORDS}"), (22, 5), 0, "no"),
+        (Refused(f"sbatch: error: {_NODE_WORDS}"), (26, 5), 4, "no"),
+        (Refused("sbatch: error: invalid partition specified: x"), (22, 5), 4, "no"),
+        (Waits("Resources", "JobId=1"), (22, 5), 4, "not known"),
+        (Waits("JobHeldUser", "JobId=1"), (22, 5), 4, "no"),
+    ],
+)
+def test_a_twin_that_counts_reserved_cores_otherwise_refuses_nobody(
+    answer: Refused | Waits,
+    version: tuple[int, int],
+    reserved: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asked, "Twin", type("_Twin", (PlayedTwin,), {"answer": answer}))
+    monkeypatch.setattr(asked, "find_slurm", InstalledSlurm)
+    whole = requests.read_site(TEXTS)
+    shapes = tuple(replace(shape, reserved=reserved) for shape in whole.shapes)
+    where = requests.asked_site(TEXTS, replace(whole, shapes=shapes), live=False)
+    found = requests.ask_slurm(requests.parse_request(["--gpus=2"]), where, version)
+    assert found is not None
+    assert found.judgement.says == says
+
+
+def test_a_size_that_nobody_gave_refuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SmallOrLarge(PlayedTwin):
+        def __init__(self, site: object, slurm: object, present: object = None) -> None:
+            refused = Refused(f"sbatch: error: {_NODE_WORDS}")
+            self.answer = GRANTED if site == large else refused
+
+    monkeypatch.setattr(asked, "Twin", SmallOrLarge)
+    monkeypatch.setattr(asked, "find_slurm", InstalledSlurm)
+    idle = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
+    large = replace(idle.files, gres_conf="larger")
+    request = requests.parse_request(["--gpus=2", "-c", "900"])
+    for site, says in ((replace(idle, larger=large), "not known"), (idle, "no")):
+        found = requests.ask_slurm(request, site, (26, 5))
+        assert found is not None
+        assert found.judgement.says == says
+
+
 def test_fields_that_slurm_does_not_show_get_no_twins_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -193,9 +256,10 @@ def test_fields_that_slurm_does_not_show_get_no_twins_answer(
     where = requests.asked_site(texts, requests.read_site(texts), live=False)
     request = requests.parse_request(["--gpus=2"], "sbatch")
     assert requests.ask_slurm(request, where, (26, 5)) is None
-    answer = requests.explain_by_counts(request, where, (26, 5)).answer
-    assert isinstance(answer, SlurmRefusal)
-    assert (answer.stage, "RealMemory" in answer.reason) == ("unknown", True)
+    known_site = requests.KnownSite(where, (26, 5))
+    answer = requests.explain_request(request, known_site, (26, 5), requests.AnswerSources())
+    assert answer.judgement.says == "not known"
+    assert "RealMemory" in answer.judgement.because
 
 
 def test_gpus_that_no_gres_conf_places_are_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,29 +295,47 @@ def from_service(options: str, answer: TwinAnswer | Exception) -> requests.Reque
     where = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
     request = requests.parse_request(options.split(), "sbatch")
     sources = requests.AnswerSources(service)
-    found = requests.explain_request(request, where, (26, 5), sources)
-    assert [(one.options, one.tasks) for one in service.asked] == [(("--gpus=2", "--qos=q"), True)]
+    known_site = requests.KnownSite(where, (26, 5), live=True)
+    found = requests.explain_request(request, known_site, (26, 5), sources)
+    assert [(one.options, one.tasks) for one in service.asked] == [
+        (("--gpus=2", "--qos=q", "--tasks-per-node=2"), True)
+    ]
     return found
 
 
 def test_a_twin_service_is_asked_first() -> None:
-    tasks = (TaskOutcome(0, "n4", "2,3"),)
+    tasks = (Task(0, "n4", "2,3"),)
     answer = TwinAnswer("26.05.5", GRANTED, age=1.5, tasks=tasks, accounts=True)
-    found = from_service("--gpus=2 --qos=q --licenses=l --nodefile=/etc/x", answer)
-    assert found.source == (
-        "Asked Slurm 26.05.5 with this site's files, as it stands now, by head:8094."
+    found = from_service(
+        "--gpus=2 --qos=q --tasks-per-node=2 --licenses=l --nodefile=/etc/x -w ./hosts", answer
+    )
+    assert found.judgement.source == (
+        "Slurm 26.05.5 with this site's files, as it stands now, by head:8094"
     )
     assert isinstance(found.answer, Grant)
-    assert found.answer.tasks[0].sees == (2, 3)
-    assert {"--licenses is not looked at", "--nodefile is not looked at"} <= set(found.answer.notes)
-    idle = from_service("--gpus=2 --qos=q", TwinAnswer("26.05.5", GRANTED, idle_because="x"))
-    assert "with its nodes taken as idle (x)" in idle.source
+    assert found.answer.tasks[0].gpus == (2, 3)
+    assert found.judgement.left_out == (
+        "--licenses (a twin does not have the site's licences)",
+        "--nodefile (it names a file)",
+        "--nodelist (its value could name a file)",
+    )
+    idle = from_service(
+        "--gpus=2 --qos=q --tasks-per-node=2", TwinAnswer("26.05.5", GRANTED, idle_because="x")
+    )
+    assert "with its nodes taken as idle (x)" in idle.judgement.source
 
 
 def test_a_twin_service_that_does_not_answer_is_named() -> None:
-    found = from_service("--gpus=2 --qos=q", Unavailable("the twin service is away"))
-    assert found.warnings == ("the twin service is away",)
-    assert found.source.startswith("Counted by the documented rules")
+    found = from_service("--gpus=2 --qos=q --tasks-per-node=2", Unavailable("the service is away"))
+    assert found.warnings == ("the service is away",)
+    assert found.judgement.says == "not known"
+    assert found.judgement.source == "sbatch's manual page"
+
+
+def test_an_option_that_the_service_leaves_out_is_in_the_answer() -> None:
+    answer = TwinAnswer("26.05.5", GRANTED, left_out=("qos",))
+    found = from_service("--gpus=2 --qos=q --tasks-per-node=2", answer)
+    assert found.judgement.left_out == ("--qos (the service has no such state)",)
 
 
 @pytest.mark.parametrize(
@@ -270,15 +352,15 @@ def test_a_twin_service_that_does_not_answer_is_named() -> None:
 def test_what_a_newcomer_would_not_expect_is_advised(
     options: str, sees: list[tuple[int, ...]], text: str
 ) -> None:
-    shape = requests.NodeHardware(gpus=4, confined=False)
-    node = requests.NodeGrant("n4", (2, 3), len(sees), shape=shape)
-    views = tuple(
-        requests.TaskView(rank, 0, rank, gpus, ",".join(map(str, gpus)) or None)
+    hardware = {"n4": requests.NodeHardware(gpus=4, confined=False)}
+    node = GrantedNode("n4", (), 0, (2, 3))
+    tasks = tuple(
+        Task(rank, "n4", ",".join(map(str, gpus)) or None, gpus=gpus)
         for rank, gpus in enumerate(sees)
     )
     request = requests.parse_request(options.split())
-    advised = requests.advice(request, Grant((node,), views))
+    advised = requests.advice(request, Grant((node,), tasks, hardware))
     assert any(text in line for line in advised), advised
     plain = requests.parse_request(["--gpus=2", "--gpu-bind=single:2"])
-    alone = requests.TaskView(0, 0, 0, (2, 3), "2,3")
-    assert requests.advice(plain, Grant((node,), (alone,))) == ()
+    alone = Task(0, "n4", "2,3", gpus=(2, 3))
+    assert requests.advice(plain, Grant((node,), (alone,), hardware)) == ()

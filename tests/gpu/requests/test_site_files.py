@@ -65,8 +65,6 @@ def test_nodes_and_partitions_are_read(sent: Path) -> None:
     one, two = site.shape_of("n1"), site.shape_of("n2")
     assert (one.threads, one.gpus, one.types, one.memory >> 20) == (2, 4, (("a100", 4),), 8000)
     assert (two.threads, two.gpus, two.types) == (1, 2, (("h100", 2),))
-    assert site.default == "gpu"
-    assert site.partitions[0].nodes == {"n1", "n2"}
     assert (site.unplaced, site.not_known, site.down) == (frozenset(), (), frozenset())
 
 
@@ -75,61 +73,45 @@ def test_gpus_beside_several_sockets_need_a_gres_conf(sent: Path) -> None:
     assert requests.read_site(requests.bundle(sent)).unplaced == {"n1"}
 
 
-def test_the_counts_of_a_site_are_told(sent: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain("--site-files", str(sent), "--gres=gpu:2", "-w", "n1", "--json") == 0
+def test_without_a_slurm_nodes_tasks_and_gpus_are_counted_and_no_more_is_known(
+    sent: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--site-files", str(sent), "--gres=gpu:2", "--mem=1T", "-w", "n1", "--json")
+    assert explain(*words) == 3
     body = json.loads(capsys.readouterr().out)
     assert (body["stage"], body["total_gpus"], body["counts"]["nodes"]) == ("counted", 2, 1)
     assert body["on"] == {"nodes": 2, "gpus": 4, "found": True}
-    assert explain("--site-files", str(sent), "--gres=gpu:2") == 0
+    assert body["judgement"]["says"] == "not known"
+    assert body["judgement"]["left_out"] == ["--mem, --nodelist (counts do not look at it)"]
+    assert explain("--site-files", str(sent), "--gres=gpu:2") == 3
     assert "The site has 2 nodes." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("--gpus-per-node=5", "no node of partition gpu has 5 GPUs and 1 CPU"),
-        (
-            "--gpus-per-node=2 -c 20 --mem=1G",
-            "no node of partition gpu has 2 GPUs, 20 CPUs and 1 GiB of memory",
-        ),
-        ("--gpus=h100:3 --nodes=1", "the job needs 3 GPUs of type h100, and partition gpu has 2"),
-        ("--gpus=7", "the job needs 7 GPUs, and partition gpu has 6"),
-        ("--gpus-per-node=3 --nodes=2", "the job needs 2 nodes with 3 GPUs and 1 CPU each, and"),
-        ("--gpus=v100:1", "no node has GPUs of type v100"),
-        ("--gpus=1 --partition=x", "there is no partition x"),
-        ("--gpus=1 --mem=1G --mem-per-cpu=1G", "--mem and --mem-per-cpu exclude each other"),
+        ("--gpus=3 --gpus-per-node=2", "--gpus=3 is not a multiple of the 2 GPUs per node"),
+        ("--gpus-per-task=1", "--gpus-per-task needs to know how many tasks"),
+        ("--gpus-per-node=1 --gres=gpu:a100:1", "--gpus-per-node and --gres=gpu exclude"),
+        ("--gpus=1 --power=x", "sbatch of Slurm 26.05 has no --power"),
     ],
 )
-def test_what_no_node_holds_is_refused_with_all_that_was_asked(
+def test_counts_that_contradict_each_other_are_refused_by_the_manual_page(
     options: str, reason: str, sent: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert explain("--site-files", str(sent), *options.split()) == 1
-    assert f"Slurm refuses this: {reason}" in capsys.readouterr().out
+    words = ("--site-files", str(sent), "--slurm-version=26.05", *options.split())
+    assert explain(*words) == 1
+    out = capsys.readouterr().out
+    assert f"Slurm refuses this: {reason}" in out
+    assert out.startswith("Counted by sbatch's manual page.")
 
 
-@pytest.mark.parametrize("options", ["--time=0", "--time=61"])
-def test_a_time_beyond_the_partitions_waits_or_is_refused(
-    options: str, sent: Path, capsys: pytest.CaptureFixture[str]
+def test_a_request_that_is_not_one_job_of_its_own_is_not_known(
+    sent: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (sent / "c.txt").write_text(PARTITIONS.replace("MaxTime=UNLIMITED", "MaxTime=01:00:00"))
-    assert explain("--site-files", str(sent), "--gpus=1", "--time=60") == 0
-    capsys.readouterr()
-    assert explain("--site-files", str(sent), "--gpus=1", options) == 1
-    assert "partition gpu allows 60 minutes (PartitionTimeLimit)" in capsys.readouterr().out
-    (sent / "a.txt").write_text(texts.config(GresTypes="gpu", EnforcePartLimits="ALL"))
-    assert explain("--site-files", str(sent), "--gpus=1", options) == 1
-    assert "Slurm refuses this" in capsys.readouterr().out
-
-
-def test_until_when_a_job_waits_is_told(sent: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain("--site-files", str(sent), "--gpus=1", "--hold") == 1
-    assert "waits until `scontrol release JOB`" in capsys.readouterr().out
-    (sent / "c.txt").write_text(PARTITIONS.replace("State=UP", "State=DOWN"))
-    assert explain("--site-files", str(sent), "--gpus=1") == 1
-    assert "waits until partition gpu is up" in capsys.readouterr().out
-    (sent / "c.txt").write_text(PARTITIONS.replace("State=UP", "State=DRAIN"))
-    assert explain("--site-files", str(sent), "--gpus=1") == 1
-    assert "refuses this: gpu takes no jobs" in capsys.readouterr().out
+    words = ("--site-files", str(sent), "--for=srun", "--jobid=5", "-n1", "hostname")
+    assert explain(*words) == 3
+    assert "Not known: --jobid does not ask for a job of its own." in capsys.readouterr().out
 
 
 def test_cores_that_no_job_gets_are_read_as_each_release_numbers_them(sent: Path) -> None:
@@ -140,21 +122,27 @@ def test_cores_that_no_job_gets_are_read_as_each_release_numbers_them(sent: Path
         assert requests.read_site(requests.bundle(sent)).shapes[0].reserved == 2
 
 
-def test_a_script_says_the_options_and_the_line_overrides(
+def test_a_script_says_the_options_and_those_before_it_override(
     sent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\n#SBATCH --gres=gpu:4\n#SBATCH -n 2\nsrun x\n#SBATCH -N 9\n")
-    assert explain("--site-files", str(sent), "--script", str(script)) == 0
-    assert (
-        "1 node or more with 4 GPUs each, 4 GPUs or more in all, for 2 tasks"
-        in capsys.readouterr().out
-    )
-    assert explain("--site-files", str(sent), "--script", str(script), "--gres=gpu:1") == 0
-    assert (
-        "1 node or more with 1 GPU each, 1 GPU or more in all, for 2 tasks"
-        in capsys.readouterr().out
-    )
+    assert explain("--site-files", str(sent), str(script)) == 3
+    assert "1 node or more, 4 GPUs or more, for 2 tasks" in capsys.readouterr().out
+    assert explain("--site-files", str(sent), "--gres=gpu:1", str(script), "--lr=1") == 3
+    shown = capsys.readouterr()
+    assert "1 node or more, 1 GPU or more, for 2 tasks" in shown.out
+    assert f"sbatch gives the words after {script} to it: --lr=1" in shown.err
+    assert explain("--site-files", str(sent), str(tmp_path / "none.sh")) == 2
+    assert "none.sh: No such file" in capsys.readouterr().err
+
+
+def test_an_error_in_a_folder_with_slurm_conf_says_what_can_read_it(sent: Path) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (sent / name).unlink()
+    (sent / "etc" / "slurm.conf").write_text("ClusterName=c\n")
+    with pytest.raises(PodwrightError, match="no slurmctld on this machine that could read"):
+        requests.bundle(sent)
 
 
 def test_a_folder_without_nodes_says_what_to_send(sent: Path) -> None:
@@ -166,6 +154,4 @@ def test_a_folder_without_nodes_says_what_to_send(sent: Path) -> None:
 def test_limits_of_accounts_are_named(sent: Path) -> None:
     (sent / "a.txt").write_text(texts.config(AccountingStorageEnforce="associations,limits"))
     site = requests.read_site(requests.bundle(sent))
-    answer = requests.count_request(requests.parse_request(["--gpus=1"]), site, (26, 5)).answer
-    assert isinstance(answer, requests.CountedJob)
-    assert any("accounts and QOS" in note for note in answer.notes)
+    assert any("accounts and QOS" in caution for caution in site.cautions)

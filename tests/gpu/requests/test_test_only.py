@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from podwright.gpu import requests
-from podwright.gpu.requests import CountedJob, RequestAnswer, SlurmRefusal
+from podwright.gpu.requests import CountedJob, RequestAnswer, SlurmRefusal, SlurmRequest, Texts
 from podwright.slurm.site.command_result import CommandResult
 from tests.slurm.twin.recorded import read_texts
 
@@ -22,10 +23,16 @@ AWAY = "sbatch: error: Batch job submission failed: Unable to contact slurm cont
 
 def explain(options: str, text: str, code: int = 0, command: str = "sbatch") -> RequestAnswer:
     request = requests.parse_request(options.split(), command)
-    where = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
-    return requests.explain_by_counts(
-        request, where, (26, 5), lambda words: CommandResult(code, "", text)
-    )
+    return ask_site(request, lambda words: CommandResult(code, "", text))
+
+
+def ask_site(
+    request: SlurmRequest, run: Callable[[Sequence[str]], CommandResult], texts: Texts = TEXTS
+) -> RequestAnswer:
+    where = requests.asked_site(texts, requests.read_site(texts), live=False)
+    known_site = requests.KnownSite(where, (26, 5), live=True)
+    sources = requests.AnswerSources(local=False, test_only=run)
+    return requests.explain_request(request, known_site, (26, 5), sources)
 
 
 @pytest.mark.parametrize("text", [STARTS, STARTS.replace(" using", " a using")])  # 22.05, 26.05
@@ -33,7 +40,7 @@ def test_when_the_job_starts_is_told(text: str) -> None:
     answer = explain("--gpus=2", text)
     assert isinstance(answer.answer, CountedJob)
     assert answer.answer.starts == "2026-11-26T05:13:00"
-    assert "tested by `sbatch --test-only`" in answer.source
+    assert (answer.judgement.says, answer.judgement.source) == ("yes", "`sbatch --test-only`")
     assert any(step.startswith("sbatch --test-only printed: ") for step in answer.steps)
     request = requests.parse_request(["--gpus=2"])
     assert "start it at 2026-11-26T05:13:00." in requests.sentence(request, answer.answer)
@@ -44,7 +51,10 @@ def test_when_the_job_starts_is_told(text: str) -> None:
     ("options", "reason"),
     [
         ("--gpus=2", "Requested node configuration is not available"),
-        ("--gpus=500", "Requested node configuration is not available. The job needs 500 GPUs"),
+        (
+            "--gpus=3 --gpus-per-node=2",
+            "Requested node configuration is not available. --gpus=3 is not a multiple",
+        ),
     ],
 )
 def test_a_refusal_has_slurms_words_and_ours_where_they_agree(options: str, reason: str) -> None:
@@ -54,24 +64,25 @@ def test_a_refusal_has_slurms_words_and_ours_where_they_agree(options: str, reas
 
 
 def test_a_job_that_slurm_takes_against_the_counts_is_not_known() -> None:
-    answer = explain("--gpus=500", STARTS).answer
+    answer = explain("--gpus=3 --gpus-per-node=2", STARTS).answer
     assert isinstance(answer, SlurmRefusal)
     assert answer.stage == "unknown"
 
 
 def test_a_time_limit_is_ours_to_look_at() -> None:
     """--test-only takes a job beyond the partition's time, which then waits."""
-    site = requests.read_site(TEXTS)
-    limited = tuple(replace(partition, max_time=60) for partition in site.partitions)
-    where = requests.asked_site(TEXTS, replace(site, partitions=limited), live=False)
-    answer = requests.explain_by_counts(
-        requests.parse_request(["--gpus=1", "--time=0"]),
-        where,
-        (26, 5),
-        lambda words: CommandResult(0, "", STARTS),
-    ).answer
-    assert isinstance(answer, SlurmRefusal)
-    assert (answer.stage, "PartitionTimeLimit" in answer.reason) == ("waits", True)
+    limited = replace(TEXTS, partitions=re.sub(r"MaxTime=\S+", "MaxTime=60", TEXTS.partitions))
+
+    def ask(*options: str) -> RequestAnswer:
+        request = requests.parse_request(["--gpus=1", *options])
+        return ask_site(request, lambda words: CommandResult(0, "", STARTS), limited)
+
+    assert [ask(*limit).judgement.says for limit in ((), ("--time=60",))] == ["yes", "yes"]
+    for limit in ("--time=0", "--time=61"):
+        answer = ask(limit).answer
+        assert isinstance(answer, SlurmRefusal)
+        assert (answer.stage, "PartitionTimeLimit" in answer.reason) == ("waits", True)
+    assert ask("--time=5", "--partition=other").judgement.says == "not known"
 
 
 def test_a_command_that_reaches_no_controller_says_nothing() -> None:
@@ -79,7 +90,7 @@ def test_a_command_that_reaches_no_controller_says_nothing() -> None:
         answer = explain("--gpus=2", text, code)
         assert isinstance(answer.answer, CountedJob)
         assert answer.answer.starts == ""
-        assert "--test-only" not in answer.source
+        assert answer.judgement.says == "not known"
 
 
 def test_what_is_asked_names_no_file_and_no_program_of_the_user() -> None:
@@ -89,9 +100,9 @@ def test_what_is_asked_names_no_file_and_no_program_of_the_user() -> None:
         commands.append(list(words))
         return CommandResult(0, "", "")
 
-    where = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
     for command in ("sbatch", "salloc", "srun"):
         request = requests.parse_request(["--gpus=2", "--chdir=/home/x", "--qos=q"], command)
-        requests.explain_by_counts(request, where, (26, 5), run)
+        answer = ask_site(request, run)
+        assert any("--chdir" in option for option in answer.judgement.left_out)
     batch = ["sbatch", "--test-only", "--wrap=true", "--gpus=2", "--qos=q"]
     assert commands == [batch, batch, ["srun", "--test-only", "--gpus=2", "--qos=q", "true"]]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from podwright.slurm.twin import Granted, SiteFiles, Submission, TaskOutcome, Twin
+from podwright.slurm.twin import Granted, SiteFiles, Submission, Task, Twin
 from tests.slurm.twin.recorded import outcome_of
 
 _GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
@@ -32,7 +32,7 @@ def answered(twin: Twin, options: Sequence[str]) -> str:
     return "; ".join([outcome_of(answer), tasks_line(twin.tasks(request, answer))])
 
 
-def tasks_line(tasks: Sequence[TaskOutcome]) -> str:
+def tasks_line(tasks: Sequence[Task]) -> str:
     """The tasks of a twin."""
     return " ".join(
         _task(task.node, "unset" if task.variable is None else task.variable, task.cpus)

@@ -13,7 +13,8 @@ import pytest
 
 from podwright.gpu import requests
 from podwright.gpu.requests import Grant, SlurmRefusal
-from podwright.gpu.requests._slurm_reply import SlurmQuestion, SlurmReply, request_answer
+from podwright.gpu.requests._ask_twin import _twin_reply
+from podwright.gpu.requests._slurm_reply import SlurmQuestion, request_answer
 from podwright.slurm.twin import (
     Granted,
     InstalledSlurm,
@@ -161,9 +162,9 @@ def test_the_recorded_requests(name: str, capsys: pytest.CaptureFixture[str]) ->
             for one in recorded:
                 total += 1
                 request = requests.parse_request(list(one.submission.options))
-                question = SlurmQuestion(request, one.submission, ())
-                reply = SlurmReply(twin.ask(one.submission))
-                answer = request_answer(question, reply, "", site, slurm.version).answer
+                question = SlurmQuestion(request, one.submission, (), site, slurm.version)
+                reply = _twin_reply(twin, question, slurm.release, with_tasks=False)
+                answer = request_answer(question, reply, "Slurm").answer
                 if isinstance(answer, SlurmRefusal) and answer.stage == "unknown":
                     partly += 1
                     continue

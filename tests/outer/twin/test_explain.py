@@ -69,18 +69,75 @@ def test_options_that_a_twin_cannot_judge_are_named(
     sent(tmp_path, "6363")
     assert explain(tmp_path, "--gpus=1", "--reservation=spring", "--account=x") == 0
     out = capsys.readouterr().out
-    assert "--reservation is not looked at" in out
-    assert "--account is not looked at" in out
+    assert "Left out: --reservation, --account (it needs the site's present state)." in out
 
 
 def test_without_a_slurm_of_the_sites_release_counts_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sent(tmp_path, "1", "26.05.5")
-    assert explain(tmp_path, "--gpus=1") == 0
+    assert explain(tmp_path, "--gpus=1") == 3
     first, *rest = capsys.readouterr().out.splitlines()
-    assert first.startswith("Counted by the documented rules; start `podwright slurm twin serve`")
+    assert first == "Counted by sbatch's manual page."
     assert any("EPEL: slurm-slurmctld" in line for line in rest)
+
+
+SLURM_CONF = """\
+ClusterName=site
+SlurmctldHost=head
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+JobSubmitPlugins=lua
+GresTypes=gpu
+NodeName=h[1-4] Sockets=2 CoresPerSocket=8 RealMemory=256000 Gres=gpu:h100:4 Feature=nvlink
+PartitionName=gpu Nodes=h[1-4] Default=YES MaxTime=2-0 DefMemPerGPU=8000
+"""
+
+
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+def test_a_site_is_its_slurm_conf_and_gres_conf_as_they_are(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = release(name)
+    monkeypatch.setenv("PODWRIGHT_SLURM_PREFIX", str(lab.root or ""))
+    (tmp_path / "slurm.conf").write_text(SLURM_CONF)
+    (tmp_path / "gres.conf").write_text("Name=gpu Type=h100 File=/dev/nvidia[0-3]\n")
+    asked = ("--slurm-version", "{}.{:02}".format(*lab.version), "-C", "nvlink", "--gres=gpu:2")
+    assert explain(tmp_path, *asked, "--mem=32G") == 0
+    out = capsys.readouterr().out
+    assert "1 node, 2 GPUs in all" in out
+    assert "Note: JobSubmitPlugins=lua of this site may change the options." in out
+    assert "Left out" not in out
+    assert explain(tmp_path / "slurm.conf", *asked, "--mem=320G") == 1
+    assert "Requested node configuration is not available" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ("--gres=gpu:1 --mem=32G", 0, "Left out: --mem (nothing is assumed about the memory"),
+        ("--gres=gpu:1 -C a100", 0, "Left out: --constraint (nothing is assumed about the feat"),
+        ("--gres=gpu:1,tmp:100 -w n9 --tmp=9G", 0, "Left out: --gres (nothing is assumed about o"),
+        ("--gpus=4 --tasks-per-node=4", 0, "for 4 tasks"),
+        ("--gres=gpu:4 --cpus-per-gpu=32", 3, "the nodes as assumed do not hold it, and larger"),
+        ("--node-cores=64 --node-gpus=4 --gres=gpu:8", 1, "Slurm refuses this"),
+        ("--gres=shard:1", 3, "Not known: assumed nodes have no shares of GPUs."),
+        ("--gres=gpu:a100:1,gpu:v100:1", 3, "Not known: assumed nodes have GPUs of one type."),
+        ("--gpus=3 --gpus-per-node=2", 1, "--gpus=3 is not a multiple of the 2 GPUs per node"),
+    ],
+)
+def test_what_nothing_is_assumed_about_is_left_out_and_never_refused(
+    name: str,
+    options: str,
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PODWRIGHT_SLURM_PREFIX", str(release(name).root or ""))
+    assert main(["slurm", "explain-request", "--node-sockets=2", *options.split()]) == code
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.outer
@@ -108,7 +165,7 @@ def test_on_the_controller_the_present_jobs_count() -> None:
         submit(lab, "--gpus=2")
         poll("the state", lambda: written_at(state) > before + 1)
         present = ask("--gpus=2")
-        assert present.source.endswith("as it stands now.")
+        assert present.judgement.source.endswith("as it stands now")
         waits = ask("--gpus=3").answer
         assert isinstance(waits, SlurmRefusal)
         assert waits.stage == "waits"

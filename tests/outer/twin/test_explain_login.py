@@ -27,8 +27,9 @@ def explain(lab: SlurmLab, options: str, sources: requests.AnswerSources) -> Any
     version = read_version(texts.config)
     assert version is not None
     where = requests.asked_site(texts, requests.read_site(texts), live=False)
+    known_site = requests.KnownSite(where, version, live=True)
     return requests.explain_request(
-        requests.parse_request(options.split()), where, version, sources
+        requests.parse_request(options.split()), known_site, version, sources
     )
 
 
@@ -49,7 +50,7 @@ def test_the_service_and_else_test_only_know_the_present_jobs(name: str, tmp_pat
         free = explain(lab, "--gpus=2 --nodes=1", counts)
         assert isinstance(free.answer, CountedJob)
         assert free.answer.starts
-        assert "tested by `sbatch --test-only`" in free.source
+        assert (free.judgement.says, free.judgement.source) == ("yes", "`sbatch --test-only`")
         refused = explain(lab, "--gpus=2 --nodelist=n9", counts)
         assert isinstance(refused.answer, SlurmRefusal)
         assert refused.answer.stage == "submit"
@@ -61,7 +62,7 @@ def test_the_service_and_else_test_only_know_the_present_jobs(name: str, tmp_pat
         with running_service(lab, tmp_path) as service:
             sources = requests.AnswerSources(TwinService(str(service.place)), local=False)
             answer = explain(lab, "--gpus=2 --nodes=1", sources)
-            assert "as it stands now, by " in answer.source
+            assert "as it stands now, by " in answer.judgement.source
             assert isinstance(answer.answer, Grant)
             assert [(node.name, len(node.gpus)) for node in answer.answer.nodes] == [("n4", 2)]
             assert len(answer.answer.tasks) == 1

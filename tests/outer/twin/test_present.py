@@ -15,7 +15,6 @@ from podwright.slurm.twin import (
     Twin,
     Waits,
     present_copied,
-    present_from,
 )
 from podwright.slurm.twin._read_twin_answer import granted_nodes
 from tests.outer.gpu.truth import gpu_lab
@@ -105,38 +104,3 @@ def test_the_twin_answers_what_the_cluster_grants_next(name: str) -> None:
         assert wrong == {}
         assert any(isinstance(answer, Waits) for answer in answers)
         assert any(isinstance(answer, Granted) for answer in answers)
-
-
-@pytest.mark.parametrize("name", ["oldest", "newest"])
-def test_placeholders_answer_with_the_gpus_that_the_cluster_grants_next(name: str) -> None:
-    """What any user can read is enough for nodes and GPUs, not for the numbers of CPUs."""
-    draw = random.Random(31)
-    with gpu_lab(release(name)) as lab:
-        jobs = [submit(lab, draw.choice(REQUESTS[:4])) for _ in range(6)]
-        for job in jobs[1:4:2]:
-            lab.ok("scancel", job)
-        poll("free nodes", lambda: "COMPLETING" not in lab.ok("scontrol", "show", "node"))
-        shown = ("--oneliner", "--details", "show")
-        present = present_from(
-            lab.ok("scontrol", *shown, "job", user=ALICE),
-            lab.ok("scontrol", *shown, "node", user=ALICE),
-        )
-        assert present.uses
-        site = site_files(lab)
-        with Twin(site, installed(release(name)), present) as twin:
-            assert twin.unlike == ()
-            answers = [twin.ask(Submission("sbatch", tuple(o.split()))) for o in REQUESTS]
-        wrong = {}
-        for options, answer in zip(REQUESTS, answers, strict=True):
-            job = submit(lab, options)
-            ours = gpus_of(answer.record) if isinstance(answer, Granted | Waits) else str(answer)
-            if ours != gpus_of(record_of(lab, job)):
-                wrong[options] = (ours, gpus_of(record_of(lab, job)))
-            lab.ok("scancel", job)
-            poll("free nodes", lambda: "COMPLETING" not in lab.ok("scontrol", "show", "node"))
-        assert wrong == {}
-        assert any(isinstance(answer, Granted) for answer in answers)
-
-
-def gpus_of(record: str) -> str:
-    return str([(node.name, node.gpus) for node in granted_nodes(record)])

@@ -21,10 +21,12 @@ gpus = { type = "h100", count = 4, memory = 80 }
 """
 
 
-def configure(folder: Path, name: str, lines: str, *words: str) -> tuple[int, Path]:
+def configure(
+    folder: Path, name: str, lines: str, *words: str, inventory: str = ""
+) -> tuple[int, Path]:
     conf = folder / "slurm.conf"
     conf.write_text(f"ClusterName=site\nSlurmctldHost=head\n{lines}")
-    (folder / "site.toml").write_text(INVENTORY)
+    (folder / "site.toml").write_text(INVENTORY + inventory)
     lab = release(name)
     version = "{}.{:02}".format(*lab.version)
     command = ["slurm", "configure", "--gpus", str(folder / "site.toml")]
@@ -74,3 +76,59 @@ def test_files_that_slurmctld_refuses_are_told_with_its_line(
     (row,) = (r for r in capsys.readouterr().out.splitlines() if r.startswith("NO "))
     assert "slurmctld 22.05" in row
     assert "PreemptType and PreemptMode values incompatible" in row
+
+
+#: Inputs on which the files were wrong, or on which the proof was: the inventory's end, lines of
+#: gres.conf that the site has, and what must be said.
+CASES = {
+    "shares that the site has already": (
+        "mps = 100\n",
+        "NodeName=gpu01 Name=mps Count=400\n",
+        "yes  slurmd of gpu01 reads gres.conf",
+    ),
+    "partitions without a default": (
+        '[[partitions]]\nname = "a"\nnodes = "gpu[01-12]"\n',
+        "",
+        "yes  one-GPU jobs fill gpu[01-12] in partition a",
+    ),
+    "a node without GPUs": (
+        '[[nodes]]\nname = "c1"\nsockets = 1\ncores_per_socket = 8\nmemory = 64000\n',
+        "",
+        "yes  one-GPU jobs fill gpu[01-12] in partition gpu",
+    ),
+    "several NUMA nodes on a socket": (
+        "numa_nodes = 4\n",
+        "",
+        "yes  one-GPU jobs fill gpu[01-12] in partition gpu",
+    ),
+    "cores that no job gets": (
+        "core_spec_count = 4\nthreads_per_core = 2\n",
+        "",
+        "yes  one-GPU jobs fill gpu[01-12] in partition gpu",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+@pytest.mark.parametrize("case", CASES)
+def test_files_for_a_site_of_any_kind_are_proved(
+    case: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory, gres, said = CASES[case]
+    if gres:
+        (tmp_path / "gres.conf").write_text(gres)
+    code, _ = configure(tmp_path, name, "", "--write", inventory=inventory)
+    out = capsys.readouterr()
+    assert code == 0, out
+    assert said in out.out
+    assert "\nNO " not in out.out
+    differs = case == "cores that no job gets" and name == "oldest"
+    assert ("not known whether template torchrun" in out.err) == differs
+
+
+def test_slurmd_refuses_a_file_with_a_key_that_it_does_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gres.conf").write_text("NodeName=other Name=nic Fle=/dev/nic0\n")
+    assert configure(tmp_path, "newest", "")[0] == 1
+    assert "NO   slurmd of gpu01 reads gres.conf" in capsys.readouterr().out

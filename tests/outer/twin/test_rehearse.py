@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,58 @@ def test_a_planted_change_is_found_with_its_jobs_and_reason(
     for job, (kind, reason) in expected.items():
         assert found[job]["kind"] == kind, shown
         assert reason in found[job]["reason"], shown
+
+
+def unchanged(folder: Path, jobs: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    """A change that concerns no job, with twins that have to answer: a partition nobody names."""
+    today = site(folder / "today", "slurm.conf", ("MaxTime=7-0 DefaultTime=60 ", ""))
+    new = site(folder / "new", "slurm.conf", ("MaxTime=7-0 DefaultTime=60 ", ""))
+    new.write_text(f"{new.read_text()}PartitionName=unused Nodes=c1\n")
+    root = release("newest").root
+    code = main(
+        [
+            *("slurm", "rehearse", "--today", str(today), "--slurm-conf", str(new), "--json"),
+            *("--slurm-today", str(root) if root else "/usr", "--scripts", str(jobs)),
+        ]
+    )
+    body: dict[str, object] = json.loads(capsys.readouterr().out)
+    assert (code, body["differences"], body["not_settled"]) == (0, [], []), body
+    return body
+
+
+def test_a_change_that_concerns_no_job_names_none(
+    tmp_path: Path, scripts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert unchanged(tmp_path, scripts, capsys)["equal_twins"] is False
+
+
+def test_a_comment_starts_no_twin(
+    tmp_path: Path, scripts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    today, new = site(tmp_path / "today"), site(tmp_path / "new")
+    new.write_text(f"# a comment\n{new.read_text()}")
+    words = ("--today", str(today), "--slurm-conf", str(new), "--scripts", str(scripts))
+    assert main(["slurm", "rehearse", *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["equal_twins"] is True
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_ten_rehearsals_of_such_a_change_under_load_name_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    for number, (name, options) in enumerate(sorted(JOBS.items()) * 9):
+        rows = "".join(f"#SBATCH {word}\n" for word in (*options.split(), f"--nice={number}"))
+        (jobs / f"{name}-{number}").write_text(f"#!/bin/sh\n{rows}echo never run\n")
+    burn = "import time\nend = time.time() + 3600\nwhile time.time() < end: pass"
+    burners = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(6)]
+    try:
+        for run in range(10):
+            (tmp_path / str(run)).mkdir()
+            unchanged(tmp_path / str(run), jobs, capsys)
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from podwright.errors import WrongState
-from podwright.slurm.twin import Submission, TaskOutcome, Twin
+from podwright.slurm.twin import Submission, Task, Twin
 from tests.outer.lab import release
 from tests.outer.twin.test_ask import RECORDED, installed
 from tests.slurm.twin.recorded import SEEN, read_cluster
@@ -19,7 +19,7 @@ CLUSTERS = {"oldest": ("1", "6363", "208"), "newest": ("1", "6459")}
 EACH = 4  # requests of a cluster
 
 
-def line(tasks: tuple[TaskOutcome, ...]) -> str:
+def line(tasks: tuple[Task, ...]) -> str:
     """The tasks in the words of the records."""
     return " ".join(
         f"{task.node}[{'unset' if task.variable is None else task.variable}]"

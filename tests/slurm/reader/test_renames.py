@@ -124,7 +124,10 @@ def test_each_fact_is_the_same_or_not_known(kind: str, field: str) -> None:
 def explained(outputs: Outputs) -> Any:
     site = requests.read_site(Texts(outputs["config"], outputs["nodes"], outputs["partitions"]))
     given = parse_request(["--gpus=1", "--mem=64G"], "sbatch")
-    return requests.sentence(given, requests.count_request(given, site, (26, 5)).answer)
+    asked = requests.asked_site(Texts(outputs["config"], outputs["nodes"]), site, live=False)
+    known = requests.KnownSite(asked, (26, 5))
+    sources = requests.AnswerSources(local=False)
+    return requests.explain_request(given, known, (26, 5), sources).judgement.because
 
 
 def fitted(outputs: Outputs) -> Fit:

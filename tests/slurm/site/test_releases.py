@@ -18,7 +18,7 @@ _ROOMS = ("slurm", "gpu", "guests/slurm")
 #: What each release does that the one before it does not; -name: what it no longer does.
 TABLE: dict[SlurmVersion, set[str]] = {
     (22, 5): {"needs_task_none", "srun_ignores_cpus_per_task"},
-    (23, 2): {"twin_keeps_reserved_cores", "-needs_task_none"},
+    (23, 2): {"gres_cores_are_sockets", "twin_keeps_reserved_cores", "-needs_task_none"},
     (23, 11): {"can_disable_cgroups", "-srun_ignores_cpus_per_task"},
     (24, 5): {"has_segments"},
     (24, 11): {"block_topology", "imex_switch"},

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import pytest
 
 from podwright.errors import WrongState
-from podwright.slurm.twin import Granted, InstalledSlurm, Submission, TaskOutcome, Twin
+from podwright.slurm.twin import Granted, InstalledSlurm, Submission, Task, Twin
 from podwright.slurm.twin import _twin as module
 from podwright.slurm.twin._step_runner import UncertainStep
 from tests.slurm.twin.dialogue import SITE, played
 from tests.slurm.twin.recorded import read_cluster
 
-ONE = (TaskOutcome(0, "n1", None),)
-TWO = (*ONE, TaskOutcome(1, "n2", None))
+ONE = (Task(0, "n1", None),)
+TWO = (*ONE, Task(1, "n2", None))
 SILENT = WrongState("the job starts, but no step starts: no reason given")
 
 
 def tasks(
     monkeypatch: pytest.MonkeyPatch, results: Sequence[object]
-) -> tuple[tuple[TaskOutcome, ...], int]:
+) -> tuple[tuple[Task, ...], int]:
     """Return the tasks, and the number of steps that ran and were ended."""
     left, ended = list(results), 0
 
@@ -52,7 +52,7 @@ def test_a_certain_result_needs_one_step(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("first", [ONE, SILENT])
 def test_an_uncertain_result_gives_way_to_the_second(
-    monkeypatch: pytest.MonkeyPatch, first: tuple[TaskOutcome, ...] | WrongState
+    monkeypatch: pytest.MonkeyPatch, first: tuple[Task, ...] | WrongState
 ) -> None:
     assert tasks(monkeypatch, [UncertainStep(first), TWO]) == (TWO, 2)
 

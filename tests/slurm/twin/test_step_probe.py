@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from podwright.slurm.twin import TaskOutcome
+from podwright.slurm.twin import Task
 from podwright.slurm.twin._step_probe import is_step_waiting, read_tasks, topology
 
 
 def test_tasks_are_read_in_the_order_of_their_ranks() -> None:
     text = "@1 1 n1 [1] <0x00FF,0xFF00>@\n@0 0 n1 [0] <0x00FF,0xFF00>@\n@2 0 n2 [unset] <>@\n"
     assert read_tasks(text) == (
-        TaskOutcome(0, "n1", "0", tuple(range(8))),
-        TaskOutcome(1, "n1", "1", tuple(range(8, 16))),
-        TaskOutcome(2, "n2", None),
+        Task(0, "n1", "0", tuple(range(8))),
+        Task(1, "n1", "1", tuple(range(8, 16))),
+        Task(2, "n2", None),
     )
 
 

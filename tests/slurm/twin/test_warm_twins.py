@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from podwright.errors import NoCapacity, Unavailable
-from podwright.slurm.twin import Granted, Present, SiteFiles, Submission, TaskOutcome, Waits
+from podwright.slurm.twin import Granted, Present, SiteFiles, Submission, Task, Waits
 from podwright.slurm.twin_service import TwinQuestion
 from podwright.slurm.twin_service._site_copy import SiteCopy
 from podwright.slurm.twin_service._warm_twins import TwinSource, WarmTwins, _WaitingQuestion
@@ -36,8 +36,8 @@ class FakeTwin:
         record = f"JobId=1 UserId={as_uid} StartTime=soon Reason=ReqNodeNotAvail,Nodes:n4 {state}"
         return Waits("Resources", record) if state == "full" else Granted((), "main", record)
 
-    def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[TaskOutcome, ...]:
-        return (TaskOutcome(0, "n1", "0"),)
+    def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[Task, ...]:
+        return (Task(0, "n1", "0"),)
 
     def renew(self, present: Present) -> None:
         self.state = dict(present.state)
@@ -165,7 +165,7 @@ def test_only_files_that_slurm_reads_start_a_twin_anew(stage: Stage) -> None:
 def test_tasks_come_with_the_answer_where_they_are_asked_for(stage: Stage) -> None:
     stage.twins.update(COPY)
     question = replace(ASKED, tasks=True)
-    assert stage.twins.ask(ALICE, question).result(30).tasks == (TaskOutcome(0, "n1", "0"),)
+    assert stage.twins.ask(ALICE, question).result(30).tasks == (Task(0, "n1", "0"),)
 
 
 def test_a_client_that_hung_up_while_it_waited_too_long_ends_no_worker(stage: Stage) -> None:

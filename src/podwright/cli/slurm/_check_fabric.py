@@ -20,10 +20,10 @@ def _run(arguments: _CheckFabricOptions) -> int:
     report = fabriclog.read_log(_lines(arguments.logs))
     findings = fabriclog.judge(report)
     unknown = fabriclog.not_known(report)
-    verdict = "mend" if findings else "not known" if unknown else "good"
-    value = fabriclog.as_json(report, findings, unknown, verdict)
+    judgement = fabriclog.judged(report, findings, unknown)
+    value = fabriclog.as_json(report, findings, unknown, judgement)
     show_result(arguments.json, value, lambda: fabriclog.as_text(report, findings, unknown))
-    return {"good": 0, "mend": 1, "not known": 3}[verdict]
+    return {"yes": 0, "no": 1, "not known": 3}[judgement.says]
 
 
 def _lines(paths: list[str]) -> Iterator[str]:
@@ -47,9 +47,10 @@ VERBS = (
         "check-fabric",
         _CheckFabricOptions,
         _run,
-        help="read from an NCCL log which transport each pair of ranks used",
-        description="Read the output of a job that ran with NCCL_DEBUG=INFO: which transport "
-        "each pair of ranks used, whether GPUDirect RDMA was on, and what to set when not. "
-        "Exit code 1 where something should be set, 3 where the log does not tell.",
+        help="read from an NCCL log why a job failed, and which transport each pair of ranks used",
+        description="Read the output of a job that ran with NCCL_DEBUG=INFO: its first failure and "
+        "the cause, which transport each pair of ranks used, whether GPUDirect RDMA was on, and "
+        "what would help. Exit code 1 where the job failed or something should be set, 3 where "
+        "the log does not tell.",
     ),
 )

@@ -57,7 +57,7 @@ def configure(arguments: SetupOptions) -> int:
     else:
         inventory = configure.read_inventory(_file(arguments.gpus))
         options = chosen.chosen_options(arguments, arguments.folder)
-        version = chosen.chosen_version(arguments.slurm_version)
+        version = chosen.chosen_version(arguments.slurm_version, arguments.slurm)
         plan, notes = configure.configure(conf, inventory, version, options)
     print(as_diff(plan), end="")
     for note in notes:

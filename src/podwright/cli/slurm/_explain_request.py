@@ -21,16 +21,18 @@ examples:
   podwright slurm explain-request --gres=gpu:4 --nodes=2 --ntasks-per-node=2
   podwright slurm explain-request --gpus=8 --ntasks=8 --gpu-bind=single:1
   podwright slurm explain-request --for srun --gpus-per-task=1 -n4 --node-gpus 8
-  podwright slurm explain-request --script train.sh --nodes=4
-  podwright slurm explain-request --site-files sent/ --partition=gpu --gpus=16
+  podwright slurm explain-request train.sh
+  podwright slurm explain-request --nodes=4 train.sh
+  podwright slurm explain-request --site-files /etc/slurm --partition=gpu --gpus=16
 
 the nodes, partitions and defaults are those of this site's Slurm, where there is one, or those of
-the files in a folder: the output of `scontrol show config`, `show node`, `show partition` and
-`show topology`, and gres.conf and cgroup.conf. Else, or with --node-… options, the nodes are
-equal and idle as these say. Slurm itself is asked, in a private slurmctld; where there is none,
-counts are told by the documented rules, and `sbatch --test-only` is asked. For sbatch and salloc
-the tasks are those of a plain `srun program` inside the job. Exit code 0: it starts, or no
-documented rule stands against it; 1: it does not; 3: not known."""
+the files in a folder: slurm.conf, gres.conf and cgroup.conf, or the output of `scontrol show
+config`, `show node`, `show partition` and `show topology`. Else, or with --node-… options, the
+nodes are equal and idle as these say; options about anything else of nodes are left out, and the
+answer names them. Slurm itself is asked, in a private slurmctld; where there is none, `sbatch
+--test-only` is asked, or the job's nodes, tasks and GPUs are counted. For sbatch and salloc the
+tasks are those of a plain `srun program` inside the job. Exit code 0: it starts; 1: it does not;
+3: not known."""
 
 
 class _ExplainRequestOptions(opt.OptionTable):
@@ -55,11 +57,9 @@ class _ExplainRequestOptions(opt.OptionTable):
         None,
         name="--task-cpus",
     )
-    script = opt.optional(
-        "take the options of this job script, as sbatch does; those after it come on top", "FILE"
-    )
     site_files = opt.optional(
-        "a site's files, instead of asking the Slurm of this machine", "FOLDER"
+        "a site's files (a folder, or its slurm.conf), instead of asking the Slurm of this machine",
+        "PATH",
     )
     slurm_version = opt.optional("of this Slurm: 22.05 or newer", "V")
     twin = opt.text(
@@ -67,7 +67,7 @@ class _ExplainRequestOptions(opt.OptionTable):
         "/etc/podwright/twin.conf, or this machine's socket)",
         "PLACE",
     )
-    rules = opt.flag("count by the documented rules, and ask no slurmctld")
+    rules = opt.flag("count by sbatch's manual page, and ask no slurmctld")
     steps = opt.flag(
         "show the steps: what the options mean, what Slurm answered word for word, what each "
         "task sees",
@@ -80,12 +80,7 @@ def _run(arguments: _ExplainRequestOptions) -> int:
     from podwright.gpu import requests
     from podwright.slurm.site.releases import parse_version
 
-    if arguments.script:
-        from podwright.gpu.lint import scripted_request
-
-        request = scripted_request(arguments.words, arguments.command, arguments.script)
-    else:
-        request = requests.parse_request(arguments.words, arguments.command)
+    request = _request(arguments)
     if not request.given:
         raise InvalidRequest(
             "no option of Slurm to explain", would_work="For example --gpus-per-node=4 --nodes=2"
@@ -95,15 +90,30 @@ def _run(arguments: _ExplainRequestOptions) -> int:
     if arguments.slurm_version:
         version = parse_version(arguments.slurm_version)
     explanation = _explain(request, site, version, arguments)
-    answer = explanation.answer
     show_result(
         arguments.json,
         requests.explained_json(request, explanation, site),
         lambda: requests.explained_text(request, explanation, site, with_steps=arguments.steps),
     )
-    if isinstance(answer, requests.SlurmRefusal):
-        return 3 if answer.stage == "unknown" else 1
-    return 0
+    return {"yes": 0, "no": 1, "not known": 3}[explanation.judgement.says]
+
+
+def _request(arguments: _ExplainRequestOptions) -> SlurmRequest:
+    """The request of the words, which may end in a job script and its own arguments, as for
+    sbatch."""
+    from podwright.cli.shared._arguments import complain
+    from podwright.gpu import requests
+
+    _, rest = requests.parse_options(arguments.words, arguments.command)
+    if arguments.command != "sbatch" or not rest or rest[0] == ":":
+        return requests.parse_request(arguments.words, arguments.command)
+    from podwright.gpu.lint import scripted_request
+
+    script, *script_arguments = rest
+    if any(word.startswith("-") for word in script_arguments):
+        complain(f"sbatch gives the words after {script} to it: {' '.join(script_arguments)}")
+    options = arguments.words[: len(arguments.words) - len(rest)]
+    return scripted_request(options, arguments.command, script)
 
 
 def _explain(
@@ -124,7 +134,7 @@ def _explain(
     sources = requests.AnswerSources(
         service, not arguments.rules, requests.run_command if own else None
     )
-    return requests.explain_request(request, site.target, version, sources)
+    return requests.explain_request(request, site, version, sources)
 
 
 VERBS = (

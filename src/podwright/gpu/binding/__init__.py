@@ -3,10 +3,10 @@ requested."""
 
 from podwright.gpu.binding._binding_job import job_options, probe
 from podwright.gpu.binding._format_verdicts import as_rows, as_text
-from podwright.gpu.binding._verdict import Task, TaskSeen, Verdict, judge, read_tasks
+from podwright.gpu.binding._verdict import ProbedTask, TaskSeen, Verdict, judge, read_tasks
 
 __all__ = [
-    "Task",
+    "ProbedTask",
     "TaskSeen",
     "Verdict",
     "as_rows",

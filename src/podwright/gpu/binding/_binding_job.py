@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from podwright.errors import Unavailable
-from podwright.gpu.binding._verdict import Task, read_tasks
+from podwright.gpu.binding._verdict import ProbedTask, read_tasks
 from podwright.gpu.requests import find_option, known, parse_options
 
 _PROBE = (sys.executable, "-P", "-m", "podwright.gpu.binding._task_probe")
@@ -32,7 +32,7 @@ def job_options(sbatch_arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return accepted, left_out
 
 
-def probe(salloc_options: Sequence[str], command_prefix: Sequence[str] = ()) -> list[Task]:
+def probe(salloc_options: Sequence[str], command_prefix: Sequence[str] = ()) -> list[ProbedTask]:
     """Run a job with these salloc options and return its tasks. Raises Unavailable.
 
     The call blocks until the job has ended, as salloc does. Slurm's own messages go to standard

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from podwright.gpu.binding._verdict import Task, Verdict
+from podwright.gpu.binding._verdict import ProbedTask, Verdict
 from podwright.tables import table
 
 
-def as_rows(tasks: Sequence[Task], verdicts: Mapping[int, Verdict]) -> list[dict[str, object]]:
+def as_rows(
+    tasks: Sequence[ProbedTask], verdicts: Mapping[int, Verdict]
+) -> list[dict[str, object]]:
     """Return each task with its GPUs and its verdict. verdicts: by rank."""
     return [
         {
@@ -20,7 +22,7 @@ def as_rows(tasks: Sequence[Task], verdicts: Mapping[int, Verdict]) -> list[dict
     ]
 
 
-def as_text(tasks: Sequence[Task], verdicts: Mapping[int, Verdict]) -> str:
+def as_text(tasks: Sequence[ProbedTask], verdicts: Mapping[int, Verdict]) -> str:
     """Return a row for each GPU of each task, and how many tasks got what was asked."""
     rows: list[tuple[object, ...]] = []
     for task in tasks:

@@ -29,7 +29,7 @@ class TaskSeen(NamedTuple):
     near: str = ""
 
 
-class Task(NamedTuple):
+class ProbedTask(NamedTuple):
     """One task and what it was given. variable: CUDA_VISIBLE_DEVICES or its like; None if it is
     unset.
 
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
         return ", ".join((self.own, self.where, self.asked))
 
 
-def read_tasks(job_output: str) -> list[Task]:
+def read_tasks(job_output: str) -> list[ProbedTask]:
     """Read the tasks from the output of a job, in the order of their ranks."""
     tasks = []
     for output_line in job_output.splitlines():
@@ -77,7 +77,7 @@ def read_tasks(job_output: str) -> list[Task]:
                 task_fields["variable"]
             )
             notes = tuple(task_fields.pop("notes"))
-            tasks.append(Task(**task_fields, gpus=gpus, notes=notes))
+            tasks.append(ProbedTask(**task_fields, gpus=gpus, notes=notes))
     return sorted(tasks)
 
 
@@ -87,7 +87,7 @@ def _gpus_from_variable(visible_devices: str | None) -> tuple[TaskSeen, ...]:
     return tuple(TaskSeen(int(gpu_number)) for gpu_number in gpu_numbers if is_number(gpu_number))
 
 
-def judge(tasks: Iterable[Task], request: SlurmRequest) -> dict[int, Verdict]:
+def judge(tasks: Iterable[ProbedTask], request: SlurmRequest) -> dict[int, Verdict]:
     """Judge each task against the request. Returns a verdict by rank."""
     tasks = list(tasks)
     gpu_task_counts: dict[tuple[str, str], int] = {}
@@ -105,7 +105,9 @@ def judge(tasks: Iterable[Task], request: SlurmRequest) -> dict[int, Verdict]:
     return verdicts
 
 
-def _compare_with_request(task: Task, request: SlurmRequest, shared: bool) -> tuple[str, bool]:
+def _compare_with_request(
+    task: ProbedTask, request: SlurmRequest, shared: bool
+) -> tuple[str, bool]:
     """Compare the GPUs of a task with the request. Returns (words, whether this is a fault)."""
     if not request.asks_for_gpus:
         return ("none were asked for", True) if task.gpus else ("as asked", False)
@@ -120,7 +122,7 @@ def _compare_with_request(task: Task, request: SlurmRequest, shared: bool) -> tu
     return ("as asked", False) if task.gpus else ("asked for GPUs", True)
 
 
-def _requested_gpus(task: Task, request: SlurmRequest) -> tuple[int | None, bool]:
+def _requested_gpus(task: ProbedTask, request: SlurmRequest) -> tuple[int | None, bool]:
     """Return (GPUs of a task, whether for itself alone) by the options; None where they do
     not say.
     """
@@ -138,7 +140,7 @@ def _requested_gpus(task: Task, request: SlurmRequest) -> tuple[int | None, bool
     return (int(task.on_node) if is_number(task.on_node) else None), False
 
 
-def _core_nearness(task: Task) -> str:
+def _core_nearness(task: ProbedTask) -> str:
     """Where the cores of a task lie relative to its GPUs: `near_cpu_sets` means that every core is
     local to one of the GPUs, and that every GPU has a local core.
     """

@@ -12,6 +12,7 @@ from podwright.gpu.configure._plan_configuration import ConfigureOptions
 from podwright.gpu.configure._sampling_script import Sampling
 from podwright.slurm.site.blocking_commands import ask_slurm
 from podwright.slurm.site.releases import SlurmVersion, parse_version
+from podwright.slurm.twin import find_slurm
 
 
 def chosen_options(cluster_options: GpuClusterOptions, own_folder: str) -> ConfigureOptions:
@@ -76,9 +77,12 @@ def _node_podwright_path(cluster_options: GpuClusterOptions) -> str:
     )
 
 
-def chosen_version(named_version: str | None) -> SlurmVersion:
-    """Return the named release of Slurm, or that of this machine. Raises InvalidRequest."""
+def chosen_version(named_version: str | None, slurm_path: str = "") -> SlurmVersion:
+    """Return the named release of Slurm, or that of this machine. slurm_path: where its slurmctld
+    is, if it is not where packages put it. Raises InvalidRequest."""
     version_text = named_version or ask_slurm(["scontrol", "--version"])
+    if not version_text and (installed := find_slurm(path=slurm_path)):
+        return installed.version
     if not version_text:
         # On a node without files of its own, scontrol asks slurmctld for them before it prints
         # anything.

@@ -33,10 +33,14 @@ _NOT_PERMITTED = "Operation not permitted"
 
 
 class Promise(NamedTuple):
-    """A promise of the configuration. problem: what is wrong with it; empty where it is kept."""
+    """A promise of the configuration. problem: what is wrong with it; empty where it is kept.
+
+    not_known: why nobody can say whether it is kept; empty where that is known.
+    """
 
     text: str
     problem: str = ""
+    not_known: str = ""
 
 
 #: The time that one-GPU jobs have to start on an idle node, and the interval between checks.
@@ -102,6 +106,8 @@ def _check_promises(
             _node_partitions(node, ask_slurm) if node else ([], "")
         )
         features = node.features if node else frozenset()
+        if not kind.gpus:
+            continue
         yield from _check_node(kind, name, partition_options, ask_slurm, devices_confined, features)
         if shared_partition:  # in other modes jobs have whole nodes, as the site wants
             yield from _check_node_fills(len(kind.gpus), name, shared_partition, ask_slurm, sleep)

@@ -10,22 +10,29 @@ from podwright.errors import InvalidRequest
 from podwright.gpu.configure._edit_conf_lines import Row, fold, value
 from podwright.gpu.configure._inventory import Kind, NodeGpu, SiteInventory
 from podwright.hosts import write_list
+from podwright.slurm.site.releases import SlurmVersion, release_of
 
 DETECTION_MODES = ("off", "nvml", "rsmi")
 
 
-def gres_rows(inventory: SiteInventory, detection_mode: str) -> list[Row]:
+def gres_rows(inventory: SiteInventory, detection_mode: str, version: SlurmVersion) -> list[Row]:
     """The rows of gres.conf. detection_mode: `off` lists every GPU; `nvml` or `rsmi` leaves
     detection to slurmd.
+
+    Where Slurm places by whole sockets, a GPU has the cores of its socket: with those of one NUMA
+    node of several, Slurm loses the GPU.
     """
+    whole_sockets = release_of(version).gres_cores_are_sockets
     names_by_gpus: dict[tuple[NodeGpu, ...], list[str]] = {}
     names_by_gres: dict[tuple[str, int], list[str]] = {}
     for node_kind, node_names in inventory.kinds().items():
-        names_by_gpus.setdefault(node_kind.gpus, []).extend(node_names)
+        if node_kind.gpus:
+            gpus = _with_socket_cores(node_kind) if whole_sockets else node_kind.gpus
+            names_by_gpus.setdefault(gpus, []).extend(node_names)
         for name_and_count in node_kind.shared_gres.items():
             names_by_gres.setdefault(name_and_count, []).extend(node_names)
-    all_nodes = fold(inventory.nodes)
-    gpu_rows: list[Row] = [{"NodeName": all_nodes, "AutoDetect": detection_mode}]
+    gpu_nodes = fold(name for name, kind in inventory.nodes.items() if kind.gpus)
+    gpu_rows: list[Row] = [{"NodeName": gpu_nodes, "AutoDetect": detection_mode}]
     shared_rows: list[Row] = [
         {"NodeName": fold(node_names), "Name": gres_name, "Count": str(count)}
         for (gres_name, count), node_names in names_by_gres.items()
@@ -53,6 +60,21 @@ def gres_rows(inventory: SiteInventory, detection_mode: str) -> list[Row]:
                 row["Links"] = ",".join(map(str, line_gpus[0].links))
             gpu_rows.append(row)
     return gpu_rows + shared_rows
+
+
+def _with_socket_cores(node_kind: Kind) -> tuple[NodeGpu, ...]:
+    """The GPUs of a node, each near all cores of the sockets that it is near."""
+    size = node_kind.cores_per_socket
+    return tuple(
+        gpu._replace(
+            cores=tuple(
+                core
+                for socket in sorted({core // size for core in gpu.cores})
+                for core in range(socket * size, (socket + 1) * size)
+            )
+        )
+        for gpu in node_kind.gpus
+    )
 
 
 def _shared_line_key(gpu: NodeGpu) -> tuple[object, ...]:
@@ -115,10 +137,11 @@ def node_row(row: Row, node_kind: Kind, detection_mode: str) -> Row:
         else node_kind.gres
     )
     shared_items = [f"{gres_name}:{count}" for gres_name, count in shared_counts.items()]
-    new_row["Gres"] = ",".join([gres, *shared_items, *other_gres])
     features = value(row, "feature") or value(row, "features")
-    new_row["Feature"] = ",".join(
-        dict.fromkeys([*filter(None, features.split(",")), *node_kind.words])
-    )
+    all_features = dict.fromkeys([*filter(None, features.split(",")), *node_kind.words])
+    if all_gres := ",".join(filter(None, [gres, *shared_items, *other_gres])):
+        new_row["Gres"] = all_gres
+    if all_features:
+        new_row["Feature"] = ",".join(all_features)
     new_row["State"] = node_state or "UNKNOWN"
     return new_row

@@ -25,8 +25,8 @@ _MEMORY_SETTINGS = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 
 
 class NodeShare(NamedTuple):
-    """What one node has for jobs. memory: bytes, 0 where it is not known. threads: hardware threads
-    of each core."""
+    """What one node has for jobs. gpus: 0 on a node of CPUs alone. memory: bytes, 0 where it is not
+    known. threads: hardware threads of each core."""
 
     gpus: int
     cpus: int
@@ -35,8 +35,8 @@ class NodeShare(NamedTuple):
 
     @property
     def memory_per_gpu(self) -> int:
-        """Bytes of memory per GPU, in whole MiB as Slurm counts them."""
-        return self.memory // self.gpus >> 20 << 20
+        """Bytes of memory per GPU, in whole MiB as Slurm counts them; all without GPUs."""
+        return self.memory // max(self.gpus, 1) >> 20 << 20
 
     @property
     def cpus_per_gpu(self) -> int:
@@ -124,7 +124,9 @@ def partition_defaults(
 def _share_defaults(
     shares: Iterable[NodeShare], site_settings: Mapping[str, str], *, memory: bool
 ) -> dict[str, str]:
-    share_list = list(shares)
+    share_list = [share for share in shares if share.gpus]
+    if not share_list:
+        return {}
     known_settings = {
         job_default.partition("=")[0].lower()
         for job_default in site_settings.get("jobdefaults", "").split(",")

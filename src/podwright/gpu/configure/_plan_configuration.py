@@ -42,6 +42,7 @@ from podwright.slurm.site.releases import SlurmVersion, release_of
 _OWN_LINES_HEADER = f"# GPUs, by podwright slurm configure --gpus{OWN_LINE_SUFFIX}\n"
 _NEW_FILE_MARK = f"# There was no such file before.{OWN_LINE_SUFFIX}\n"
 _TOPOLOGY_FILE_NAMES = ("topology.conf", "topology.yaml")
+_DETECTION_VALUES = ("off", "nvml", "rsmi", "oneapi", "nrt", "nvidia")
 _CONF_FILE_NAMES = ("gres.conf", *_TOPOLOGY_FILE_NAMES, "cgroup.conf")
 
 
@@ -104,7 +105,7 @@ def configure(
     notes += imex.notes([*imex_files], inventory)
     file_changes.texts.update(dict.fromkeys(imex.known(etc_folder)))
     file_changes.texts[etc_folder / "gres.conf"] = _planned_gres_conf(
-        etc_folder / "gres.conf", inventory, options.detect, [*imex_files]
+        etc_folder / "gres.conf", inventory, options.detect, version, [*imex_files]
     )
     file_changes.texts.update(imex_files)  # once gres.conf says that they are ours
     file_changes.texts.update(_topology_files(etc_folder, topology, version))
@@ -205,7 +206,7 @@ def _topology_files(
 def _admin_notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> list[str]:
     notes = []
     for partition in inventory.partitions:
-        gres_kinds = {inventory.nodes[node_name].gres for node_name in partition.nodes}
+        gres_kinds = {inventory.nodes[node_name].gres for node_name in partition.nodes} - {""}
         if partition.exclusive and len(gres_kinds) > 1:
             # Seen on 22.05.8 and 24.11.5: more switches than needed; --switches=1 did not start.
             notes.append(
@@ -339,10 +340,14 @@ def _conf_with_partitions(
             node_list = value(row, "Nodes")
             covers_all = node_list.upper() == "ALL" or not node_list
             covered_nodes |= set(inventory.nodes if covers_all else names_in(node_list, conf_path))
-    if not wanted_partitions and not set(inventory.nodes) <= covered_nodes:
-        wanted_partitions = {
-            "gpu": PlannedPartition("gpu", tuple(inventory.nodes), default=not has_partitions)
-        }
+    if not wanted_partitions:
+        for name, with_gpus in (("gpu", True), ("cpu", False)):
+            members = tuple(
+                node for node, kind in inventory.nodes.items() if bool(kind.gpus) == with_gpus
+            )
+            if not set(members) <= covered_nodes:
+                default = with_gpus and not has_partitions
+                wanted_partitions[name] = PlannedPartition(name, members, default=default)
 
     def rows(row: Row, node_names: tuple[str, ...]) -> list[Row] | None:
         partition = wanted_partitions.pop(value(row, "PartitionName"), None)
@@ -384,20 +389,31 @@ def _partition_row(partition: PlannedPartition, row: Row, extra_values: Row) -> 
 
 
 def _planned_gres_conf(
-    gres_path: Path, inventory: SiteInventory, detection_mode: str, imex_files: Sequence[Path]
+    gres_path: Path,
+    inventory: SiteInventory,
+    detection_mode: str,
+    version: SlurmVersion,
+    imex_files: Sequence[Path],
 ) -> str:
     """gres.conf with the GPUs of the inventory's nodes. Its lines about other nodes and other GRES
     stay."""
     old_text = undone(read(gres_path), OWN_LINE_MARK) if gres_path.exists() else ""
+    planned_names = {
+        node_name: {"gpu", "", *node_kind.shared_gres}
+        for node_name, node_kind in inventory.nodes.items()
+    }
     new_lines = []
     for physical_lines, line in logical_lines(old_text):
         row = read_row(line)
-        node_list = value(row, "NodeName")
-        is_gpu_row = value(row, "Name").lower() in ("gpu", "") and bool(row)
+        _check_detection(value(row, "AutoDetect"), line, gres_path)
+        node_list, gres_name = value(row, "NodeName"), value(row, "Name").lower()
+        is_gpu_row = bool(row) and any(gres_name in names for names in planned_names.values())
         if is_gpu_row and node_list:
             node_names = names_in(node_list, str(gres_path))
             other_names = [
-                node_name for node_name in node_names if node_name not in inventory.nodes
+                node_name
+                for node_name in node_names
+                if gres_name not in planned_names.get(node_name, ())
             ]
             if len(other_names) < len(node_names):
                 new_lines += comment_out(physical_lines, OWN_LINE_MARK)
@@ -419,8 +435,18 @@ def _planned_gres_conf(
     return (
         header
         + imex.node_files_remark(imex_files)
-        + with_rows(kept_text, gres_rows(inventory, detection_mode))
+        + with_rows(kept_text, gres_rows(inventory, detection_mode, version))
     )
+
+
+def _check_detection(detection: str, line: str, gres_path: Path) -> None:
+    """Raises InvalidRequest where AutoDetect= has a value that no Slurm has."""
+    if detection and detection.lower() not in _DETECTION_VALUES:
+        raise InvalidRequest(
+            f"{gres_path}: AutoDetect={detection} is no way to detect GPUs ({line.strip()[:80]})",
+            operation="configure Slurm",
+            would_work=f"AutoDetect= with one of {', '.join(_DETECTION_VALUES)}",
+        )
 
 
 def _own_file_text(path: Path, new_lines: Sequence[str]) -> str:

@@ -12,7 +12,7 @@
     mem_spec_limit = 8192              # MiB that jobs do not get; 0 if left out
     shards = 4                         # jobs may share a GPU by --gres=shard; 0 if left out
     mps = 100                          # likewise by --gres=mps, in parts of a hundred, say
-    gpus = { type = "h100", count = 8, memory = 80 }    # memory in GiB
+    gpus = { type = "h100", count = 8, memory = 80 }    # memory in GiB; a node of CPUs has none
     nics = [{ device = "mlx5_0", interface = "ib0", numa = 0, rail = 0 }]
 
     [[switches]]
@@ -167,6 +167,8 @@ class _InventoryReader:
                 )
         if not nodes:
             raise self.fail("nodes:", "there are none", "a table [[nodes]] for each kind of node")
+        if not any(node_kind.gpus for node_kind in nodes.values()):
+            raise self.fail("nodes:", "none has a GPU", 'gpus = { type = "h100", count = 8 }')
         return SiteInventory(
             nodes,
             self._read_switches(inventory_tree.get("switches", []), nodes),
@@ -240,8 +242,10 @@ class _InventoryReader:
     ) -> tuple[NodeGpu, ...]:
         if isinstance(gpu_entries, Mapping):
             gpu_entries = self._expand_gpu_count(key_path, gpu_entries, numa_count)
-        if not isinstance(gpu_entries, list) or not gpu_entries:
-            raise self.fail(key_path, "names no GPU", 'gpus = { type = "h100", count = 8 }')
+        if gpu_entries is None:  # a node of CPUs alone
+            return ()
+        if not isinstance(gpu_entries, list):
+            raise self.fail(key_path, "is no list of GPUs", 'gpus = { type = "h100", count = 8 }')
         cores_per_numa = core_count // numa_count
         gpus = []
         for gpu_index, gpu_entry in enumerate(gpu_entries):

@@ -10,11 +10,9 @@ from podwright.hosts.gpus import BadInventory, Gpu, Inventory, read_inventories
 
 
 def survey_tables(survey_text: str, source_name: str) -> list[dict[str, Any]]:
-    """One table for each machine that has GPUs. Raises ValueError."""
-    inventories = [
-        inventory for inventory in read_inventories(survey_text, source_name) if inventory.gpus
-    ]
-    if not inventories:
+    """One table for each machine. Raises ValueError."""
+    inventories = list(read_inventories(survey_text, source_name))
+    if not any(inventory.gpus for inventory in inventories):
         raise BadInventory(f"{source_name}: no machine in it has GPUs")
     machine_counts = Counter(
         gpu.fabric
@@ -59,7 +57,8 @@ def _machine_table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict
             if nic.rail >= 0
         ],
     }
-    if domain := domain_by_fabric.get(machine.gpus[0].fabric):
+    fabric = machine.gpus[0].fabric if machine.gpus else ""
+    if domain := domain_by_fabric.get(fabric):
         node_table["domain"] = domain
     return node_table
 

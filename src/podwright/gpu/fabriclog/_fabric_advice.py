@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.gpu.fabriclog._read_nccl_log import FabricReport, Pair
+from podwright.judgement import Judgement, Says
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,22 @@ def judge(log_report: FabricReport) -> list[FabricFinding]:
         if pair.transport[4:] in _LIBFABRIC_NAMES and not pair.gpudirect
     ]
     findings = [
+        _advise_failure(log_report),
+        _advise_separate_worlds(log_report),
         _advise_sockets(
-            log_report, socket_pairs, choice_decides=not network_names and log_report.several_hosts
+            log_report,
+            socket_pairs,
+            choice_decides=not network_names
+            and log_report.several_hosts
+            and not log_report.separate_worlds,
         ),
         _advise_provider(log_report),
         _advise_gpudirect(
             log_report,
             infiniband_pairs,
-            offer_decides=not network_names and log_report.several_hosts,
+            offer_decides=not network_names
+            and log_report.several_hosts
+            and not log_report.separate_worlds,
         ),
         _advise_gpudirect_efa(log_report, efa_pairs),
         _advise_shared_adapter(log_report),
@@ -76,6 +85,14 @@ def not_known(log_report: FabricReport) -> list[str]:
     everything."""
     pairs_between_hosts = [pair for pair in log_report.pairs if log_report.between_hosts(pair)]
     unknown_facts = []
+    if log_report.failure and log_report.failure.cause is None:
+        unknown_facts.append(f"why the job failed: {log_report.failure.line}")
+    if log_report.aborted and not log_report.failure:
+        unknown_facts.append(
+            "a communicator was aborted, and the log does not say why: a rank may have failed"
+        )
+    if log_report.separate_worlds:
+        return unknown_facts
     if not log_report.pairs:
         unknown_facts.append(
             "no connection between ranks is in the log: there was one rank alone, the log ends "
@@ -100,6 +117,57 @@ def not_known(log_report: FabricReport) -> list[str]:
         else:
             unknown_facts.append(f"{network_name} is not a known network")
     return unknown_facts
+
+
+def _advise_failure(log_report: FabricReport) -> FabricFinding | None:
+    failure = log_report.failure
+    if failure is None:
+        return None
+    place = f" on {failure.host}" if failure.host else ""
+    if failure.cause is None:
+        return FabricFinding(
+            "failed",
+            f"the job failed{place}: {failure.line}",
+            "run it with NCCL_DEBUG=INFO, so that NCCL names the cause"
+            if failure.general
+            else "see the lines before this one in the log of that rank",
+            0,
+        )
+    return FabricFinding(
+        failure.cause.id,
+        f"the job failed{place}: {failure.cause.meaning} ({failure.line})",
+        failure.cause.remedy,
+        0,
+    )
+
+
+def _advise_separate_worlds(log_report: FabricReport) -> FabricFinding | None:
+    world_count = log_report.separate_worlds
+    if not world_count:
+        return None
+    who = "processes" if log_report.world == 1 else "hosts"
+    return FabricFinding(
+        "never-joined",
+        f"{world_count} {who} never joined: each is a world of its own, of "
+        f"{log_report.world} rank{'s' * (log_report.world != 1)}",
+        "if they are to train together, start them with one rendezvous and the number of all: "
+        "torchrun --nnodes=N --rdzv-endpoint=HOST:PORT, or RANK, WORLD_SIZE and MASTER_ADDR",
+        0,
+    )
+
+
+def judged(
+    log_report: FabricReport, findings: list[FabricFinding], unknown_facts: list[str]
+) -> Judgement:
+    """Whether the job ran, and every pair used the fabric as it should."""
+    source = f"the log of {log_report.library} {log_report.version}".rstrip()
+    if findings:
+        verdict, because = Says.NO, findings[0].problem
+    elif unknown_facts:
+        verdict, because = Says.NOT_KNOWN, unknown_facts[0]
+    else:
+        verdict, because = Says.YES, "every pair uses the fabric as it should"
+    return Judgement(says=verdict, because=because, source=source, left_out=tuple(unknown_facts))
 
 
 def _setting_is_on(setting_value: str | None) -> bool:
@@ -136,15 +204,25 @@ def _advise_sockets(
     elif "NCCL_IB_HCA" in nccl_settings:
         problem += f": NCCL_IB_HCA={nccl_settings['NCCL_IB_HCA']} leaves no adapter"
         remedy = "export NCCL_IB_HCA with names that `ibv_devices` shows on the nodes"
+    elif log_report.no_libibverbs:
+        problem += ": NCCL found no libibverbs, so it looked for no adapter"
+        remedy = (
+            "install libibverbs (Debian: libibverbs1 and ibverbs-providers; EL: rdma-core) where "
+            "the job runs, inside the container if there is one. Where /sys/class/infiniband is "
+            "empty on the nodes, there is nothing but TCP"
+        )
     elif log_report.no_adapter:
         problem += ": NCCL found no InfiniBand device"
         remedy = (
             "see that `ibv_devices` lists the adapters inside the job (in a container: "
-            "/dev/infiniband and libibverbs must be there), then export NCCL_IB_HCA=their names"
+            "/dev/infiniband and libibverbs must be there). Where /sys/class/infiniband is empty "
+            "on the nodes, there is nothing but TCP"
         )
     else:
         remedy = "export NCCL_IB_HCA=the adapters' names and NCCL_IB_DISABLE=0"
-    if log_report.no_adapter or not (log_report.adapters or log_report.settings):
+    if log_report.no_adapter or not (
+        log_report.adapters or log_report.settings or log_report.no_libibverbs
+    ):
         remedy += (
             "; EFA and Slingshot need a plugin instead: aws-ofi-nccl's (aws-ofi-rccl's) library "
             "must be found in LD_LIBRARY_PATH"

@@ -7,7 +7,11 @@ from dataclasses import asdict
 
 from podwright.gpu.fabriclog._fabric_advice import FabricFinding
 from podwright.gpu.fabriclog._read_nccl_log import FabricReport
+from podwright.judgement import Judgement, Says
 from podwright.tables import table
+
+_VERDICTS = {Says.YES: "good", Says.NO: "mend", Says.NOT_KNOWN: "not known"}
+_SHOWN_WARNINGS = 5
 
 
 def as_text(
@@ -46,10 +50,14 @@ def as_text(
     ]
     if pair_rows:
         lines.append(table(("Ranks", "On", "Transport", "GPUDirect", "Channels"), pair_rows))
-    for finding in findings:
-        pairs_text = f"{finding.pairs} pair{'s' * (finding.pairs != 1)}"
-        lines.append(f"{finding.id}: {finding.problem} ({pairs_text}).")
-        lines.append(f"  Set: {finding.remedy}.")
+    failure_lines = _finding_lines(findings[:1]) if log_report.failure else []
+    lines[:0] = failure_lines
+    lines += _finding_lines(findings[1:] if failure_lines else findings)
+    shown_line = log_report.failure.line if log_report.failure else ""
+    warnings = [warning for warning in log_report.warnings if warning != shown_line]
+    lines += [f"{log_report.library} warned: {warning}" for warning in warnings[:_SHOWN_WARNINGS]]
+    if len(warnings) > _SHOWN_WARNINGS:
+        lines.append(f"… {len(warnings) - _SHOWN_WARNINGS} more warnings; --json has them all")
     for unknown_fact in unknown_facts:
         lines.append(f"Not known: {unknown_fact}.")
     if not findings and not unknown_facts:
@@ -57,19 +65,37 @@ def as_text(
     return "\n".join(lines)
 
 
+def _finding_lines(findings: Sequence[FabricFinding]) -> list[str]:
+    lines = []
+    for finding in findings:
+        pairs_text = f" ({finding.pairs} pair{'s' * (finding.pairs != 1)})" * bool(finding.pairs)
+        lines.append(f"{finding.id}: {finding.problem}{pairs_text}.")
+        lines.append(f"  What would help: {finding.remedy}.")
+    return lines
+
+
 def as_json(
     log_report: FabricReport,
     findings: Sequence[FabricFinding],
     unknown_facts: Sequence[str],
-    verdict: str,
+    judgement: Judgement,
 ) -> dict[str, object]:
-    """Return the report with its findings, as data for JSON. verdict: what follows from it."""
+    """Return the report with its findings, as data for JSON."""
     pair_objects = [
         asdict(pair) | {"between_hosts": log_report.between_hosts(pair)}
         for pair in log_report.pairs
     ]
-    return asdict(log_report) | {
-        "verdict": verdict,
+    failure = log_report.failure
+    fields = {name: value for name, value in asdict(log_report).items() if name != "worlds"}
+    return fields | {
+        "verdict": _VERDICTS[judgement.says],
+        "judgement": judgement.as_json(),
+        "failure": failure
+        and {
+            "line": failure.line,
+            "host": failure.host,
+            "cause": failure.cause.id if failure.cause else None,
+        },
         "not_known": unknown_facts,
         "findings": [asdict(finding) for finding in findings],
         "one_name": sorted(log_report.one_name),

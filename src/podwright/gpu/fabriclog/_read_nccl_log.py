@@ -15,11 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
+from podwright.gpu.fabriclog._nccl_failures import FailureReader, LogWriter, NcclFailure
 
 #: Published logs often have their host names removed.
 _LINE_PATTERN = re.compile(
     r"(?:(?P<host>[^\s:|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+)?(?:\[(?P<device>-?\d+)\]\s+)?"
-    r"(?:\S+\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
+    r"(?:(?P<file>\S+)\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
 )
 _CONNECTION_PATTERN = re.compile(
     r"(?:Channel|Ring)\s+(?P<channel>\d+)(?:/\d+)?\s*:\s*(?P<a>\d+)\s*(?:\[(?P<on_a>[0-9a-f:.]+)\])?"
@@ -78,7 +79,10 @@ class FabricReport:
     adapters. provider, platform: as the plugin of AWS reports them. sends: by host, the numbers of
     the adapters through which its processes send. fabric: GPUs of a rack that reported on its
     NVLink. names: of all hosts that wrote. one_name: names that several hosts have, which is known
-    because two ranks there are on one GPU. several_groups: whether the log has several
+    because two ranks there are on one GPU. failure: the first one, None if the log has none.
+    aborted: whether a communicator was aborted. no_libibverbs: whether NCCL found no such library.
+    worlds: the processes of each (rank, number of ranks) that joined a communicator.
+    several_groups: whether the log has several
     communicators. Each counts its ranks from 0, so a rank's number does not determine its host.
     """
 
@@ -106,6 +110,22 @@ class FabricReport:
     one_name: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     several_groups: bool = False
+    failure: NcclFailure | None = None
+    aborted: bool = False
+    no_libibverbs: bool = False
+    worlds: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+
+    @property
+    def separate_worlds(self) -> int:
+        """How many processes have rank 0 of a world of their own, though none is larger; 0 where a
+        connection between hosts, or a count of them, says that they joined."""
+        if self.nodes > 1 or any(pair.transport.startswith("NET/") for pair in self.pairs):
+            return 0
+        processes = self.worlds.get((0, self.world), set())
+        hosts = {process.split(" ")[0] for process in processes}
+        if len(processes) < 2 or (self.world > 1 and len(hosts) < len(processes)):
+            return 0
+        return len(processes)
 
     @property
     def seen(self) -> int:
@@ -155,7 +175,11 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
     pairs: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]] = {}
     has_nccl_line = False
     ranks_by_process: dict[str, set[int]] = {}  # by process
+    failure_reader = FailureReader()
     for line in log_lines:
+        line_match = _LINE_PATTERN.search(line) if "NCCL" in line else None
+        if not line_match:
+            has_nccl_line |= failure_reader.framework_line(line)
         if "NCCL" not in line and "RCCL" not in line:
             continue
         version_match = _VERSION_PATTERN.search(line)
@@ -165,13 +189,19 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
                 version_match[1],
                 version_match[2],
             )
-        line_match = _LINE_PATTERN.search(line)
         if not line_match:
             continue
         has_nccl_line = True
         if line_match["host"]:
             log_report.names.add(line_match["host"])
         message = _REPEATED_PATTERN.sub("", line_match["text"].strip())
+        process = f"{line_match['host'] or ''} {_process_key(line_match)}"
+        writer = LogWriter(line_match["host"] or "", process, f"{process} {line_match['tid']}")
+        source_file = line_match["file"] or ""
+        failure_reader.nccl_line(writer, line_match["level"], message, source_file)
+        if line_match["host"] and (rank_match := _RANK_PATTERN.search(message)):
+            joined = (int(rank_match["rank"]), int(rank_match["ranks"]))
+            log_report.worlds.setdefault(joined, set()).add(process)
         connection_match = _CONNECTION_PATTERN.search(message)
         if connection_match:
             writer_rank = _add_connection(log_report, pairs, connection_match, line_match)
@@ -180,14 +210,13 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
                 log_report, message, line_match["host"] or "", line_match["level"]
             )
         if writer_rank is not None and line_match["host"]:
-            ranks_by_process.setdefault(
-                f"{line_match['host']} {_process_key(line_match)}", set()
-            ).add(writer_rank)
+            ranks_by_process.setdefault(process, set()).add(writer_rank)
     if not has_nccl_line:
         raise InvalidRequest(
             "no line of NCCL in this log",
             would_work="Run the job with NCCL_DEBUG=INFO and give its output",
         )
+    log_report.failure = failure_reader.first()
     log_report.several_groups = any(
         len(process_ranks) > 1 for process_ranks in ranks_by_process.values()
     )
@@ -294,6 +323,8 @@ def _record_line(log_report: FabricReport, message: str, host: str, log_level: s
         log_report.gpudirect_off.append(adapter)
     log_report.gpudirect_far |= not off_match and bool(_GPUDIRECT_FAR_PATTERN.search(message))
     log_report.no_adapter |= "NET/IB : No device found" in message
+    log_report.aborted |= "Abort COMPLETE" in message
+    log_report.no_libibverbs |= "Failed to open libibverbs" in message
     log_report.peers_disabled |= "P2P is disabled between" in message
     if log_level == "WARN" and message not in log_report.warnings:
         log_report.warnings.append(message)

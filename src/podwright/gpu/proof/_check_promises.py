@@ -20,9 +20,12 @@ from podwright.slurm.reader import (
     read_nodes,
     read_partitions,
 )
-from podwright.slurm.site.releases import SlurmVersion
+from podwright.slurm.site.command_result import CommandResult
+from podwright.slurm.site.releases import SlurmVersion, release_of
 from podwright.slurm.twin import FilledTwin, Granted, Refused, Submission, Waits
 
+_HARMLESS_SLURMD_LINE = re.compile(r"Domain socket directory|is empty|differs from hardware")
+_SLURMD_PREFIX = re.compile(r"^(?:\[\S+\] )?(?:slurmd\S*: )?(?:fatal: |error: )?")
 _MAX_ARRAY_TASKS = 1000  # tasks of one array: below the default of MaxArraySize
 
 
@@ -35,17 +38,27 @@ class ProvingTwin(Protocol):
     def fill(self, requests: Sequence[Submission]) -> FilledTwin:
         """Submit many jobs at once and return what becomes of them."""
 
+    def slurmd_reads_gres(self, node_name: str, gres_text: str) -> CommandResult:
+        """Let slurmd of a node read gres.conf as it is written."""
+
     def show(self, *words: str) -> str:
         """The output of a scontrol command."""
 
 
-def prove(twin: ProvingTwin, inventory: SiteInventory, version: SlurmVersion) -> Iterator[Promise]:
-    """Yield each proof when it is finished: one-GPU jobs fill the nodes of each partition, and each
-    job script of `podwright slurm template` starts on idle nodes.
+def prove(
+    twin: ProvingTwin, inventory: SiteInventory, version: SlurmVersion, gres_conf: str
+) -> Iterator[Promise]:
+    """Yield each proof when it is finished: slurmd of each kind of node reads gres.conf, one-GPU
+    jobs fill the nodes of each partition, and each job script of `podwright slurm template` starts
+    on idle nodes.
 
     Raises Unavailable where slurmctld ends meanwhile, and FieldNotKnown where Slurm does not show
     what the count of a node or partition needs.
     """
+    for kind, names in inventory.kinds().items():
+        if kind.gpus:
+            result = twin.slurmd_reads_gres(names[0], gres_conf)
+            yield _gres_promise(names[0], result.code, result.err + result.out)
     nodes = read_nodes(twin.show(*SHOW_NODES[1:]))
     partitions = read_partitions(twin.show(*SHOW_PARTITIONS[1:]))
     exclusive_partitions = {partition.name for partition in partitions if partition.whole_nodes}
@@ -63,8 +76,22 @@ def prove(twin: ProvingTwin, inventory: SiteInventory, version: SlurmVersion) ->
             yield _prove_filling(
                 twin, partition_name, partition_nodes, alone=partition_name in exclusive_partitions
             )
-    for partition_name in ("", *(partition.name for partition in inventory.partitions)):
+    default = [""] if any(partition.default for partition in partitions) else []
+    for partition_name in (*default, *(partition.name for partition in inventory.partitions)):
         yield from _prove_templates(twin, inventory, version, partition_name)
+
+
+def _gres_promise(node_name: str, exit_code: int, output: str) -> Promise:
+    """Judge what `slurmd -G` printed."""
+    text = f"slurmd of {node_name} reads gres.conf"
+    if exit_code == 127:
+        return Promise(text, not_known="there is no slurmd here")
+    lines = [line for line in output.splitlines() if not _HARMLESS_SLURMD_LINE.search(line)]
+    faults = [line for line in lines if "unknown autodetect flag" in line]
+    if exit_code:
+        fatal = [line for line in lines if "fatal:" in line]
+        faults += fatal or [line for line in lines if "error:" in line] or ["no reason given"]
+    return Promise(text, _SLURMD_PREFIX.sub("", faults[0]) if faults else "")
 
 
 def _prove_filling(
@@ -142,6 +169,7 @@ def _prove_templates(
     nodes.
     """
     tried_options: set[tuple[str, ...]] = set()
+    keeps_reserved = release_of(version).twin_keeps_reserved_cores
     for template_name in all_templates():
         options = TemplateOptions(partition=partition)
         try:
@@ -159,7 +187,19 @@ def _prove_templates(
                 f"template {template_name} on {_node_phrase(submission)}{partition_text} starts"
             )
             twin_answer = twin.ask(submission)
-            yield Promise(promise_text, _answer_problem(twin_answer, submission))
+            problem = _answer_problem(twin_answer, submission)
+            if problem and _reserves_cores(inventory) and not keeps_reserved:
+                yield Promise(
+                    promise_text,
+                    not_known="nodes reserve cores (CoreSpecCount), and a slurmctld of this "
+                    f"release without its nodes counts them otherwise ({problem})",
+                )
+                continue
+            yield Promise(promise_text, problem)
+
+
+def _reserves_cores(inventory: SiteInventory) -> bool:
+    return any(kind.core_spec_count for kind in inventory.kinds())
 
 
 def _node_phrase(submission: Submission) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from podwright.gpu.rehearse import read_site_files
+from podwright.gpu.requests import read_site_files
 from podwright.slurm.site.file_changes import FileChanges
 from podwright.slurm.site.files import included_files, read
 from podwright.slurm.twin import SiteFiles

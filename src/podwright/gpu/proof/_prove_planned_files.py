@@ -40,9 +40,13 @@ def proved(
     start_promise = f"slurmctld {slurm.release} starts with these files"
     all_kept = True
     try:
-        with Twin(planned_files(slurm_conf, file_changes), slurm) as twin:
+        files = planned_files(slurm_conf, file_changes)
+        with Twin(files, slurm) as twin:
             report(start_promise, "")
-            for proof in prove(twin, inventory, slurm_version):
+            for proof in prove(twin, inventory, slurm_version, files.gres_conf):
+                if proof.not_known:
+                    note(f"not known whether {proof.text}: {proof.not_known}")
+                    continue
                 report(proof.text, proof.problem)
                 all_kept = all_kept and not proof.problem
     except Unavailable as error:

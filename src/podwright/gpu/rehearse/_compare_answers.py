@@ -57,6 +57,24 @@ class AnswerChange:
     reason: str
 
 
+def same_answers(first: AnswerPair, second: AnswerPair) -> bool:
+    """Whether two rounds of questions had the same answers, as far as a user would notice."""
+    return not differences(
+        AnswerPair(first.jobs, first.submission, *answers)
+        for answers in ((first.before, second.before), (first.after, second.after))
+    )
+
+
+def may_move(answer_pair: AnswerPair) -> bool:
+    """Whether answers differ in what also depends on when Slurm looked: that a job waits, and which
+    nodes and GPUs it gets. Refusals, memory and limits are the same each time."""
+    changes = differences([answer_pair])
+    waits = isinstance(answer_pair.before, Waits) or isinstance(answer_pair.after, Waits)
+    return bool(changes) and (
+        waits or any(change.kind in ("nodes", "GPUs", "CPUs") for change in changes)
+    )
+
+
 def differences(answer_pairs: Iterable[AnswerPair]) -> list[AnswerChange]:
     """Each aspect in which two answers to a submission differ; empty where they are alike."""
     return [
@@ -187,4 +205,6 @@ def _join_unnamed(granted_answer: Granted, format_node: _NodeText) -> str:
 def _limits_text(granted_answer: Granted) -> str:
     time_limit = re.search(r"\bTimeLimit=(\S+)", granted_answer.record)
     limit_text = time_limit[1] if time_limit else "not known"
+    # The backfill scheduler gives a job without a limit a year, and takes that back later.
+    limit_text = "UNLIMITED" if limit_text == "365-00:00:00" else limit_text
     return f"partition {granted_answer.partition}, time limit {limit_text}"

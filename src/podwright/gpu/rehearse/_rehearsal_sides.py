@@ -8,7 +8,7 @@ from pathlib import Path
 
 from podwright.errors import Unavailable
 from podwright.gpu.rehearse._rehearse import Side
-from podwright.gpu.rehearse._site_files import read_site_files
+from podwright.gpu.requests import read_site_files
 from podwright.slurm.site.blocking_commands import ask_slurm
 from podwright.slurm.site.releases import release_of
 from podwright.slurm.twin import find_slurm, present_copied

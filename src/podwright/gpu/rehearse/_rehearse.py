@@ -1,6 +1,8 @@
 """Asks about each submission in two twins, one with today's files and one with tomorrow's.
 
-Many submissions are shared among several such pairs.
+Many submissions are shared among several such pairs. On a busy machine a twin may answer before a
+node is up or before its scheduler has looked twice. So a difference counts if a second round of
+questions has the same answers.
 """
 
 from __future__ import annotations
@@ -11,15 +13,22 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
-from podwright.gpu.rehearse._compare_answers import Answer, AnswerPair
+from podwright.gpu.rehearse._compare_answers import (
+    Answer,
+    AnswerPair,
+    differences,
+    may_move,
+    same_answers,
+)
 from podwright.slurm.twin import InstalledSlurm, Present, SiteFiles, Submission, Twin
 
 #: The most pairs of twins, and the submissions for which another pair is worth its start.
 _MAX_TWIN_PAIRS: Final = 4
 _SUBMISSIONS_PER_PAIR: Final = 8
+_MOST_ROUNDS: Final = 4  # of questions about one submission
 
 
 @dataclass(frozen=True)
@@ -41,12 +50,19 @@ class Oracle(Protocol):
         ...
 
 
+class Rehearsal(NamedTuple):
+    """The answers of both sides. unsettled: those that differed, and differently each time."""
+
+    answers: list[AnswerPair]
+    unsettled: list[AnswerPair]
+
+
 def rehearse(
     submissions: Sequence[tuple[Submission, list[str]]],
     before: Side,
     after: Side,
     report_progress: Callable[[int], None] = lambda count: None,
-) -> list[AnswerPair]:
+) -> Rehearsal:
     """The answers of both sides. report_progress: called with the number of submissions that are
     answered.
 
@@ -73,7 +89,39 @@ def rehearse(
         if start_error is not None:
             raise start_error
         oracle_pairs = list(zip(oracles[::2], oracles[1::2], strict=True))
-        return ask_both_sides(submissions, oracle_pairs, report_progress)
+        answers = ask_both_sides(submissions, oracle_pairs, report_progress)
+        return settled(answers, oracle_pairs)
+
+
+def settled(
+    answers: Sequence[AnswerPair], oracle_pairs: Sequence[tuple[Oracle, Oracle]]
+) -> Rehearsal:
+    """Ask again about each submission whose answers differ and may move, until two rounds have the
+    same answers or _MOST_ROUNDS have passed."""
+    final_answers = list(answers)
+    open_positions = [
+        position for position, answer_pair in enumerate(answers) if may_move(answer_pair)
+    ]
+    for _ in range(_MOST_ROUNDS - 1):
+        questions = [
+            (final_answers[position].submission, list(final_answers[position].jobs))
+            for position in open_positions
+        ]
+        # The fewer twins are asked at a time, the sooner each decides.
+        pair_count = -(-len(questions) // _SUBMISSIONS_PER_PAIR) or 1
+        repeated = ask_both_sides(questions, oracle_pairs[:pair_count], lambda count: None)
+        still_open = []
+        for position, answer_pair in zip(open_positions, repeated, strict=True):
+            if differences([answer_pair]) and not same_answers(
+                final_answers[position], answer_pair
+            ):
+                still_open.append(position)
+            final_answers[position] = answer_pair
+        open_positions = still_open
+        if not open_positions:
+            break
+    unsettled = [final_answers[position] for position in open_positions]
+    return Rehearsal([pair for pair in final_answers if pair not in unsettled], unsettled)
 
 
 class _EstimatingTwin:

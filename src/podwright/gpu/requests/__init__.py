@@ -31,50 +31,36 @@ from podwright.gpu.requests._units import is_number
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.gpu.requests._answer_by_counts import count_request
     from podwright.gpu.requests._ask_twin import (
         AskedSite,
         ask_slurm,
         ask_twin_service,
         asked_site,
     )
-    from podwright.gpu.requests._assumed_nodes import assumed_site
+    from podwright.gpu.requests._assumed_nodes import assumed_request, assumed_site
     from podwright.gpu.requests._collect_site_texts import bundle, live
     from podwright.gpu.requests._consistent_counts import refusal
-    from podwright.gpu.requests._explain_request import (
-        TELLS_MORE,
-        AnswerSources,
-        explain_by_counts,
-        explain_request,
-    )
-    from podwright.gpu.requests._format_answer import (
-        advice,
-        as_json,
-        counts_picture,
-        picture,
-        sentence,
-    )
-    from podwright.gpu.requests._format_explanation import as_text, explained_json, explained_text
+    from podwright.gpu.requests._count_job import count_request
+    from podwright.gpu.requests._explain_request import AnswerSources, explain_request
+    from podwright.gpu.requests._format_answer import advice, as_json, picture, sentence
+    from podwright.gpu.requests._format_explanation import explained_json, explained_text
     from podwright.gpu.requests._read_site import Texts, read_shape, read_site
     from podwright.gpu.requests._select_site import KnownSite, known_site
     from podwright.gpu.requests._site_answer_types import (
         CountedJob,
         Grant,
-        NodeGrant,
         NodeHardware,
         SlurmCluster,
-        SlurmPartition,
         SlurmRefusal,
-        TaskView,
     )
+    from podwright.gpu.requests._site_conf_files import read_site_files
     from podwright.gpu.requests._slurm_reply import RequestAnswer
-    from podwright.gpu.requests._submitted_options import twin_submission
+    from podwright.gpu.requests._submitted_options import LeftOut, twin_submission
     from podwright.gpu.requests._test_only import run_command
 
 __all__ = [
     "COMMANDS",
     "OPTIONS",
-    "TELLS_MORE",
     "AnswerSources",
     "AskedSite",
     "CountedJob",
@@ -82,27 +68,23 @@ __all__ = [
     "Gpus",
     "Grant",
     "KnownSite",
-    "NodeGrant",
+    "LeftOut",
     "NodeHardware",
     "RequestAnswer",
     "SlurmCluster",
     "SlurmOption",
-    "SlurmPartition",
     "SlurmRefusal",
     "SlurmRequest",
-    "TaskView",
     "Texts",
     "advice",
     "as_json",
-    "as_text",
     "ask_slurm",
     "ask_twin_service",
     "asked_site",
+    "assumed_request",
     "assumed_site",
     "bundle",
     "count_request",
-    "counts_picture",
-    "explain_by_counts",
     "explain_request",
     "explained_json",
     "explained_text",
@@ -122,6 +104,7 @@ __all__ = [
     "read_request",
     "read_shape",
     "read_site",
+    "read_site_files",
     "refusal",
     "run_command",
     "sentence",
@@ -131,22 +114,20 @@ __all__ = [
 #: Each module, and the names that come from it.
 _LATER = {
     "_ask_twin": ("AskedSite", "ask_slurm", "ask_twin_service", "asked_site"),
-    "_assumed_nodes": ("assumed_site",),
+    "_assumed_nodes": ("assumed_request", "assumed_site"),
     "_consistent_counts": ("refusal",),
-    "_answer_by_counts": ("count_request",),
-    "_explain_request": ("TELLS_MORE", "AnswerSources", "explain_by_counts", "explain_request"),
-    "_format_explanation": ("as_text", "explained_json", "explained_text"),
+    "_count_job": ("count_request",),
+    "_explain_request": ("AnswerSources", "explain_request"),
+    "_format_explanation": ("explained_json", "explained_text"),
     "_select_site": ("KnownSite", "known_site"),
+    "_site_conf_files": ("read_site_files",),
     "_read_site": ("Texts", "read_shape", "read_site"),
     "_slurm_reply": ("RequestAnswer",),
     "_collect_site_texts": ("bundle", "live"),
-    "_submitted_options": ("twin_submission",),
+    "_submitted_options": ("LeftOut", "twin_submission"),
     "_test_only": ("run_command",),
-    "_site_answer_types": (
-        *("CountedJob", "Grant", "NodeGrant", "NodeHardware", "SlurmCluster", "SlurmPartition"),
-        *("SlurmRefusal", "TaskView"),
-    ),
-    "_format_answer": ("advice", "as_json", "counts_picture", "picture", "sentence"),
+    "_site_answer_types": ("CountedJob", "Grant", "NodeHardware", "SlurmCluster", "SlurmRefusal"),
+    "_format_answer": ("advice", "as_json", "picture", "sentence"),
 }
 
 if not TYPE_CHECKING:  # with it, no misspelt name would be found

@@ -2,7 +2,7 @@
 
 The rules are those that the commands and slurmctld check before they look at any node, in Slurm's
 order, so that the first reason here is Slurm's first (gres_job_state_validate and the functions
-around it). Lint and the answer by counts use them; neither needs a Slurm.
+around it). Lint and the counts of a job use them; neither needs a Slurm.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from podwright.gpu.requests._job_counts import (
     complete_at_server,
     sent_counts,
 )
-from podwright.gpu.requests._request import SlurmRequest
+from podwright.gpu.requests._request import SlurmRequest, parse_gres
 from podwright.gpu.requests._request_details import read_details
 from podwright.gpu.requests._site_answer_types import SlurmRefusal
 from podwright.gpu.requests._units import plural
+from podwright.slurm.site.releases import SlurmVersion, release_of
 
 _BINDING_PATTERN = re.compile(
     r"(verbose,)?(none|closest|single:\d+|per_task:\d+"
@@ -26,15 +27,19 @@ _BINDING_PATTERN = re.compile(
 )
 
 
-def refusal(request: SlurmRequest) -> SlurmRefusal | None:
-    """Return why Slurm refuses these options on any nodes; None if it may accept them."""
-    counts_or_refusal = job_counts(request)
+def refusal(request: SlurmRequest, version: SlurmVersion | None = None) -> SlurmRefusal | None:
+    """Return why Slurm refuses these options on any nodes; None if it may accept them. version:
+    None for what every release refuses."""
+    counts_or_refusal = job_counts(request, version)
     return counts_or_refusal if isinstance(counts_or_refusal, SlurmRefusal) else None
 
 
-def job_counts(request: SlurmRequest) -> JobCounts | SlurmRefusal:
-    """Return the counts of the job, or why no release of Slurm accepts them."""
-    conflict_refusal = _find_conflict(request)
+def job_counts(
+    request: SlurmRequest, version: SlurmVersion | None = None
+) -> JobCounts | SlurmRefusal:
+    """Return the counts of the job, or why this release of Slurm does not accept them. version:
+    None for what every release refuses."""
+    conflict_refusal = _find_conflict(request) or _two_counts_of_a_node(request, version)
     if conflict_refusal:
         return conflict_refusal
     counts = sent_counts(request, read_details(request.given))
@@ -66,6 +71,22 @@ def _find_conflict(request: SlurmRequest) -> SlurmRefusal | None:
                     f"Keep one of them; --ntasks-per-gpu with --gpus, or --{option_name} alone",
                 )
     return None
+
+
+def _two_counts_of_a_node(
+    request: SlurmRequest, version: SlurmVersion | None
+) -> SlurmRefusal | None:
+    """Find --gres=gpu beside --gpus-per-node. A step has the latter from its job's environment."""
+    if version is None or not release_of(version).refuses_gres_beside_gpus_per_node:
+        return None
+    gres = request.option("gres")
+    if not (gres and parse_gres(gres.value) and request.option("gpus-per-node")):
+        return None
+    return SlurmRefusal(
+        "submit",
+        "--gpus-per-node and --gres=gpu exclude each other",
+        "Keep --gpus-per-node alone",
+    )
 
 
 def _make_consistent(

@@ -1,34 +1,31 @@
-"""Explains a request with the best source that is available: Slurm itself, or documented counts."""
+"""Explains a request with the best source that is available: Slurm itself, the site's own sbatch,
+or counts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import NamedTuple
 
-from podwright.errors import Denied, NoCapacity, TimedOut, Unauthenticated, Unavailable
-from podwright.gpu.requests._answer_by_counts import count_request
-from podwright.gpu.requests._ask_twin import (
-    AskedSite,
-    AsksTwins,
-    ask_slurm,
-    ask_twin_service,
+from podwright.errors import (
+    Denied,
+    InvalidRequest,
+    NoCapacity,
+    TimedOut,
+    Unauthenticated,
+    Unavailable,
 )
+from podwright.gpu.requests._ask_twin import AsksTwins, ask_slurm, ask_twin_service
+from podwright.gpu.requests._assumed_nodes import assumed_request
+from podwright.gpu.requests._count_job import count_request, option_steps
 from podwright.gpu.requests._request import SlurmRequest
+from podwright.gpu.requests._select_site import KnownSite
 from podwright.gpu.requests._site_answer_types import CountedJob, SlurmRefusal
-from podwright.gpu.requests._slurm_reply import RequestAnswer
-from podwright.gpu.requests._test_only import Run, ask_test_only
+from podwright.gpu.requests._slurm_reply import RequestAnswer, judged
+from podwright.gpu.requests._submitted_options import LeftOut, site_options, unanswerable
+from podwright.gpu.requests._test_only import Run, ask_test_only, beyond_time_limit
 from podwright.slurm.site.releases import SlurmVersion
 
-COUNTED = "Counted by the documented rules; start `podwright slurm twin serve` to know the GPUs."
-COUNTED_AND_TESTED = (
-    "Counted by the documented rules, and tested by `{} --test-only`; start `podwright slurm twin "
-    "serve` to know the GPUs."
-)
-TELLS_MORE = (
-    "Slurm itself tells which nodes, GPUs and CPUs the job gets: `podwright slurm twin serve` "
-    "beside the controller serves all hosts, or install slurmctld on this one (Debian: slurmctld; "
-    "SchedMD's deb: slurm-smd-slurmctld; SchedMD's rpm and EPEL: slurm-slurmctld)."
-)
+COUNTED = "sbatch's manual page"
 
 
 class AnswerSources(NamedTuple):
@@ -44,55 +41,93 @@ class AnswerSources(NamedTuple):
 
 
 def explain_request(
-    request: SlurmRequest, twin_site: AskedSite, version: SlurmVersion, sources: AnswerSources
+    request: SlurmRequest, known_site: KnownSite, version: SlurmVersion, sources: AnswerSources
 ) -> RequestAnswer:
-    """Return Slurm's own answer, from the twin service or a twin on this machine, or else the
-    counts.
-    """
+    """Return whether the job starts, and what it gets, from the best source that answers."""
+    asked_request, left_out, problem = request, tuple[LeftOut, ...](), unanswerable(request)
+    if known_site.assumed and not problem:
+        asked_request, left_out, problem = assumed_request(request)
+    if known_site.target.site.not_known:
+        problem = f"Slurm does not show {', '.join(known_site.target.site.not_known)}"
+    if problem:
+        answer = SlurmRefusal("unknown", problem)
+        return RequestAnswer(judged(request, answer, ""), answer, option_steps(request))
     warnings: tuple[str, ...] = ()
-    if sources.service and not twin_site.site.not_known:
+    best_answer: RequestAnswer | None = None
+    if sources.service:
         try:
-            return ask_twin_service(request, twin_site.site, version, sources.service)
-        except (Unavailable, TimedOut, NoCapacity, Denied, Unauthenticated) as error:
+            best_answer = ask_twin_service(
+                asked_request, known_site.target.site, version, sources.service
+            )
+        except (
+            *(Unavailable, TimedOut, NoCapacity, Denied, Unauthenticated),
+            InvalidRequest,
+        ) as error:
             warnings = (error.problem,)
-    slurm_answer = ask_slurm(request, twin_site, version) if sources.local else None
-    answer = slurm_answer or explain_by_counts(request, twin_site, version, sources.test_only)
-    return replace(answer, warnings=warnings)
-
-
-def explain_by_counts(
-    request: SlurmRequest,
-    twin_site: AskedSite,
-    version: SlurmVersion,
-    run_test_only: Run | None = None,
-) -> RequestAnswer:
-    """Return the answer by counts.
-
-    run_test_only: runs the site's own commands, which tell whether the job is refused and when it
-    would start; None if this machine does not belong to the site.
-    """
-    answer, steps = count_request(request, twin_site.site, version)
-    start_estimate = ask_test_only(request, run_test_only) if run_test_only else None
-    if start_estimate is None:
-        return RequestAnswer(answer, COUNTED, steps)
-    tested_command = "srun" if request.command == "srun" else "sbatch"
-    printed_lines = (
-        f"{tested_command} --test-only printed: {line}" for line in start_estimate.text.splitlines()
+    if best_answer is None and sources.local:
+        best_answer = ask_slurm(asked_request, known_site.target, version)
+    if best_answer is None and sources.test_only:
+        best_answer = _tested(asked_request, known_site, sources.test_only)
+    best_answer = best_answer or _counted(asked_request, version)
+    return replace(
+        best_answer,
+        warnings=warnings,
+        judgement=judged(
+            asked_request,
+            best_answer.answer,
+            best_answer.judgement.source,
+            (*left_out, *best_answer.left_out),
+        ),
     )
-    steps = (*steps, *printed_lines)
-    source_sentence = COUNTED_AND_TESTED.format(tested_command)
-    if start_estimate.reason:
-        site_refusal = SlurmRefusal("submit", start_estimate.reason)
-        if isinstance(answer, SlurmRefusal) and answer.stage == "submit":
-            site_refusal = answer.after(start_estimate.reason)
-        return RequestAnswer(site_refusal, source_sentence, steps)
-    if isinstance(answer, CountedJob):
-        answer = replace(answer, starts=start_estimate.starts)
-    elif answer.stage == "submit":
-        # The site accepts what a documented rule excludes. How it counts then is not documented.
-        answer = SlurmRefusal(
-            "unknown",
-            f"Slurm would start the job at {start_estimate.starts}, and its counts contradict each "
-            f"other: {answer.reason}",
-        )
-    return RequestAnswer(answer, source_sentence, steps)
+
+
+def _counted(request: SlurmRequest, version: SlurmVersion) -> RequestAnswer:
+    """Return the counts, or the documented reason why Slurm refuses the request."""
+    answer = count_request(request, version)
+    left_out = tuple(LeftOut(name, "counts do not look at it") for name in _uncounted(request))
+    return RequestAnswer(
+        judged(request, answer, COUNTED), answer, option_steps(request), left_out=left_out
+    )
+
+
+def _uncounted(request: SlurmRequest) -> list[str]:
+    counted = ("nodes", "ntasks", "gpus", "gres", "tasks-per", "tres-per-task", "cpus-per")
+    return [
+        given.name for given in request.given if not any(part in given.name for part in counted)
+    ]
+
+
+def _tested(request: SlurmRequest, known_site: KnownSite, run: Run) -> RequestAnswer | None:
+    """Return what the site's own sbatch says; None if it gives no answer."""
+    estimate = ask_test_only(request, run)
+    if estimate is None:
+        return None
+    command = "srun" if request.command == "srun" else "sbatch"
+    source = f"`{command} --test-only`"
+    _, left_out = site_options(request)
+    steps = (
+        *option_steps(request),
+        *(f"{command} --test-only printed: {line}" for line in estimate.text.splitlines()),
+    )
+    counted = count_request(request, known_site.version)
+    answer: CountedJob | SlurmRefusal
+    if estimate.reason:
+        answer = SlurmRefusal("submit", estimate.reason)
+        if isinstance(counted, SlurmRefusal):
+            answer = counted.after(estimate.reason)
+    else:
+        too_long = beyond_time_limit(request, known_site.target.files.partitions)
+        if too_long:
+            answer = SlurmRefusal("waits", too_long, until="until the limit or the job is changed")
+        elif too_long is None:
+            answer = SlurmRefusal("unknown", "which partition's time limit holds is not known")
+        elif isinstance(counted, SlurmRefusal):
+            # The site accepts what a documented rule excludes; its counts are not documented then.
+            answer = SlurmRefusal(
+                "unknown",
+                f"Slurm would start the job at {estimate.starts}, and its counts contradict each "
+                f"other: {counted.reason}",
+            )
+        else:
+            answer = replace(counted, starts=estimate.starts)
+    return RequestAnswer(judged(request, answer, source), answer, steps, left_out=left_out)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from podwright.gpu.requests._answer_by_counts import binding_of
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._site_answer_types import (
     CountedJob,
     Grant,
     NodeHardware,
     SlurmRefusal,
-    TaskView,
 )
-from podwright.gpu.requests._units import MIB, plural
+from podwright.gpu.requests._units import plural
+from podwright.slurm.twin import Task
 
 _SHOWN_TASKS = 8
 _COUNTING_SENTENCES = (
@@ -52,15 +51,16 @@ def sentence(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -
     sentence_text = plural(len(gpus_per_node), "node") + (f" with {gpus_each}" if gpus_each else "")
     sentence_text += f", {plural(answer.total_gpus, 'GPU')} in all"
     if not answer.tasks:
-        return f"{sentence_text}; {_counting_words(request)}."
+        return f"{sentence_text}{_counting_clause(request)}."
     tasks_text = plural(len(answer.tasks), "task")
     return (
-        f"{sentence_text}, for {tasks_text}; {_counting_words(request)}. "
+        f"{sentence_text}, for {tasks_text}{_counting_clause(request)}. "
         f"{_task_views_text(request, answer)}"
     )
 
 
-def _counting_words(request: SlurmRequest) -> str:
+def _counting_clause(request: SlurmRequest) -> str:
+    """What counts the GPUs; empty where no option asks for them, as with --exclusive alone."""
     counting_sentences = [
         option_sentence
         for field_name, option_sentence in _COUNTING_SENTENCES
@@ -71,115 +71,98 @@ def _counting_words(request: SlurmRequest) -> str:
             option_sentence.replace("--gpus-per-node", "--gres")
             for option_sentence in counting_sentences
         ]
-    return " and ".join(counting_sentences)
+    return f"; {' and '.join(counting_sentences)}" if counting_sentences else ""
 
 
 def _counted_sentence(request: SlurmRequest, counted_job: CountedJob) -> str:
-    if not counted_job.gpus:
-        gets_text = (
-            f"{plural(counted_job.shares, 'share')} of GPUs" if counted_job.shares else "no GPUs"
-        )
-        sentence_text = (
-            f"The job gets {gets_text}: {plural(counted_job.nodes, 'node')} for "
-            f"{plural(counted_job.tasks, 'task')}."
-        )
-        return _with_start(sentence_text, counted_job)
     or_more = "" if counted_job.fixed else " or more"
-    sentence_text = plural(counted_job.nodes, "node") + or_more
-    if counted_job.gpus_per_node and (counted_job.nodes > 1 or or_more):
-        sentence_text += f" with {plural(counted_job.gpus_per_node, 'GPU')} each"
-    total_text = plural(counted_job.gpus, "GPU") + (or_more if counted_job.gpus_per_node else "")
-    sentence_text += (
-        f", {total_text} in all, for {plural(counted_job.tasks, 'task')}; "
-        f"{_counting_words(request)}."
-    )
-    if counted_job.seen_by_task is not None:
-        sentence_text += (
-            f" Every task sees {plural(counted_job.seen_by_task, 'GPU')}: {counted_job.binding}."
-        )
+    nodes_text = f"{plural(counted_job.nodes, 'node')}{or_more}"
+    tasks_text = plural(counted_job.tasks, "task")
+    if counted_job.gpus:
+        each = request.per_node or request.per_socket
+        gpus_text = plural(counted_job.gpus, "GPU") + or_more * bool(each)
+        counts_text = f"{nodes_text}, {gpus_text}, for {tasks_text}{_counting_clause(request)}."
     else:
-        sentence_text += f" How many GPUs a task sees is not known: {counted_job.binding}."
-    return _with_start(sentence_text, counted_job)
-
-
-def _with_start(sentence_text: str, counted_job: CountedJob) -> str:
-    return (
-        f"{sentence_text} Slurm would start it at {counted_job.starts}."
-        if counted_job.starts
-        else sentence_text
-    )
+        shares_text = plural(counted_job.shares, "share") + " of GPUs"
+        gets_text = shares_text if counted_job.shares else "no GPUs"
+        counts_text = f"The job gets {gets_text}: {nodes_text} for {tasks_text}."
+    if counted_job.starts:
+        return f"{counts_text} Slurm would start it at {counted_job.starts}."
+    return f"Whether it starts is not known. It asks for: {counts_text}"
 
 
 def _gpuless_sentence(grant: Grant) -> str:
     nodes_text = plural(len(grant.nodes), "node")
     if grant.tasks:
         nodes_text += f" for {plural(len(grant.tasks), 'task')}"
-    share_count = sum(sum(node_grant.shares.values()) for node_grant in grant.nodes)
+    share_count = sum(sum(node.shares.values()) for node in grant.nodes)
     if not share_count:
         return f"The job gets no GPUs: {nodes_text}."
     return f"{nodes_text}, with {plural(share_count, 'share')} of GPUs."
 
 
+def _binds_closest(request: SlurmRequest) -> bool:
+    return request.bind.removeprefix("verbose,").startswith("closest")
+
+
+def _sees_all(request: SlurmRequest) -> bool:
+    """Whether each task sees all GPUs of its job on its node, because nothing binds it."""
+    bind = request.bind.removeprefix("verbose,")
+    return bind == "none" or not (bind or request.tasks_per_gpu or request.per_task)
+
+
 def _task_views_text(request: SlurmRequest, grant: Grant) -> str:
-    visible_counts = {len(task_view.sees) for task_view in grant.tasks}
+    visible_counts = {len(task.gpus) for task in grant.tasks}
     gpus_shared = any(
-        set(first_task.sees) & set(second_task.sees)
-        for task_index, first_task in enumerate(grant.tasks)
-        for second_task in grant.tasks[task_index + 1 : task_index + 64]
-        if first_task.node == second_task.node
+        set(first.gpus) & set(second.gpus)
+        for position, first in enumerate(grant.tasks)
+        for second in grant.tasks[position + 1 : position + 64]
+        if first.node == second.node
     )
     if len(visible_counts) == 1:
-        visible_count = visible_counts.pop()
-        views_sentence = f"Every task sees {plural(visible_count, 'GPU')}"
+        views_sentence = f"Every task sees {plural(visible_counts.pop(), 'GPU')}"
         views_sentence += ", shared with others of its node" if gpus_shared else ", its own"
     else:
         views_sentence = f"Tasks see between {min(visible_counts)} and {max(visible_counts)} GPUs"
         views_sentence += ", shared with others of their node" if gpus_shared else ", of their own"
-    tasks_bound = any(node_grant.shape.affinity for node_grant in grant.nodes)
-    if binding_of(request)[0] == "closest" and tasks_bound:
+    tasks_bound = any(hardware.affinity for hardware in grant.hardware.values())
+    if _binds_closest(request) and tasks_bound:
         views_sentence += " (those beside its cores)"
     return views_sentence + "."
 
 
 def advice(request: SlurmRequest, grant: Grant) -> tuple[str, ...]:
     """Return unintended effects of the options, read from the grant itself; without full stops."""
-    node_count, task_views, requested_nodes = len(grant.nodes), grant.tasks, request.min_nodes or 0
-    granted_gpus = {
-        (node_index, gpu_number)
-        for node_index, node_grant in enumerate(grant.nodes)
-        for gpu_number in node_grant.gpus
-    }
-    visible_gpus = [
-        (task_view.node, gpu_number) for task_view in task_views for gpu_number in task_view.sees
-    ]
-    blind_tasks = sum(not task_view.sees for task_view in task_views)
-    binding_way = binding_of(request)[0]
+    node_count, requested_nodes = len(grant.nodes), request.min_nodes or 0
+    granted_gpus = {(node.name, gpu) for node in grant.nodes for gpu in node.gpus}
+    visible_gpus = [(task.node, gpu) for task in grant.tasks for gpu in task.gpus]
+    blind_tasks = sum(not task.gpus for task in grant.tasks)
     advice_sentences = []
     if node_count < requested_nodes:
         advice_sentences.append(
             f"Slurm gives {node_count} of the {requested_nodes} nodes, as it has no task for the "
             "others"
         )
-    if request.exclusive and task_views and granted_gpus - set(visible_gpus):
+    if request.exclusive and grant.tasks and granted_gpus - set(visible_gpus):
         advice_sentences.append(
             "--exclusive: the job holds every GPU of its nodes, and its tasks get fewer"
         )
-    if 0 < blind_tasks < len(task_views):
-        advice_sentences.append(f"{blind_tasks} of the {len(task_views)} tasks get no GPU")
-    if binding_way == "all" and len(set(visible_gpus)) < len(visible_gpus):
+    if 0 < blind_tasks < len(grant.tasks):
+        advice_sentences.append(f"{blind_tasks} of the {len(grant.tasks)} tasks get no GPU")
+    if _sees_all(request) and len(set(visible_gpus)) < len(visible_gpus):
         advice_sentences.append(
             "programs that take the first GPU that they see will all take the same one: choose by "
             "SLURM_LOCALID, or add --gpu-bind=single:1"
         )
-    if binding_way == "closest" and not any(
-        node_grant.shape.affinity for node_grant in grant.nodes
+    if _binds_closest(request) and not any(
+        hardware.affinity for hardware in grant.hardware.values()
     ):
         advice_sentences.append(
             "closest binds nothing unless tasks are bound to cores (task/affinity)"
         )
     if granted_gpus and any(
-        task_view.variable and not _sees_granted_only(task_view, granted_gpus)
-        for task_view in task_views
+        task.variable and not {(task.node, gpu) for gpu in task.gpus} <= granted_gpus
+        for task in grant.tasks
     ):
         advice_sentences.append(
             "CUDA_VISIBLE_DEVICES names GPUs of the node that are not the job's: leave out "
@@ -188,74 +171,29 @@ def advice(request: SlurmRequest, grant: Grant) -> tuple[str, ...]:
     return tuple(advice_sentences)
 
 
-def _sees_granted_only(task_view: TaskView, granted_gpus: set[tuple[int, int]]) -> bool:
-    return {(task_view.node, gpu_number) for gpu_number in task_view.sees} <= granted_gpus
-
-
-def counts_picture(counted_job: CountedJob) -> str:
-    """Return the nodes with their tasks, as far as counts are known: a column for each GPU of a
-    node.
-    """
-    if counted_job.gpus_per_node is None or counted_job.tasks_per_node is None:
-        return ""
-    gpu_columns = "[ ]" * counted_job.gpus_per_node
-    nodes_label = "1 node" if counted_job.nodes == 1 else f"each of {counted_job.nodes} nodes"
-    picture_lines = [f"{nodes_label:<18}GPU {gpu_columns}"]
-    visible_text = (
-        "all of them"
-        if counted_job.seen_by_task == counted_job.gpus_per_node
-        else plural(counted_job.seen_by_task or 0, "GPU")
-    )
-    if counted_job.seen_by_task is None:
-        visible_text = "those that its placement decides"
-    for local_rank in range(min(counted_job.tasks_per_node, _SHOWN_TASKS)):
-        picture_lines.append(f"  local task {local_rank:<7}sees {visible_text}")
-    if counted_job.tasks_per_node > _SHOWN_TASKS:
-        picture_lines.append(f"  … {counted_job.tasks_per_node - _SHOWN_TASKS} more tasks alike")
-    return "\n".join(picture_lines)
-
-
 def picture(grant: Grant) -> str:
     """A picture of a grant: nodes and tasks are rows, GPUs are columns. # is visible to the task, .
     is not. Equal nodes are shown once."""
-    node_groups: list[tuple[list[int], list[TaskView]]] = []
-    group_by_appearance: dict[object, int] = {}
-    tasks_by_node: dict[int, list[TaskView]] = {
-        node_position: [] for node_position in range(len(grant.nodes))
-    }
-    for task in grant.tasks:
-        tasks_by_node[task.node].append(task)
-    for node_index, node_grant in enumerate(grant.nodes):
-        appearance = (
-            node_grant.gpus,
-            node_grant.shape,
-            tuple(
-                (task_view.sees, task_view.variable, task_view.cpus)
-                for task_view in tasks_by_node[node_index]
-            ),
-        )
-        if appearance in group_by_appearance:
-            node_groups[group_by_appearance[appearance]][0].append(node_index)
-        else:
-            group_by_appearance[appearance] = len(node_groups)
-            node_groups.append(([node_index], tasks_by_node[node_index]))
+    groups: dict[object, list[str]] = {}
+    for node in grant.nodes:
+        seen = tuple((task.gpus, task.variable, task.cpus) for task in grant.tasks_on(node.name))
+        appearance = (node.gpus, grant.hardware[node.name], seen)
+        groups.setdefault(appearance, []).append(node.name)
+    gpus_of = {node.name: node.gpus for node in grant.nodes}
     picture_lines: list[str] = []
-    for node_indices, group_tasks in node_groups:
-        first_node = grant.nodes[node_indices[0]]
-        names_of_nodes = [grant.nodes[node_position].name for node_position in node_indices]
-        picture_lines.append(_picture_header(names_of_nodes, first_node.shape, first_node.gpus))
-        for task in group_tasks[:_SHOWN_TASKS]:
-            picture_lines.append(_task_row(task, first_node.shape, len(node_indices) > 1))
-        if len(group_tasks) > _SHOWN_TASKS:
-            picture_lines.append(f"  … {len(group_tasks) - _SHOWN_TASKS} more tasks alike")
-    if any(node_grant.shape.gpus for node_grant in grant.nodes):
+    for names in groups.values():
+        hardware, tasks = grant.hardware[names[0]], grant.tasks_on(names[0])
+        picture_lines.append(_picture_header(names, hardware, gpus_of[names[0]]))
+        for local_rank, task in enumerate(tasks[:_SHOWN_TASKS]):
+            label = f"local task {local_rank}" if len(names) > 1 else f"task {task.rank}"
+            picture_lines.append(_task_row(label, task, hardware))
+        if len(tasks) > _SHOWN_TASKS:
+            picture_lines.append(f"  … {len(tasks) - _SHOWN_TASKS} more tasks alike")
+    if any(hardware.gpus for hardware in grant.hardware.values()):
         picture_lines.append(
             "GPU numbers with [ ] belong to the job; # a task sees it, . it does not."
         )
-    if any(
-        task_view.variable not in (None, ",".join(map(str, task_view.sees)))
-        for task_view in grant.tasks
-    ):
+    if any(task.variable not in (None, ",".join(map(str, task.gpus))) for task in grant.tasks):
         picture_lines.append(
             "Devices are confined here: a program counts the GPUs that it sees from 0, and "
             "CUDA_VISIBLE_DEVICES says those numbers."
@@ -288,18 +226,14 @@ def _number_ranges(numbers: Iterable[int]) -> str:
     )
 
 
-def _task_row(task_view: TaskView, node_hardware: NodeHardware, use_local_rank: bool) -> str:
-    column_widths = [3 if gpu_number < 10 else 4 for gpu_number in range(node_hardware.gpus)]
+def _task_row(label: str, task: Task, node_hardware: NodeHardware) -> str:
     gpu_cells = "".join(
-        ("#" if gpu_number in task_view.sees else ".").center(column_width)
-        for gpu_number, column_width in enumerate(column_widths)
+        ("#" if gpu in task.gpus else ".").center(3 if gpu < 10 else 4)
+        for gpu in range(node_hardware.gpus)
     )
-    task_label = (
-        f"local task {task_view.local_rank}" if use_local_rank else f"task {task_view.rank}"
-    )
-    variable_text = "is unset" if task_view.variable is None else f"= {task_view.variable}"
-    cpus_text = f", CPUs {_number_ranges(task_view.cpus)}" if task_view.cpus else ""
-    return f"  {task_label:<16}{gpu_cells}  CUDA_VISIBLE_DEVICES {variable_text}{cpus_text}"
+    variable_text = "is unset" if task.variable is None else f"= {task.variable}"
+    cpus_text = f", CPUs {_number_ranges(task.cpus)}" if task.cpus else ""
+    return f"  {label:<16}{gpu_cells}  CUDA_VISIBLE_DEVICES {variable_text}{cpus_text}"
 
 
 def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -> dict[str, Any]:
@@ -326,14 +260,11 @@ def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) ->
                 "nodes": answer.nodes,
                 "nodes_are_the_fewest": not answer.fixed,
                 "tasks": answer.tasks,
-                "tasks_per_node": answer.tasks_per_node,
-                "gpus_per_node": answer.gpus_per_node,
-                "gpus_seen_by_task": answer.seen_by_task,
                 "shares": answer.shares,
             },
             "starts": answer.starts or None,
-            "notes": list(answer.notes),
         }
+    positions = {node.name: position for position, node in enumerate(answer.nodes)}
     return {
         "granted": True,
         "sentence": sentence_text,
@@ -342,23 +273,19 @@ def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) ->
             {
                 "name": node.name,
                 "gpus": list(node.gpus),
-                "tasks": node.tasks,
+                "tasks": len(answer.tasks_on(node.name)),
                 "cpus": list(node.cpus),
-                "memory_mib": node.memory // MIB,
-                "shares": {
-                    str(gpu_number): share_count
-                    for gpu_number, share_count in node.shares.items()
-                    if share_count
-                },
+                "memory_mib": node.memory,
+                "shares": {str(gpu): count for gpu, count in node.shares.items() if count},
             }
             for node in answer.nodes
         ],
         "tasks": [
             {
                 "rank": task.rank,
-                "node": task.node,
-                "local_rank": task.local_rank,
-                "gpus": list(task.sees),
+                "node": positions[task.node],
+                "local_rank": answer.tasks_on(task.node).index(task),
+                "gpus": list(task.gpus),
                 "cuda_visible_devices": task.variable,
                 "cpus": list(task.cpus),
             }

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster, SlurmPartition
-from podwright.gpu.requests._units import MIB, minutes, names
+from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster
+from podwright.gpu.requests._units import MIB, names
 from podwright.gpu.requests._unshown_fields import UnshownFields
 from podwright.slurm.reader import (
     SlurmConfig,
@@ -33,7 +33,10 @@ _NEEDED_SETTINGS = (
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts that describe a site: output of scontrol, and files."""
+    """The texts that describe a site: output of scontrol, or the site's own files.
+
+    slurm_conf: where it is given, config, nodes and partitions are those of a twin with it.
+    """
 
     config: str  # scontrol show config
     nodes: str  # scontrol --oneliner show node
@@ -42,6 +45,7 @@ class Texts:
     topology_conf: str = ""
     cgroup_conf: str = ""
     topology_yaml: str = ""  # or scontrol show topoconf
+    slurm_conf: str = ""
 
 
 def read_site(site_texts: Texts) -> SlurmCluster:
@@ -70,13 +74,10 @@ def read_site(site_texts: Texts) -> SlurmCluster:
             unplaced_nodes.add(node.name)
         if not _takes_jobs(node, unshown_fields):
             down_nodes.add(node.name)
-    partitions, default_partition = _read_partitions(
-        site_texts.partitions, {name for name, _ in nodes_with_hardware}, unshown_fields
-    )
+    for partition in read_partitions(site_texts.partitions):
+        _need_partition(partition, unshown_fields)
     nodes_by_hardware = Counter(hardware_index for _, hardware_index in nodes_with_hardware)
-    enforces_limits = (
-        read_or_default(lambda: config.text("EnforcePartLimits"), "NO").upper() != "NO"
-    )
+    read_or_default(lambda: config.text("EnforcePartLimits"), "")
     for name in _NEEDED_SETTINGS:
         _need_setting(config, name, unshown_fields)
     read_or_default(lambda: (config.memory, config.most_memory, config.job_defaults), None)
@@ -87,10 +88,7 @@ def read_site(site_texts: Texts) -> SlurmCluster:
             for hardware, hardware_index in hardware_indices.items()
         ),
         nodes=tuple(nodes_with_hardware),
-        partitions=partitions,
-        default=default_partition,
         down=frozenset(down_nodes),
-        enforces_limits=enforces_limits,
         cautions=read_or_default(lambda: _site_cautions(config), ()),
         unplaced=frozenset(unplaced_nodes),
         not_known=unshown_fields.fields,
@@ -215,63 +213,30 @@ def _site_cautions(config: SlurmConfig) -> tuple[str, ...]:
     return tuple(cautions)
 
 
-def _read_partitions(
-    partitions_text: str, node_names: set[str], unshown_fields: UnshownFields
-) -> tuple[tuple[SlurmPartition, ...], str]:
-    """Return all partitions, and the name of the default one. node_names: of all nodes."""
-    partitions, default_name = [], ""
-    for partition_record in read_partitions(partitions_text):
-        if _is_default(partition_record, unshown_fields):
-            default_name = partition_record.name
-        partitions.append(_read_partition(partition_record, node_names, unshown_fields))
-    return tuple(partitions) or (SlurmPartition(nodes=frozenset(node_names)),), default_name
-
-
-def _is_default(partition_record: SlurmPartitionRecord, unshown_fields: UnshownFields) -> bool:
-    return unshown_fields.of(lambda: partition_record.default, False)
-
-
-def _read_partition(
-    partition_record: SlurmPartitionRecord, node_names: set[str], unshown_fields: UnshownFields
-) -> SlurmPartition:
-    read_or_default = unshown_fields.of
-    node_list = read_or_default(lambda: partition_record.nodes, "")
-    partition_state = read_or_default(lambda: partition_record.state, "UP")
-    read_or_default(
+def _need_partition(partition: SlurmPartitionRecord, unshown_fields: UnshownFields) -> None:
+    """Record the fields of a partition that Slurm does not show: a twin would have Slurm's default
+    in their place."""
+    needed = (
+        lambda: partition.default,
+        lambda: (partition.nodes, partition.state, partition.max_nodes, partition.max_time),
         lambda: (
-            partition_record.min_nodes,
-            partition_record.max_cpus_per_node,
-            partition_record.max_cpus_per_socket,
+            partition.min_nodes,
+            partition.max_cpus_per_node,
+            partition.max_cpus_per_socket,
         ),
-        None,
-    )
-    read_or_default(
         lambda: (
-            partition_record.memory,
-            partition_record.most_memory,
-            partition_record.default_time,
-            partition_record.share,
+            partition.memory,
+            partition.most_memory,
+            partition.default_time,
+            partition.share,
         ),
-        None,
-    )
-    read_or_default(
         lambda: (
-            partition_record.takes_least_loaded_first,
-            partition_record.job_defaults,
-            partition_record.priority,
-            partition_record.select,
+            partition.takes_least_loaded_first,
+            partition.job_defaults,
+            partition.priority,
+            partition.select,
         ),
-        None,
+        lambda: (partition.topology, partition.cpu_bind),
     )
-    read_or_default(lambda: (partition_record.topology, partition_record.cpu_bind), None)
-    max_time_text = read_or_default(lambda: partition_record.max_time, "UNLIMITED")
-    return SlurmPartition(
-        name=partition_record.name,
-        nodes=frozenset(node_names if node_list == "ALL" else set(names(node_list)) & node_names),
-        max_nodes=read_or_default(lambda: partition_record.max_nodes, None),
-        max_time=None
-        if max_time_text in ("UNLIMITED", "INFINITE", "NONE")
-        else minutes(max_time_text, "time"),
-        accepts=partition_state in ("UP", "DOWN"),
-        starts=partition_state in ("UP", "DRAIN"),
-    )
+    for read_fields in needed:
+        unshown_fields.of(read_fields, None)

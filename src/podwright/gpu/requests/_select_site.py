@@ -9,21 +9,22 @@ from typing import NamedTuple, Protocol
 
 from podwright.errors import Unavailable
 from podwright.gpu.requests._ask_twin import AskedSite, asked_site
-from podwright.gpu.requests._assumed_nodes import assumed_site
+from podwright.gpu.requests._assumed_nodes import assumed_request, assumed_site, larger
 from podwright.gpu.requests._collect_site_texts import bundle, live
 from podwright.gpu.requests._read_site import Texts, read_site
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster
 from podwright.slurm.reader import SlurmConfig
 from podwright.slurm.site.blocking_commands import has_controller
-from podwright.slurm.site.releases import NEWEST_RELEASE, SlurmVersion
+from podwright.slurm.site.releases import NEWEST_RELEASE, SlurmVersion, parse_version
 from podwright.slurm.twin import find_slurm
 
 
 class SiteChoice(Protocol):
     """The options that name a site. The nodes' numbers are None where they are left open.
 
-    site_files: a folder with a site's files. devices: `confined` or `open`, in place of the site's
+    site_files: a folder with a site's files, or its slurm.conf. slurm_version: that of the Slurm
+    that reads slurm.conf. devices: `confined` or `open`, in place of the site's
     ConstrainDevices. tasks: `bound` or `free`, in place of its TaskPlugin.
     """
 
@@ -34,6 +35,7 @@ class SiteChoice(Protocol):
     node_cores: int | None
     devices: str | None
     tasks: str | None
+    slurm_version: str | None
 
 
 class KnownSite(NamedTuple):
@@ -62,7 +64,10 @@ def known_site(request: SlurmRequest, site_choice: SiteChoice) -> KnownSite:
         site_choice.node_cores,
     )
     if site_choice.site_files:
-        site_texts = bundle(Path(site_choice.site_files))
+        named_version = site_choice.slurm_version
+        site_texts = bundle(
+            Path(site_choice.site_files), parse_version(named_version) if named_version else None
+        )
     elif any(node_options):
         site_texts = None
     else:
@@ -103,11 +108,23 @@ def _known_assumed_site(request: SlurmRequest, site_choice: SiteChoice) -> Known
         confined=site_choice.devices != "open",
         affinity=site_choice.tasks == "bound",
     )
-    site, site_files = assumed_site(request, node_hardware)
+    described_request = assumed_request(request).request
+    site, site_files = assumed_site(described_request, node_hardware)
+    _, larger_files = assumed_site(
+        described_request,
+        larger(
+            node_hardware,
+            nodes=site_choice.cluster_nodes is None,
+            gpus=site_choice.node_gpus is None,
+            cores=site_choice.node_cores is None,
+        ),
+    )
     description = f"about {node_count(node_hardware.nodes)} as assumed, idle"
     slurm_install = find_slurm()
     version = slurm_install.version if slurm_install else NEWEST_RELEASE
-    return KnownSite(AskedSite(site, site_files, None, description), version, assumed=True)
+    return KnownSite(
+        AskedSite(site, site_files, None, description, larger_files), version, assumed=True
+    )
 
 
 def _with_task_plugin(site_texts: Texts, site_choice: SiteChoice) -> Texts:
@@ -117,7 +134,8 @@ def _with_task_plugin(site_texts: Texts, site_choice: SiteChoice) -> Texts:
         return site_texts
     task_plugin = "task/affinity" if site_choice.tasks == "bound" else "task/none"
     config_text = re.sub(r"(?m)^(TaskPlugin\s*=).*", rf"\1 {task_plugin}", site_texts.config)
-    return replace(site_texts, config=config_text)
+    conf_text = site_texts.slurm_conf and f"{site_texts.slurm_conf}\nTaskPlugin={task_plugin}\n"
+    return replace(site_texts, config=config_text, slurm_conf=conf_text)
 
 
 def _with_confinement(site: SlurmCluster, site_choice: SiteChoice) -> SlurmCluster:

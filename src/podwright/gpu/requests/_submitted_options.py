@@ -1,40 +1,47 @@
-"""Selects the options of a request that are submitted to Slurm as a question, by an allow-list."""
+"""Divides the options of a request into those that Slurm is asked about and those that are left
+out, by Slurm's own list of options."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from collections.abc import Collection
+from typing import Literal, NamedTuple, cast
 
 from podwright.gpu.requests._request import SlurmRequest
+from podwright.slurm.site.submit_options import OPTIONS, About
 from podwright.slurm.twin import Submission
 
-#: Options that name files, hosts or accounts of the site, or do not decide where a job goes.
-_INDIFFERENT_OPTIONS = frozenset(
-    (
-        *("output", "error", "input", "open-mode", "chdir", "export", "export-file", "wrap"),
-        *("get-user-env", "mail-type", "mail-user", "wait", "test-only", "parsable", "quiet"),
-        *("verbose", "clusters", "bb", "bbf", "bcast", "uid", "gid", "propagate", "signal"),
-        *("array", "comment", "job-name", "profile", "acctg-freq", "ignore-pbs", "label"),
-        *("unbuffered", "multi-prog", "prolog", "epilog", "task-prolog", "task-epilog", "mpi"),
-        *("container", "container-id", "x11", "pty", "kill-on-bad-exit", "requeue", "no-requeue"),
-        *("immediate", "no-shell", "bell", "no-bell", "kill-command", "job-id", "wckey"),
-    )
-)
-#: Options about things that a twin lacks.
-_OPTIONS_TWIN_LACKS = ("account", "qos", "licenses", "dependency")
+_ABOUT: dict[str, About] = {option.name: option.about for option in OPTIONS}
+#: Why options are left out that decide what a job gets; a general reason stands for the others.
+_REASONS = {
+    "array": "one task of it is asked about",
+    "clusters": "this cluster alone is asked",
+    "cluster": "this cluster alone is asked",
+    "dependency": "a twin does not have the jobs that it names",
+    "immediate": "nobody waits here",
+    "licenses": "a twin does not have the site's licences",
+    "nodefile": "it names a file",
+}
+_UNKNOWN_THERE = "a twin does not have what it names"
+_NEEDS_STATE = "it needs the site's present state"
 
 
-def twin_submission(
-    request: SlurmRequest, *, reservations: bool = False
-) -> tuple[Submission, tuple[str, ...]]:
-    """What a twin is asked, and the options of the request that it cannot judge. reservations:
-    whether the twin has those of the site."""
-    unjudged_options = (*_OPTIONS_TWIN_LACKS, *(() if reservations else ("reservation",)))
-    left_out_names = tuple(
-        given_option.name for given_option in request.given if given_option.name in unjudged_options
-    )
-    return Submission(
-        command_of(request), deciding_options(request, excluded_options=unjudged_options)
-    ), left_out_names
+class LeftOut(NamedTuple):
+    """An option that Slurm was not asked about. because: empty if the option does not decide what
+    the job gets."""
+
+    option: str
+    because: str = ""
+
+
+def unanswerable(request: SlurmRequest) -> str:
+    """Return why nothing can be said of a request that is not for one job of its own; empty where
+    it is."""
+    names = [given.name for given in request.given if _ABOUT[given.name] == "step"]
+    if not names:
+        return ""
+    if names[0] in ("het-group", "pack-group"):
+        return "the parts of a heterogeneous job are not looked at"
+    return f"--{names[0]} does not ask for a job of its own"
 
 
 def command_of(request: SlurmRequest) -> Literal["sbatch", "salloc", "srun"]:
@@ -42,15 +49,44 @@ def command_of(request: SlurmRequest) -> Literal["sbatch", "salloc", "srun"]:
     return cast("Literal['sbatch', 'salloc', 'srun']", request.command)
 
 
-def deciding_options(
-    request: SlurmRequest, *, excluded_options: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """The options that decide whether and where the job starts, as words of a command line."""
+def twin_submission(
+    request: SlurmRequest, state: Collection[str] = ()
+) -> tuple[Submission, tuple[LeftOut, ...]]:
+    """What a twin is asked, and the options that it is not asked about. state: the names of
+    options about the site's state that this twin can judge."""
+    options, left_out = _divided(request, ("places",), state)
+    return Submission(command_of(request), options), left_out
+
+
+def site_options(request: SlurmRequest) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
+    """The options for the site's own commands, which know everything that options name, and those
+    that are left out."""
+    return _divided(request, ("places", "state", "site"))
+
+
+def _divided(
+    request: SlurmRequest, asked_about: tuple[About, ...], also: Collection[str] = ()
+) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
+    options, left_out = [], []
+    for name, value, _ in request.given:
+        about = _ABOUT[name]
+        if about in asked_about or name in also:
+            options.append(f"--{name}={value}" if value else f"--{name}")
+        elif about == "run":
+            left_out.append(LeftOut(name))
+        elif about == "state":
+            left_out.append(LeftOut(name, _NEEDS_STATE))
+        else:
+            left_out.append(LeftOut(name, _REASONS.get(name, _UNKNOWN_THERE)))
+    return tuple(options), tuple(dict.fromkeys(left_out))
+
+
+def left_out_texts(left_out: tuple[LeftOut, ...]) -> tuple[str, ...]:
+    """Return what was left out, one phrase for each reason."""
+    names_by_reason: dict[str, list[str]] = {}
+    for option, because in left_out:
+        reason = because or "not about what the job gets"
+        names_by_reason.setdefault(reason, []).append(f"--{option}")
     return tuple(
-        f"--{given_option.name}={given_option.value}"
-        if given_option.value
-        else f"--{given_option.name}"
-        for given_option in request.given
-        if given_option.name not in _INDIFFERENT_OPTIONS
-        and given_option.name not in excluded_options
+        f"{', '.join(dict.fromkeys(names))} ({reason})" for reason, names in names_by_reason.items()
     )

@@ -1,7 +1,7 @@
 """`sbatch --test-only`: when the site's own slurmctld would start a job, or why it refuses it.
 
 The command submits nothing. It does not name GPUs or CPUs, and it does not look at time limits of
-partitions.
+partitions, so these are compared here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from podwright.gpu.requests._request import SlurmRequest
-from podwright.gpu.requests._submitted_options import deciding_options
+from podwright.gpu.requests._request_details import read_details
+from podwright.gpu.requests._submitted_options import site_options
+from podwright.gpu.requests._units import minutes
+from podwright.slurm.reader import SlurmPartitionRecord, read_partitions
 from podwright.slurm.site.command_result import CommandResult
 
 Run = Callable[[Sequence[str]], CommandResult]
@@ -63,9 +66,8 @@ def ask_test_only(request: SlurmRequest, run_tool: Run = run_command) -> StartEs
     """
     command, step_program = ("srun", ["true"]) if request.command == "srun" else ("sbatch", [])
     script_option = [] if step_program else ["--wrap=true"]
-    command_result = run_tool(
-        [command, "--test-only", *script_option, *deciding_options(request), *step_program]
-    )
+    options, _ = site_options(request)
+    command_result = run_tool([command, "--test-only", *script_option, *options, *step_program])
     output_text = (command_result.err + command_result.out).strip()
     if start_match := _START_LINE_PATTERN.search(output_text):
         return StartEstimate(start_match[1], "", output_text)
@@ -73,6 +75,35 @@ def ask_test_only(request: SlurmRequest, run_tool: Run = run_command) -> StartEs
     if command_result.code in (0, 127) or not reasons or _is_unreachable(output_text):
         return None
     return StartEstimate("", reasons[-1].strip(), output_text)
+
+
+def beyond_time_limit(request: SlurmRequest, partitions_text: str) -> str | None:
+    """Return why the job would wait for ever for its time limit; empty if it would not, None if
+    that is not known. partitions_text: what `scontrol --oneliner show partition` prints."""
+    details = read_details(request.given)
+    if details.time is None:
+        return ""
+    partitions = read_partitions(partitions_text)
+    chosen = [
+        partition
+        for partition in partitions
+        if (partition.name in details.partitions if details.partitions else partition.default)
+    ]
+    if not chosen:
+        return None
+    limits = [_limit_minutes(partition) for partition in chosen]
+    if any(limit is None or 0 < details.time <= limit for limit in limits):
+        return ""
+    asked_time = f"{details.time} minutes" if details.time else "no time limit"
+    return (
+        f"it asks for {asked_time}, and partition {chosen[0].name} allows {limits[0]} minutes "
+        "(PartitionTimeLimit)"
+    )
+
+
+def _limit_minutes(partition: SlurmPartitionRecord) -> int | None:
+    limit = partition.max_time
+    return None if limit in ("UNLIMITED", "INFINITE", "NONE") else minutes(limit, "time")
 
 
 def _is_unreachable(output_text: str) -> bool:

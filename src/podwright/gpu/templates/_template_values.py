@@ -73,6 +73,7 @@ def of_inventory(
         node_kind: node_names
         for node_kind, node_names in nodes_by_type.items()
         if node_names
+        and node_kind.gpus
         and (not options.type or any(gpu.type == options.type for gpu in node_kind.gpus))
         and all(gpu.memory >= options.memory for gpu in node_kind.gpus)
     }

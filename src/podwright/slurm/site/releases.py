@@ -55,6 +55,8 @@ class Release:
     has_segments: bool = _behaviour_since(24, 5)  # --segment
     has_large_segments: bool = _behaviour_since(25, 11)  # larger than the smallest BlockSize
     several_topologies: bool = _behaviour_since(25, 5)  # topology.yaml, chosen by partition
+    # Whole sockets are right on each release; 24.11 and 26.05 were seen to lose other GPUs.
+    gres_cores_are_sockets: bool = _behaviour_since(23, 2)  # Cores= of gres.conf
     imex_switch: bool = _behaviour_since(24, 11)  # SwitchType=switch/nvidia_imex
     can_disable_cgroups: bool = _behaviour_since(23, 11)  # CgroupPlugin=disabled
     needs_task_none: bool = _behaviour_since(

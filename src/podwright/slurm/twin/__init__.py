@@ -8,44 +8,43 @@ taken over from the site.
 
 from podwright.slurm.twin._copy_cluster_state import present_copied
 from podwright.slurm.twin._find_slurm import find_slurm
-from podwright.slurm.twin._placeholder_jobs import MOST_NODES_IN_USE, present_from
+from podwright.slurm.twin._site_conf import pairs as pairs_of
 from podwright.slurm.twin._site_users_groups import read_names
 from podwright.slurm.twin._twin import Twin
-from podwright.slurm.twin._twin_conf import allowed_groups, same_files
+from podwright.slurm.twin._twin_conf import TWIN_SETTINGS, allowed_groups, same_files, site_rows
 from podwright.slurm.twin._twin_types import (
     FilledTwin,
     Granted,
     GrantedNode,
     InstalledSlurm,
-    NodeUse,
     Present,
     Refused,
     SiteFiles,
     SiteNames,
     Submission,
-    TaskOutcome,
+    Task,
     Waits,
 )
 
 __all__ = [
-    "MOST_NODES_IN_USE",
+    "TWIN_SETTINGS",
     "FilledTwin",
     "Granted",
     "GrantedNode",
     "InstalledSlurm",
-    "NodeUse",
     "Present",
     "Refused",
     "SiteFiles",
     "SiteNames",
     "Submission",
-    "TaskOutcome",
+    "Task",
     "Twin",
     "Waits",
     "allowed_groups",
     "find_slurm",
+    "pairs_of",
     "present_copied",
-    "present_from",
     "read_names",
     "same_files",
+    "site_rows",
 ]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 
-from podwright.slurm.twin._twin_types import TaskOutcome
+from podwright.slurm.twin._twin_types import Task
 
 AFFINITY_LIBRARY = "affinity.so"
 AFFINITY_VARIABLE = "PODWRIGHT_TWIN_AFFINITY"
@@ -39,14 +39,12 @@ def batch_script(output_prefix: str) -> str:
     )
 
 
-def read_tasks(probe_output: str) -> tuple[TaskOutcome, ...]:
+def read_tasks(probe_output: str) -> tuple[Task, ...]:
     """Return the tasks from what the probes printed, in the order of their ranks."""
     tasks = []
     for rank, local_rank, node, visible_devices, cpu_masks in _TASK.findall(probe_output):
         set_devices = None if visible_devices == "unset" else visible_devices
-        tasks.append(
-            TaskOutcome(int(rank), node, set_devices, _task_cpus(cpu_masks, int(local_rank)))
-        )
+        tasks.append(Task(int(rank), node, set_devices, _task_cpus(cpu_masks, int(local_rank))))
     return tuple(sorted(tasks, key=lambda task: task.rank))
 
 

@@ -24,7 +24,7 @@ from podwright.slurm.twin._step_probe import (
 )
 from podwright.slurm.twin._twin_conf import TwinConf
 from podwright.slurm.twin._twin_process_client import CONTROLLER_USER, NAMESPACES_ADVICE, TwinCell
-from podwright.slurm.twin._twin_types import Granted, InstalledSlurm, Submission, TaskOutcome
+from podwright.slurm.twin._twin_types import Granted, InstalledSlurm, Submission, Task
 
 MOST_STEP_NODES = 32
 _START_LIMIT_S = 20.0  # seconds
@@ -37,7 +37,7 @@ class UncertainStep(Exception):
     result: what the step showed.
     """
 
-    def __init__(self, result: tuple[TaskOutcome, ...] | WrongState) -> None:
+    def __init__(self, result: tuple[Task, ...] | WrongState) -> None:
         super().__init__(result)
         self.result = result
 
@@ -108,7 +108,7 @@ class StepRunner:
                 time.sleep(0.02)
         self._wait_until_registered(names, deadline)
 
-    def run(self, request: Submission, answer: Granted) -> tuple[TaskOutcome, ...]:
+    def run(self, request: Submission, answer: Granted) -> tuple[Task, ...]:
         """Return the tasks.
 
         Raises WrongState where no step starts, Unavailable where the job now gets other nodes, and
@@ -150,9 +150,7 @@ class StepRunner:
                 self._cell.stop(f"slurmd.{node_name}", signal.SIGKILL, 5)
         self._started.clear()
 
-    def _run_step_command(
-        self, submission: Submission, granted: Granted
-    ) -> tuple[TaskOutcome, ...]:
+    def _run_step_command(self, submission: Submission, granted: Granted) -> tuple[Task, ...]:
         probe_command = ["sh", "-c", TASK_PROBE_SCRIPT]
         argv = ["srun", *submission.options, *probe_command]
         if submission.command == "salloc":
@@ -167,7 +165,7 @@ class StepRunner:
             raise UncertainStep(tasks)
         return tasks
 
-    def _tasks_in_output(self, srun_output: str) -> tuple[TaskOutcome, ...]:
+    def _tasks_in_output(self, srun_output: str) -> tuple[Task, ...]:
         tasks = read_tasks(srun_output)
         if not tasks:
             raise UncertainStep(self._step_failure("srun in the job fails", srun_output))

@@ -21,10 +21,10 @@ from types import TracebackType
 
 from podwright.errors import Unavailable, WrongState
 from podwright.slurm.site.command_result import CommandResult
-from podwright.slurm.twin._placeholder_jobs import MOST_NODES_IN_USE, occupy_nodes
 from podwright.slurm.twin._read_twin_answer import read_job_answer, refused
 from podwright.slurm.twin._step_runner import StepRunner, UncertainStep
 from podwright.slurm.twin._twin_conf import twin_conf
+from podwright.slurm.twin._twin_gres_conf import with_twin_devices
 from podwright.slurm.twin._twin_process_client import (
     CONTROLLER_USER,
     SLURM_UID,
@@ -41,7 +41,7 @@ from podwright.slurm.twin._twin_types import (
     SiteFiles,
     SiteNames,
     Submission,
-    TaskOutcome,
+    Task,
     Waits,
 )
 from podwright.slurm.twin._twin_users import account_of, user_files
@@ -85,8 +85,6 @@ class Twin:
         self._ready = False  # slurmctld runs, and has had no request since its start
         self._last_job = 0
         self._started = 0.0
-        #: Nodes in use that could not be made like the site's: they take no job.
-        self.unlike: tuple[str, ...] = ()
         self._environment = {
             "PATH": f"{slurm.sbin}:{slurm.bin}:/usr/sbin:/usr/bin:/sbin:/bin",
             "SLURM_CONF": f"{twin_place.folder}/etc/slurm.conf",
@@ -149,7 +147,7 @@ class Twin:
             self._ready = self._undo_job(job_id, answer)
         return answer
 
-    def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[TaskOutcome, ...]:
+    def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[Task, ...]:
         """Return what each task of a plain srun in the job gets from the slurmd of its node.
 
         For `srun` these are the tasks of its own step. The result is empty where the job does not
@@ -176,7 +174,7 @@ class Twin:
                 raise second_failure.result from None
             return second_failure.result
 
-    def _run_step(self, submission: Submission, granted: Granted) -> tuple[TaskOutcome, ...]:
+    def _run_step(self, submission: Submission, granted: Granted) -> tuple[Task, ...]:
         self._restore_clean_state()
         self._ready = False
         step_runner = StepRunner(self._cell, self._slurm, self._conf, self._environment)
@@ -252,6 +250,24 @@ class Twin:
         self._restore_clean_state()
         return self._run_as(["scontrol", *words]).out
 
+    def slurmd_reads_gres(self, node_name: str, gres_text: str) -> CommandResult:
+        """Return what `slurmd -G` of a node says of gres.conf as it is written, with devices that
+        are the twin's."""
+        encoded = {
+            path: base64.b64encode(text.encode()).decode()
+            for path, text in (
+                ("check/slurm.conf", self._conf.files["etc/slurm.conf"]),
+                ("check/gres.conf", with_twin_devices(gres_text, self._cell.place.folder)),
+                ("check/cgroup.conf", self._conf.files["etc/cgroup.conf"]),
+            )
+        }
+        self._cell.write(encoded, {})
+        environment = self._environment | {
+            "SLURM_CONF": f"{self._cell.place.folder}/check/slurm.conf"
+        }
+        argv = [f"{self._slurm.sbin}/slurmd", "-G", "-N", node_name]
+        return self._cell.run(argv, CONTROLLER_USER, environment, limit=20)
+
     # Starting
 
     def _prepare_cell(self) -> None:
@@ -262,7 +278,7 @@ class Twin:
         self._cell.folder("spool")
         self._cell.folder("state")
         self._cell.listen(sorted(self._conf.nodes.values()))
-        if self._present and self._present.state:
+        if self._present:
             self._write_state("state", self._present)
         else:
             self._spawn_slurmctld("-c")
@@ -277,29 +293,6 @@ class Twin:
         self._spawn_slurmctld()
         self._ready = True
         self._wait_for_slurmctld()
-        if self._present and not self._present.state:
-            self._occupy_nodes(self._present)
-
-    def _occupy_nodes(self, present: Present) -> None:
-        """Put placeholders and reservations into the clean state.
-
-        A node that cannot be made like the site's takes no job, and is named in `unlike`.
-        """
-        step_runner = StepRunner(self._cell, self._slurm, self._conf, self._environment)
-        node_uses = [node_use for node_use in present.uses if node_use.name in self._conf.nodes]
-        try:
-            # Slurm was seen to prefer nodes that have had a slurmd, so as many as can be get one.
-            node_names = dict.fromkeys(
-                [*(node_use.name for node_use in node_uses), *self._conf.nodes]
-            )
-            step_runner.start(list(node_names)[:MOST_NODES_IN_USE])
-            self.unlike = occupy_nodes(node_uses, present.reservations, self._run_as)
-        finally:
-            step_runner.end()
-        self._cell.stop("slurmctld", signal.SIGTERM, 30)
-        self._cell.copy("state", "state.clean")
-        self._ready = False
-        self._restore_clean_state()
 
     def _write_state(self, state_folder: str, present: Present) -> None:
         encoded_files = {

@@ -49,6 +49,14 @@ PARTITION_KEYS = (
 ACCOUNT_PARTITION_KEYS = ("AllowAccounts", "AllowQos", "DenyAccounts", "DenyQos", "QOS")
 
 
+#: What a twin takes over of slurm.conf: its settings, and the keys of lines about nodes and
+#: partitions. The twin has its own name, hosts and pace.
+TWIN_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "slurm.conf": SETTINGS,
+    "nodename": (*NODE_KEYS, "State"),
+    "partitionname": PARTITION_KEYS,
+}
+
 _NAMESPACE_PLACE = TwinPlace()
 
 
@@ -146,6 +154,15 @@ def same_files(
     return (old_conf.files, old_conf.links) == (new_conf.files, new_conf.links)
 
 
+def site_rows(site: SiteFiles, kind: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the keys of each node (`nodename`) or partition (`partitionname`) as written, by name.
+
+    Raises InvalidRequest as twin_conf does.
+    """
+    site_conf = read_site_conf(site)
+    return site_conf.nodes if kind == "nodename" else site_conf.partitions
+
+
 def allowed_groups(site: SiteFiles) -> set[str]:
     """Return the groups in AllowGroups of any partition. Raises InvalidRequest as twin_conf
     does.
@@ -179,7 +196,7 @@ def _partition_keys(accounts: bool, groups: bool) -> tuple[str, ...]:
 
 def _place_lines(twin_place: TwinPlace) -> Iterable[str]:
     yield from (
-        "SlurmctldHost=localhost",
+        "SlurmctldHost=localhost(127.0.0.1)",  # a system unpacked here may have no /etc/hosts
         f"SlurmctldPort={twin_place.controller_port}",
         f"SlurmUser={twin_place.user}",
         f"SlurmdUser={twin_place.user}",

@@ -90,6 +90,16 @@ def gres_conf(
     return "\n".join(conf_lines) + "\n", tuple(devices)
 
 
+def with_twin_devices(site_text: str, folder: str) -> str:
+    """Return gres.conf as it is written, with the twin's devices in place of the site's."""
+
+    def own_files(file_match: re.Match[str]) -> str:
+        files = re.sub(r"(?:(?<=^)|(?<=,))(?:/dev/|/)", f"{folder}/{DEVICE_FOLDER}/", file_match[2])
+        return f"{file_match[1]}{files}"
+
+    return re.sub(r"((?:Multiple)?Files?=)(\S+)", own_files, site_text, flags=re.IGNORECASE)
+
+
 def _parse_gres_line(fields: dict[str, str]) -> _GresConfLine:
     multiple = "multiplefiles" in fields
     file_names = expand(fields.pop("multiplefiles" if multiple else "file", ""))

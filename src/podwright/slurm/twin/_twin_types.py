@@ -128,44 +128,29 @@ class FilledTwin:
 
 
 @dataclass(frozen=True)
-class TaskOutcome:
-    """What one task of a job sees.
+class Task:
+    """One task of a job.
 
-    variable: CUDA_VISIBLE_DEVICES; None where it is unset. cpus: the CPUs that it is bound to;
-    empty where tasks are not bound.
+    variable: CUDA_VISIBLE_DEVICES; None where it is unset. cpus: the CPUs that it is bound to, by
+    number; empty where tasks are not bound. gpus: those that it sees, by their number on the node;
+    the variable has other numbers where devices are confined. A twin leaves them out.
     """
 
     rank: int
     node: str
     variable: str | None
     cpus: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class NodeUse:
-    """What jobs hold of a node.
-
-    gpus: (CPUs, MiB) beside each GPU in use, by its number. cpus, memory: everything of the node
-    that is in use, in CPUs and MiB.
-    """
-
-    name: str
-    gpus: Mapping[int, tuple[int, int]]
-    cpus: int
-    memory: int
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Present:
     """The state of a cluster that a twin starts from.
 
-    state: files of StateSaveLocation by name. Where there are none, uses and reservations (words
-    for `scontrol create reservation`) are put into a twin of idle nodes. accounts: whether the
-    limits of associations and QOS are in the state.
+    state: files of StateSaveLocation by name. accounts: whether the limits of associations and QOS
+    are in the state.
     """
 
     state: Mapping[str, bytes]
     accounts: bool = False
-    uses: tuple[NodeUse, ...] = ()
-    reservations: tuple[tuple[str, ...], ...] = ()
     source: str = ""

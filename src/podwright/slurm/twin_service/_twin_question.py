@@ -3,44 +3,30 @@
 A question is checked here before Slurm sees it. Only options of an allow-list pass, each in the
 form `--name=value` or `--name`, and none may name a file. Where the value of --nodelist or
 --exclude has a slash, sbatch reads the names of hosts from a file of that name, and prints parts of
-it in its error. A question never has a script.
+it in its error. A question never has a script. Slurm's own list of options says which ones decide
+what a job gets; these pass.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from podwright.errors import InvalidRequest
-from podwright.slurm.twin import Granted, Refused, Submission, TaskOutcome, Waits
+from podwright.errors import InvalidRequest, Unavailable, WrongState
+from podwright.slurm.site.submit_options import OPTIONS
+from podwright.slurm.twin import Granted, Refused, Submission, Task, Waits
 
 MOST_OPTIONS: Final = 64
 LONGEST_OPTION: Final = 1024  # characters of one option with its value
 
-#: Options that have a value.
-_VALUE_OPTIONS: Final = frozenset(
-    (
-        *("account", "begin", "constraint", "core-spec", "cores-per-socket", "cpu-bind"),
-        *("cpus-per-gpu", "cpus-per-task", "deadline", "distribution", "exclude"),
-        *("extra-node-info",),
-        *("gpu-bind", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres"),
-        *("gres-flags", "hint", "mem", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus"),
-        *("nice", "nodelist", "nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu"),
-        *("ntasks-per-node", "ntasks-per-socket", "partition", "prefer", "priority", "qos"),
-        *("relative", "reservation", "segment", "sockets-per-node", "switches", "thread-spec"),
-        *("threads", "threads-per-core", "time", "time-min", "tmp", "tres-bind", "tres-per-task"),
-    )
+#: Options by name. Those about the present state are left out where a twin does not have it.
+_OPTIONS: Final = {option.name: option for option in OPTIONS if option.about in ("places", "state")}
+#: Options whose values have slashes and never name a file: MM/DD/YY, gres/gpu.
+_SLASH_OPTIONS: Final = frozenset(
+    ("begin", "deadline", "gres", "ntasks-per-tres", "tres-bind", "tres-per-task")
 )
-#: Options that may stand alone.
-_FLAG_OPTIONS: Final = frozenset(
-    (
-        *("contiguous", "exact", "exclusive", "hold", "overcommit", "overlap"),
-        *("oversubscribe", "spread-job", "use-min-nodes", "whole"),
-    )
-)
-_DATE_OPTIONS: Final = frozenset(("begin", "deadline"))  # MM/DD/YY
 _OPTION_PATTERN: Final = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -88,10 +74,22 @@ class TwinAnswer:
     idle_because: str = ""
     accounts: bool = False
     groups: bool = False
-    tasks: tuple[TaskOutcome, ...] = ()
+    tasks: tuple[Task, ...] = ()
     tasks_problem: str = ""
     step_problem: str = ""
     left_out: tuple[str, ...] = ()
+
+    def with_tasks(self, see_tasks: Callable[[], tuple[Task, ...]]) -> TwinAnswer:
+        """Return the answer with the job's tasks, or with the reason why they are not known.
+
+        see_tasks: returns the tasks, or raises what Twin.tasks raises.
+        """
+        try:
+            return replace(self, tasks=see_tasks())
+        except WrongState as error:
+            return replace(self, step_problem=error.problem)
+        except Unavailable as error:
+            return replace(self, tasks_problem=error.problem)
 
     @property
     def answer(self) -> Granted | Waits | Refused:
@@ -129,20 +127,21 @@ def takes_option(option: str) -> bool:
 def _check_option(option: str) -> None:
     option_match = _OPTION_PATTERN.fullmatch(option) if len(option) <= LONGEST_OPTION else None
     option_name = option_match[1] if option_match else option[:40]
-    if not option_match or option_name not in _VALUE_OPTIONS | _FLAG_OPTIONS:
+    known_option = _OPTIONS.get(option_name)
+    if not option_match or not known_option:
         raise InvalidRequest(
             f"{option_name!r} is not an option that the service asks Slurm about",
             would_work="Ask with options that decide which nodes, cores, memory and GPUs a job "
             "gets",
         )
     option_value = option_match[2]
-    if option_value is None and option_name not in _FLAG_OPTIONS:
+    if option_value is None and known_option.argument == "r":
         raise InvalidRequest(f"--{option_name} needs a value", would_work=f"--{option_name}=VALUE")
     if option_value is None:
         return
     if not option_value.isprintable() or not option_value.isascii():
         raise InvalidRequest(f"the value of --{option_name} has letters that no such value has")
-    if "/" in option_value and option_name not in _DATE_OPTIONS:
+    if "/" in option_value and option_name not in _SLASH_OPTIONS:
         raise InvalidRequest(
             f"the value of --{option_name} may not have a slash: Slurm could read a file by that "
             "name",

@@ -24,8 +24,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from podwright.errors import NoCapacity, PodwrightError, TimedOut, Unavailable, WrongState
-from podwright.slurm.twin import Granted, Present, Refused, Submission, TaskOutcome, Waits
+from podwright.errors import NoCapacity, PodwrightError, TimedOut, Unavailable
+from podwright.slurm.twin import Granted, Present, Refused, Submission, Task, Waits
 from podwright.slurm.twin_service._site_copy import SiteCopy
 from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion, without
 
@@ -56,7 +56,7 @@ class StartedTwin(Protocol):
     def ask(self, request: Submission, *, as_uid: int | None = None) -> Granted | Waits | Refused:
         """Return Slurm's answer."""
 
-    def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[TaskOutcome, ...]:
+    def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[Task, ...]:
         """Return what each task sees."""
 
     def renew(self, present: Present) -> None:
@@ -383,12 +383,8 @@ class _TwinWorker(threading.Thread):
         task_count_match = re.search(r"\bNumTasks=(\d+)", twin_answer.granted.record)
         if task_count_match and int(task_count_match[1]) > _MOST_TASKS:
             return replace(twin_answer, tasks_problem=f"the job has more than {_MOST_TASKS} tasks")
-        try:
-            return replace(twin_answer, tasks=self._twin.tasks(submission, twin_answer.granted))
-        except WrongState as error:
-            return replace(twin_answer, step_problem=error.problem)
-        except Unavailable as error:
-            return replace(twin_answer, tasks_problem=error.problem)
+        twin, granted = self._twin, twin_answer.granted
+        return twin_answer.with_tasks(lambda: twin.tasks(submission, granted))
 
     def _twin_fits(self, site_copy: SiteCopy, *, with_state: bool) -> bool:
         return (
