@@ -144,7 +144,7 @@ def test_a_closed_pipe_is_quiet(words: str) -> None:
     ("module", "words"),
     [
         ("grpc", "grpc is not installed. This brings it: pip install 'podwright[pods]"),
-        ("concurrent.futures.thread", "is a part of Python, and user"),
+        ("concurrent.futures.thread", "Python cannot load its own module"),
         ("podwright.nowhere", "this is a fault of vipu itself"),
     ],
 )
