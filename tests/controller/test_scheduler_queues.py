@@ -116,7 +116,7 @@ async def test_one_whose_service_is_away_is_named_until_it_reports(world: World)
         found: dict[str, int] = controller.conditions(wall)["silent_schedulers"]
         return found
 
-    assert controller.conditions(wall) == {"read_only": "", "silent_schedulers": {}, "cabling": []}
+    assert not any(controller.conditions(wall).values())
     await call(controller, SCHEDULER, "report_jobs", jobs("1"))
     world.time.now += AWAY - 1
     assert silent() == {}

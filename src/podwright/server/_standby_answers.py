@@ -23,7 +23,8 @@ class Standby:
     failure: PodwrightError | None = None
     idle = False
     simulated = False
-    fabric = ""
+    fabric = fabric_problem = ""
+    fabric_age = None
     epoch = 0
     changes = 0
     moves: Mapping[str, int] = MappingProxyType({})
