@@ -2,6 +2,7 @@
 
 from podwright.controller._controller import Controller
 from podwright.controller._controller_assembly import Machines
+from podwright.controller._pod_observer import PartitionFacts, PodObserver
 from podwright.controller._store_check import StoreFault, damaged, find_faults
 from podwright.controller.administration._audit import with_new_chains
 from podwright.controller.administration._privacy import Visible, private_kinds
@@ -18,7 +19,9 @@ __all__ = [
     "Discovery",
     "Machines",
     "OwnHost",
+    "PartitionFacts",
     "PlaceInPod",
+    "PodObserver",
     "PodRehearsal",
     "Role",
     "Sharing",

@@ -20,6 +20,7 @@ from podwright.controller._controller_assembly import (
     make_services,
     watch_machines,
 )
+from podwright.controller._pod_observer import PodObserver
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._store_check import verify
 from podwright.controller.administration._privacy import Visible
@@ -84,6 +85,7 @@ class Controller:
         self._services = make_services(
             self._state, version, machines or Machines(), visible or Visible(), sleep
         )
+        self.observer = PodObserver(self._services)
         self._services.waiting.line.guest_queue.configure(sharing or Sharing())
         bound_calls = checked_calls(self._services, CALLS, self._check_serving)
         self._calls = {

@@ -5,13 +5,22 @@ from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._live_view import Live
 from podwright.page._page_http_handler import BODY, Page
 from podwright.page._sessions import Sessions
-from podwright.page._snapshot import EVENTS, Changes, Snapshot, changes, take
+from podwright.page._snapshot import (
+    EVENTS,
+    FOLDED_FROM,
+    Changes,
+    Snapshot,
+    changes,
+    domain_item,
+    take,
+)
 from podwright.page._static_files import Files
 from podwright.page._trusted_proxy import USER, SiteProxy
 
 __all__ = [
     "BODY",
     "EVENTS",
+    "FOLDED_FROM",
     "USER",
     "Changes",
     "Files",
@@ -24,5 +33,6 @@ __all__ = [
     "Snapshot",
     "Who",
     "changes",
+    "domain_item",
     "take",
 ]

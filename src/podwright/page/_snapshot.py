@@ -15,6 +15,7 @@ from podwright.errors import Denied
 from podwright.page._problems import problems
 from podwright.page._still_fits import fragments
 from podwright.wire import (
+    READING_ATTRIBUTES,
     AgentInfo,
     AllocationInfo,
     ClusterInfo,
@@ -37,11 +38,10 @@ Changes = dict[str, dict[str, object]]
 Ask = Callable[[str], Awaitable[Any]]
 
 FRAGMENT_TOPICS: Final = ("clusters", "devices")
-#: Attributes of a device that its driver measures, in the order in which the page shows them.
-READING_ATTRIBUTES: Final = (
-    "load", "memory used", "power", "temperature", "ecc errors", "row remapping", "last xid",
-    "problems",
-)  # fmt: skip
+#: A pod with more devices is shown by its link domains; devices of one are shown when it is opened.
+FOLDED_FROM: Final = 2048
+#: The order in which an item of `domains` has its numbers of devices.
+DOMAIN_STATES: Final = ("FREE", "IN_USE", "RESERVED", "RESETTING", "DRAINED", "DOWN")
 EVENTS: Final = 300  #: the newest events that a page has
 
 
@@ -107,6 +107,11 @@ def _without_agent(
                     state="DOWN" if machine_name in cluster.down else "UP",
                 )
                 yield _machine_item(agent_info, 0.0)
+
+
+def domain_item(counts: Mapping[str, int]) -> list[int]:
+    """Return an item of `domains`. counts: devices by state."""
+    return [counts.get(state, 0) for state in DOMAIN_STATES]
 
 
 def changes(old_snapshot: Snapshot, new_snapshot: Snapshot) -> Changes:
@@ -188,8 +193,8 @@ def _reading_items(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]
     for device_info in devices:
         readings = {
             attribute_name: device_info.attributes[attribute_name]
-            for attribute_name in READING_ATTRIBUTES
-            if device_info.attributes.get(attribute_name)
+            for attribute_name in READING_ATTRIBUTES & device_info.attributes.keys()
+            if device_info.attributes[attribute_name]
         }
         if readings:
             yield _device_item(device_info, 0.0)[0], readings

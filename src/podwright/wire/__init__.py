@@ -93,6 +93,7 @@ from podwright.wire._plain_json import plain
 from podwright.wire._thread_safe_types import prepared
 from podwright.wire._value import Value
 from podwright.wire._values import (
+    READING_ATTRIBUTES,
     AcquireReply,
     AcquireRequest,
     AllocationInfo,
@@ -152,6 +153,7 @@ __all__ = [
     "AGENT_SOCKET_VARIABLE",
     "DEFAULT_PORT",
     "METHODS",
+    "READING_ATTRIBUTES",
     "RUN_VARIABLE",
     "SERVER_URI",
     "SOCKET_VARIABLE",

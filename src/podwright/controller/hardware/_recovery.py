@@ -188,7 +188,7 @@ async def _load_store(state: ControllerState, opened_store: Opened) -> None:
                     cluster.index.take(partition_record.placement)
             except (ValueError, IndexError):
                 cluster = None  # the cluster or its allocations were defined anew
-            partition_entry = PartitionEntry(partition_record.name, cluster, partition_record)
+            partition_entry = PartitionEntry(partition_record.name, cluster)
             state.partitions.add(partition_entry)
             state.set(partition_entry, partition_record)
             if cluster is None:
