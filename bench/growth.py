@@ -174,6 +174,7 @@ def history_cost(served: Served) -> float:
         served.client.remove_partition(f"change-{number}")
     _sleep_until_second(57)
     recording = served.cost(lambda: time.sleep(6.0))
+    _sleep_until_second(40)
     return max(0.0, recording - served.cost(lambda: time.sleep(6.0)))
 
 
