@@ -94,7 +94,7 @@ def run(which: str = "") -> Figures:
                 bare = pair_cost(served, seconds=PAIRS_S / 2)
                 fill(served.client, count)
             for name, value, unit in measured(home, bare):
-                about = {"partitions": count, "devices": DEVICES}
+                about: dict[str, float] = {"partitions": count, "devices": DEVICES}
                 if count == COUNTS[0]:
                     reference[name] = value
                 if reference.get(name):
@@ -116,7 +116,11 @@ def measured(home: Path, bare: float) -> Iterator[tuple[str, float, str]]:
         yield "memory_at_start", _memory(served.pid), "bytes"
         served.client.list_clusters()
         page = ListRequest(page_size=250)
-        yield "list_first_page", served.cost(lambda: served.client.call("ListPartitions", page)), "s"
+        yield (
+            "list_first_page",
+            served.cost(lambda: served.client.call("ListPartitions", page)),
+            "s",
+        )
         yield "list_partitions", served.cost(served.client.list_partitions), "s"
         yield "list_devices", served.cost(served.client.list_devices), "s"
         name = "p000500"

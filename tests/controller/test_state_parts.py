@@ -245,7 +245,8 @@ def test_what_is_counted_of_partitions_is_what_a_walk_would_count(
 
 @given(st.lists(st.tuples(st.booleans(), st.text("abc", min_size=1, max_size=4))), st.text("abc"))
 def test_sorted_names_are_a_set_in_order(changes: list[tuple[bool, str]], token: str) -> None:
-    names, known = SortedNames(), set()
+    names = SortedNames()
+    known: set[str] = set()
     with mock.patch("podwright.controller.state._sorted_names._BLOCK", 2):
         for comes, name in changes:
             (names.add if comes else names.discard)(name)

@@ -139,9 +139,16 @@ async def test_a_minute_costs_what_changed_and_not_what_is_there(
     await world.recorder.record()
     looked: list[str] = []
     observer = world.controller.observer
-    partition, runs = observer.partition, observer.summary.runs
-    monkeypatch.setattr(observer, "partition", lambda n: (looked.append(n), partition(n))[1])
-    monkeypatch.setattr(observer.summary, "runs", lambda k: (looked.append(k), runs(k))[1])
+
+    def noted(look: Any) -> Any:
+        def look_and_note(key: str) -> Any:
+            looked.append(key)
+            return look(key)
+
+        return look_and_note
+
+    monkeypatch.setattr(observer, "partition", noted(observer.partition))
+    monkeypatch.setattr(observer.summary, "runs", noted(observer.summary.runs))
     await world.make("new", size=1)
     await world.pass_minute()
     assert looked == ["pod16/0", "new"]

@@ -1,20 +1,27 @@
 """What the server itself looks at: for its page, its history and its metrics.
 
-Nothing here asks who looks. Whoever shows some of it to a caller leaves out what the caller may not
-know of.
+What is told without a caller is not to be shown to callers as it is: whoever shows it leaves out
+what they may not know of.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from podwright.controller.calls._agent_calls import agent_info
 from podwright.controller.calls._call_context import Services
+from podwright.controller.calls._object_replies import cluster_info
+from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._change_feed import ChangeFeed
 from podwright.controller.state._pod_summary import PodSummary
-from podwright.wire import ReadyState
+from podwright.placement.fragmentation import SizeFit
+from podwright.wire import AgentInfo, ClusterInfo, EventList, PartitionInfo, ReadyState
 
 OWNERS_SHOWN: Final = 20  #: owners of whom it is told how much they have, those with most
 
@@ -88,15 +95,105 @@ class PodObserver:
         """The names of all partitions, in order. They may come and go meanwhile."""
         return self._state.partitions.names.after("")
 
-    @property
-    def broken(self) -> list[str]:
-        """The names of partitions in error, in order."""
-        return sorted(self._state.partitions.broken)
+    # -- what a caller may know of -----------------------------------------------------------
 
-    @property
-    def fenced(self) -> list[str]:
-        """The names of partitions with fences, in order."""
-        return sorted({entry.name for entry in self._state.fences.values()})
+    def cluster_infos(self) -> list[ClusterInfo]:
+        """All clusters, without the names of their machines: there are many."""
+        return [
+            msgspec.structs.replace(cluster_info(self._state, cluster), machines=[])
+            for cluster in self._state.inventory.clusters.values()
+        ]
+
+    def totals(self, caller: Caller) -> dict[str, int]:
+        """How many partitions, leases and machines a caller may know of."""
+        state = self._state
+        _, partition_count = state.known_names(caller)
+        lease_count = len(state.leases) + len(state.fences)
+        if not state.sight.all_leases(caller):
+            own = map(state.partitions.get, state.own_names(caller))
+            lease_count = sum(len(entry.leases) + len(entry.fences) for entry in own if entry)
+        return {
+            "partitions": partition_count,
+            "leases": lease_count,
+            "machines": len(state.inventory.by_machine),
+        }
+
+    def partitions_in_trouble(self, caller: Caller, limit: int) -> list[PartitionInfo]:
+        """Partitions in error or with fences that a caller may know of, by name."""
+        state = self._state
+        fenced = {entry.name for entry in state.fences.values()}
+        found = []
+        for name in sorted(fenced.union(state.partitions.broken)):
+            entry = state.find(caller, name)
+            if entry is not None and entry.record is not None:
+                found.append(self._services.info(entry))
+                if len(found) == limit:
+                    break
+        return found
+
+    def agents_in_trouble(self, caller: Caller, limit: int) -> list[AgentInfo]:
+        """Agents that are not in service, by name; none for a caller who may not see agents."""
+        services, state = self._services, self._state
+        if services.privacy.hides_agents(caller):
+            return []
+        agents = services.registry.agents
+        refused = {name for name, agent in agents.items() if agent.refused}
+        names = sorted(refused.union(state.down, state.hardware.foreign).intersection(agents))
+        return [agent_info(services, agents[name]) for name in names[:limit]]
+
+    def agents(self, caller: Caller, machines: Iterable[str]) -> list[AgentInfo]:
+        """The agents of machines; none for a caller who may not see agents."""
+        services = self._services
+        if services.privacy.hides_agents(caller):
+            return []
+        known = map(services.registry.agents.get, machines)
+        return [agent_info(services, agent) for agent in known if agent is not None]
+
+    def domain_machines(self, key: str) -> list[str]:
+        """The machines of a link domain; none where there is no such domain."""
+        return [name for name, _ in self.summary.machines(key) or ()]
+
+    def domain_place(self, key: str) -> tuple[str, int, int, str] | None:
+        """Where a list of devices has a link domain: its cluster, its number and size there, and
+        the page token of what precedes it. None: there is no such domain."""
+        cluster_name, _, number = key.rpartition("/")
+        cluster = self._state.inventory.clusters.get(cluster_name)
+        if cluster is None or not number.isdecimal() or int(number) >= len(cluster.refs):
+            return None
+        domain = int(number)
+        before = f"{cluster_name}/{domain - 1}/{len(cluster.refs[domain - 1])}" if domain else ""
+        return cluster_name, domain, len(cluster.refs[domain]), before
+
+    def troubled_domains(self, limit: int) -> list[str]:
+        """Link domains with devices that are down, or machines that are drained, in order."""
+        found: list[str] = []
+        for name, cluster in self._state.inventory.clusters.items():
+            machines = (self._state.down & cluster.places.keys()) | cluster.drained
+            machines.update(machine for machine, ill in cluster.unhealthy.items() if ill)
+            domains = {cluster.places[machine][0] for machine in machines}
+            found += [f"{name}/{domain}" for domain in sorted(domains)]
+        return found[:limit]
+
+    def fits_for(self, caller: Caller) -> dict[str, dict[str, Any]]:
+        """By cluster, as the page has it: free devices, which sizes fit, and how many are kept for
+        whom. Sizes and free devices of allocations that the caller may know of count."""
+        use = self._services.privacy.use(caller)
+        names_kept = caller.role is Role.ADMINISTRATOR or "waiters" not in self._state.sight.private
+        fits: dict[str, dict[str, Any]] = {}
+        for name, cluster in self._state.inventory.clusters.items():
+            if name in self.summary.domains:
+                free, sizes = self.summary.fits(name, partial(use, cluster))
+                kept = dict(self.summary.kept[name])
+                if kept and not names_kept:
+                    kept = {"?": sum(kept.values())}
+                fits[name] = {"free": free, "sizes": sizes, "kept": kept}
+        return fits
+
+    def newest_events(self, caller: Caller, limit: int) -> EventList:
+        """The newest events that a caller may see, the oldest of them first."""
+        return self._services.audit.newest(caller, limit)
+
+    # -- for history and metrics -------------------------------------------------------------
 
     def machine_attributes(self) -> list[tuple[Mapping[str, str], ...]]:
         """The attributes of devices, a machine at a time, where drivers measure something."""
@@ -107,17 +204,15 @@ class PodObserver:
             if (attributes := cluster.attributes.get(machine))
         ]
 
-    def size_fits(
-        self, may_use: Callable[[str], bool] = lambda _: True
-    ) -> dict[str, tuple[int, list[tuple[int, int, int]]]]:
-        """By cluster, how many devices are free, and of each size: the size, how many such blocks
-        fit, free devices outside all of them. may_use: the allocations that count."""
-        found = {}
-        for name in self.summary.domains:
-            if name in self._state.inventory.clusters:
-                free, sizes = self.summary.fits(name, may_use)
-                found[name] = (free, [tuple(size) for size in sizes])
-        return found
+    def size_fits(self) -> list[SizeFit]:
+        """Which sizes fit, of all clusters."""
+        clusters = self._state.inventory.clusters
+        return [
+            size
+            for name in self.summary.domains
+            if name in clusters
+            for size in self.summary.fits(name, lambda _: True)[1]
+        ]
 
     @property
     def partition_states(self) -> Counter[tuple[str, str]]:

@@ -169,9 +169,7 @@ def _device_rows(
     pairs = [pair for pair, length in runs for _ in range(length)]
     index_in_machine: dict[str, int] = {}
     rows: dict[str, Any] = {}
-    for offset, (machine, (state, partition)) in enumerate(
-        zip(machine_names, pairs, strict=False)
-    ):
+    for offset, (machine, (state, partition)) in enumerate(zip(machine_names, pairs, strict=False)):
         index_in_machine[machine] = index_in_machine.get(machine, -1) + 1
         name = partition if visible is None or partition in visible else ""
         rows[f"{domain}/{offset}"] = (machine, index_in_machine[machine], state, name, "")

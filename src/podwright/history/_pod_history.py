@@ -151,9 +151,7 @@ class Past:
         points = await asyncio.to_thread(_history_points, rows, since, until, step)
         return points if own is None else [point._replace(measured=None) for point in points]
 
-    async def at(
-        self, when: int, *, own: str | None = None, domain: str = ""
-    ) -> dict[str, Any]:
+    async def at(self, when: int, *, own: str | None = None, domain: str = "") -> dict[str, Any]:
         """Return the pod at a minute since 1970, as `time` and `topics`. own, domain: as for
         `snapshot_of`.
 

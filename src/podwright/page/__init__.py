@@ -4,14 +4,18 @@ a server shows to whom and carries what one does there; HTTP is the front's that
 from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._live_view import Live
 from podwright.page._page_http_handler import BODY, Page
+from podwright.page._query_parameters import TableQuery
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import (
     EVENTS,
     FOLDED_FROM,
+    TABLE_TOPICS,
+    Ask,
     Changes,
     Snapshot,
     changes,
     domain_item,
+    problems_shown,
     take,
 )
 from podwright.page._static_files import Files
@@ -21,7 +25,9 @@ __all__ = [
     "BODY",
     "EVENTS",
     "FOLDED_FROM",
+    "TABLE_TOPICS",
     "USER",
+    "Ask",
     "Changes",
     "Files",
     "Live",
@@ -31,8 +37,10 @@ __all__ = [
     "Sessions",
     "SiteProxy",
     "Snapshot",
+    "TableQuery",
     "Who",
     "changes",
     "domain_item",
+    "problems_shown",
     "take",
 ]

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from podwright.errors import Denied
-from podwright.page._problems import problems
+from podwright.page._problems import PodProblem, problems
 from podwright.page._still_fits import fragments
 from podwright.wire import (
     READING_ATTRIBUTES,
@@ -107,6 +109,21 @@ def _without_agent(
                     state="DOWN" if machine_name in cluster.down else "UP",
                 )
                 yield _machine_item(agent_info, 0.0)
+
+
+def problems_shown(found: Mapping[str, object], limit: int) -> dict[str, object]:
+    """Return the first problems, and one that says how many more there are."""
+    shown = dict(list(found.items())[:limit])
+    if more := len(found) - len(shown):
+        problem = PodProblem(
+            "more",
+            "pod",
+            f"There are {more} more problems",
+            "the most urgent ones are above",
+            "vipu list partitions",
+        )
+        shown["more/pod"] = msgspec.to_builtins(problem)
+    return shown
 
 
 def domain_item(counts: Mapping[str, int]) -> list[int]:
@@ -341,3 +358,7 @@ _TOPIC_SOURCES: Final[dict[str, tuple[str, str, Callable[[Any, float], tuple[str
     "events": ("ListEvents", "events", _event_item),
 }
 TOPICS: Final = tuple(_TOPIC_SOURCES)
+#: The tables of which a folded pod is shown a part at a time, and the method that lists each.
+TABLE_TOPICS: Final = {
+    topic: _TOPIC_SOURCES[topic][0] for topic in ("partitions", "leases", "machines")
+}

@@ -39,12 +39,13 @@ _DOMAIN_SLICE: Final = 20
 
 
 class _Seen(NamedTuple):
-    """Up to where the pod was recorded. definitions: of clusters. count: of all changes."""
+    """Up to where the pod was recorded. definitions: of clusters. change: of
+    all changes, the last one."""
 
     epoch: int
     observer: PodObserver
     definitions: Mapping[str, int]
-    count: int
+    change: int
     partitions: int
     domains: int
 
@@ -130,15 +131,17 @@ class Recorder:
         names: list[str] | None = []
         keys: list[str] | None = []
         lists = self._lists
-        if seen is None or seen.count != now_seen.count:
+        if seen is None or seen.change != now_seen.change:
             lists = await self._read_lists()
             names = observer.partition_feed.since(seen.partitions) if seen is not None else None
             await observer.summary.refresh()
             keys = observer.summary.feed.since(seen.domains) if seen is not None else None
         now_seen = now_seen._replace(domains=observer.summary.feed.revision)
         sums = await self._sums(observer, lists)
-        if names is None or keys is None or (
-            self._writer.wants_whole(minute) and (names or keys or lists is not self._lists)
+        if (
+            names is None
+            or keys is None
+            or (self._writer.wants_whole(minute) and (names or keys or lists is not self._lists))
         ):
             parts = await _whole_in_parts(observer, minute, lists)
             row = await asyncio.to_thread(self._writer.whole, minute, parts, sums)
@@ -160,9 +163,8 @@ class Recorder:
         states: Counter[str] = Counter()
         for (_, state), count in observer.summary.states.items():
             states[state] += count
-        sizes = [size for _, fits in observer.size_fits().values() for size in fits]
         waiting = len(lists["waiters"]) + len(lists["jobs"])
-        sums: list[Any] = sums_of(states, waiting, observer.failed, sizes)
+        sums: list[Any] = sums_of(states, waiting, observer.failed, observer.size_fits())
         if attributes := observer.machine_attributes():
             readings = await asyncio.to_thread(_measured, attributes)
             return sums if readings is None else [*sums, readings]

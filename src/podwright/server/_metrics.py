@@ -173,9 +173,7 @@ def _pod_metrics(observer: PodObserver, *, name_owners: bool) -> list[Metric]:
             ("cluster", "state"),
             observer.lease_states(),
         ),
-        _counted_gauge(
-            "waiters", "Requests that wait for devices.", (), {(): observer.waiting}
-        ),
+        _counted_gauge("waiters", "Requests that wait for devices.", (), {(): observer.waiting}),
         _counted_gauge(
             "machines",
             "Machines. UP: in service; DRAINED: takes nothing new; DOWN: does not answer.",

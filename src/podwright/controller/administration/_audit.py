@@ -326,6 +326,13 @@ class Audit:
                         event_list = self._events_after(caller, request)
         return event_list
 
+    def newest(self, caller: Caller, limit: int) -> EventList:
+        """The newest events that a caller may see, the oldest of them first."""
+        all_events = merge(*map(reversed, self._events.values()), key=lambda event: -event.number)
+        visible_events = (event for event in all_events if _may_see(caller, event))
+        events = list(islice(visible_events, limit))[::-1]
+        return EventList(events=events, last=events[-1].number if events else 0)
+
     def _events_after(self, caller: Caller, request: EventsRequest) -> EventList:
         later_events = (
             dropwhile(lambda event: event.number <= request.since, events)

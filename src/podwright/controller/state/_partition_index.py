@@ -157,7 +157,9 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
     def owned(self) -> Mapping[str, Usage]:
         """What each owner has in all allocations."""
         return {
-            owner: used for (owner, allocation), used in self._usage.items() if owner and not allocation
+            owner: used
+            for (owner, allocation), used in self._usage.items()
+            if owner and not allocation
         }
 
     def of_person(self, person: str) -> list[str]:

@@ -69,7 +69,9 @@ class PodSummary:
 
     def keys(self) -> list[str]:
         """All link domains, as `cluster/domain`, in order."""
-        return [f"{name}/{domain}" for name, found in self.domains.items() for domain in sorted(found)]
+        return [
+            f"{name}/{domain}" for name, found in self.domains.items() for domain in sorted(found)
+        ]
 
     def fits(self, cluster_name: str, may_use: Callable[[str], bool]) -> tuple[int, list[SizeFit]]:
         """Free devices of a cluster, and which sizes fit there. may_use: the allocations that
@@ -85,6 +87,12 @@ class PodSummary:
             if may_use(allocation):
                 by_order[order] += count
         return free, size_fits(family, by_order, free)
+
+    def counts(self, key: str) -> dict[str, int] | None:
+        """How many devices of a link domain have which state. None: there is no such domain."""
+        cluster_name, _, number = key.rpartition("/")
+        summary = self.domains.get(cluster_name, {}).get(int(number))
+        return None if summary is None else dict(zip(STATES, summary.counts, strict=True))
 
     def runs(self, key: str) -> list[tuple[tuple[str, str], int]] | None:
         """The states and partitions of a link domain's devices, in runs of equal ones. None: there
