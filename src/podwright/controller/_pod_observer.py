@@ -141,13 +141,34 @@ class PodObserver:
         names = sorted(refused.union(state.down, state.hardware.foreign).intersection(agents))
         return [agent_info(services, agents[name]) for name in names[:limit]]
 
-    def agents(self, caller: Caller, machines: Iterable[str]) -> list[AgentInfo]:
-        """The agents of machines; none for a caller who may not see agents."""
+    def machine_names(self, caller: Caller) -> list[str]:
+        """The names of all machines, and of agents if a caller may see these, in order."""
         services = self._services
-        if services.privacy.hides_agents(caller):
-            return []
-        known = map(services.registry.agents.get, machines)
-        return [agent_info(services, agent) for agent in known if agent is not None]
+        agents = () if services.privacy.hides_agents(caller) else services.registry.agents
+        return sorted({*self._state.inventory.by_machine, *agents})
+
+    def machines(self, caller: Caller, names: Iterable[str]) -> list[AgentInfo]:
+        """Machines as their agents have them. Of one without an agent, and for a caller who may not
+        see agents, only whether it is in service."""
+        services, state = self._services, self._state
+        agents = {} if services.privacy.hides_agents(caller) else services.registry.agents
+        found = []
+        for name in names:
+            cluster = state.inventory.by_machine.get(name)
+            if (agent := agents.get(name)) is not None:
+                found.append(agent_info(services, agent))
+            elif cluster is not None:
+                family = cluster.layout.family
+                found.append(
+                    AgentInfo(
+                        name=name,
+                        family=family.name,
+                        cluster=cluster.layout.name,
+                        devices=family.devices_per_machine,
+                        state="DOWN" if name in state.down else "UP",
+                    )
+                )
+        return found
 
     def domain_machines(self, key: str) -> list[str]:
         """The machines of a link domain; none where there is no such domain."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from podwright.page import (
 from podwright.server._dispatch_calls import Calls
 from podwright.wire import (
     METHODS,
+    AgentInfo,
     AgentList,
     AllocationInfo,
     AllocationList,
@@ -110,21 +112,15 @@ class FoldedPod:
             for name in names
             if (partition := await self._partition(caller, name)) is not None
         ]
-        machines = observer.domain_machines(domain)
-        cluster_name = domain.rpartition("/")[0]
-        clusters = [
-            msgspec.structs.replace(cluster, machines=machines)
-            for cluster in observer.cluster_infos()
-            if cluster.name == cluster_name
-        ]
         lists = {
-            "ListClusters": ClusterList(clusters=clusters),
             "ListDevices": DeviceList(devices=devices),
             "ListPartitions": PartitionList(partitions=partitions),
             "ListLeases": LeaseList(leases=_leases_of(partitions)),
-            "ListAgents": AgentList(agents=observer.agents(caller, machines)),
+            "ListAgents": AgentList(
+                agents=observer.machines(caller, observer.domain_machines(domain))
+            ),
         }
-        topics = await take(_ask_of(lists), self._now, topics=("clusters", *_DETAILS))
+        topics = await take(_ask_of(lists), self._now, topics=_DETAILS)
         return {topic: topics.get(topic, {}) for topic in _DETAILS}
 
     async def table(self, who: Who, query: TableQuery) -> dict[str, object]:
@@ -144,32 +140,48 @@ class FoldedPod:
                 "topics": await self._of_partitions([partition] if partition else []),
                 "next": "",
             }
+        if query.topic == "machines":
+            return await self._machine_table(caller, query)
         method = METHODS[TABLE_TOPICS[query.topic]]
-        size = _FOUND_PART if query.find else query.limit
         found: list[Any] = []
         token = query.after
         while True:
+            size = _FOUND_PART if query.find else query.limit
             request = ListRequest(page_size=size, page_token=token)
             page = await self._calls(caller, method, request)
-            items = getattr(page, page.__struct_fields__[0])
             token = page.next_page_token
-            for item in items:
-                if not query.find or query.find.lower() in _searched_text(item):
+            for item in getattr(page, page.__struct_fields__[0]):
+                if _has_text(item, query.find):
                     found.append(item)
-                    if len(found) == query.limit and query.find:
-                        token = getattr(item, "name", "") or item.id
+                    if len(found) == query.limit:
+                        token = token and (item.name if query.topic == "partitions" else item.id)
                         break
             if not token or len(found) >= query.limit or not query.find:
                 break
             await asyncio.sleep(0)
         if query.topic == "partitions":
             return {"topics": await self._of_partitions(found), "next": token}
-        listed = msgspec.structs.replace(
-            method.reply(), **{method.reply.__struct_fields__[0]: found}
+        topics = await take(
+            _ask_of({method.name: LeaseList(leases=found)}), self._now, topics=("leases",)
         )
-        lists = {method.name: listed}
-        topics = await take(_ask_of(lists), self._now, topics=(query.topic,))
         return {"topics": topics, "next": token}
+
+    async def _machine_table(self, caller: Caller, query: TableQuery) -> dict[str, object]:
+        observer = self._calls.controller.observer
+        names = observer.machine_names(caller)
+        found: list[AgentInfo] = []
+        token = ""
+        for looked_at, name in enumerate(names[bisect_right(names, query.after) :], 1):
+            if len(found) == query.limit:
+                token = found[-1].name
+                break
+            found += [
+                one for one in observer.machines(caller, [name]) if _has_text(one, query.find)
+            ]
+            if looked_at % _FOUND_PART == 0:
+                await asyncio.sleep(0)
+        ask = _ask_of({"ListAgents": AgentList(agents=found)})
+        return {"topics": await take(ask, self._now, topics=("machines",)), "next": token}
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -297,7 +309,9 @@ def _shortened(allocation: AllocationInfo) -> AllocationInfo:
     return msgspec.structs.replace(allocation, agents=agents)
 
 
-def _searched_text(item: Any) -> str:
-    """Return what a search looks at: the short values of an item."""
+def _has_text(item: Any, text: str) -> bool:
+    """Return whether a text is in the short values of an item."""
     values = (getattr(item, field) for field in item.__struct_fields__)
-    return " ".join(str(value) for value in values if isinstance(value, str)).lower()
+    return not text or any(
+        text.lower() in str(value).lower() for value in values if isinstance(value, str)
+    )
