@@ -184,7 +184,8 @@ async def _history() -> list[dict[str, Any]]:
     dice = random.Random(16)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "history"
-        history, writer, known = SQLiteHistory(file), Writer(), {}
+        history, writer = SQLiteHistory(file), Writer()
+        known: dict[str, dict[str, Any]] = {}
         start = 29_000_000 // 60 * 60
         ends: dict[tuple[int, int], tuple[int, str]] = {}
         for minute in range(HOURS * 60):

@@ -316,7 +316,8 @@ async def test_a_start_with_a_wrong_clock_stamps_nothing_after_it_is_corrected()
 
 @virtually
 async def test_the_newest_events_are_those_that_the_caller_may_see() -> None:
-    world = await World().start()
+    world = World()
+    await world.start()
     for number in range(6):
         owner = BOB if number % 2 else ALICE
         await world.create(f"p{number}", 1, caller=owner)

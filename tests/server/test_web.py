@@ -166,10 +166,11 @@ async def test_owners_are_not_named_where_partitions_are_private(private: str) -
 async def test_scrapes_share_what_was_gathered() -> None:
     """A hundred at once look at the pod once; and a slow look holds up nobody."""
     looks: list[int] = []
-    go, now = asyncio.Event(), 0.0
+    began, go, now = asyncio.Event(), asyncio.Event(), 0.0
 
     async def refresh() -> None:
         looks.append(1)
+        began.set()
         await go.wait()
 
     observer: Any = mock.MagicMock()
@@ -182,8 +183,7 @@ async def test_scrapes_share_what_was_gathered() -> None:
         CallCounts(), dict, list, dict, lambda: observer, lambda: False, clock=lambda: now
     )
     scrapes = [asyncio.create_task(metrics.text()) for _ in range(100)]
-    while not looks:
-        await asyncio.sleep(0)
+    await began.wait()
     scrapes[0].cancel()  # whoever began it may go
     go.set()
     texts = await asyncio.gather(*scrapes, return_exceptions=True)

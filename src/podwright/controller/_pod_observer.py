@@ -248,7 +248,7 @@ class PodObserver:
 
     def lease_states(self) -> Counter[tuple[str, str]]:
         """How many leases there are, by cluster and state, those that left a fence among them."""
-        partitions, states = self._state.partitions, Counter(self._state.leases_by_cluster)
+        states = Counter(self._state.leases_by_cluster)
         for entry in self._state.fences.values():
             if entry.cluster is not None:
                 states[entry.cluster.layout.name, "FENCING"] += 1

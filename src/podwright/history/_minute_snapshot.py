@@ -2,8 +2,8 @@
 
 Pure data.
 
-Devices are kept in runs, so a link domain of which one partition has half takes two entries. Topics,
-items and changes are those of a page (`_snapshot`).
+Devices are kept in runs, so a link domain of which one partition has half takes two entries.
+Topics, items and changes are those of a page (`_snapshot`).
 """
 
 from __future__ import annotations

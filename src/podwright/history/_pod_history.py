@@ -6,8 +6,8 @@ after a day in which something changed. So keeping the past costs what has chang
 read from at most twice the bytes of a whole.
 
 A row's sums have one line for each minute in which something changed: the minute, its sums, and,
-where drivers measure something, a list of what they measured. Body and sums are compressed JSON with
-a version. A body of version 1 begins with its own whole.
+where drivers measure something, a list of what they measured. Body and sums are compressed JSON
+with a version. A body of version 1 begins with its own whole.
 """
 
 from __future__ import annotations

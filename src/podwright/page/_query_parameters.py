@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from podwright.errors import InvalidRequest
 
-
 ROWS: Final = 200  #: rows of a part of a table, unless the query says otherwise
 MAX_ROWS: Final = 1000
 

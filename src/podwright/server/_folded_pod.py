@@ -1,8 +1,8 @@
 """What the page shows of a large pod: link domains in numbers, and one thing when it is opened.
 
-An overview costs what has changed since the one before, and short lists. Devices, partitions, leases
-and machines are shown of a link domain that somebody opens, or in a table a part at a time; an
-overview has only those of them that have a problem.
+An overview costs what has changed since the one before, and short lists. Devices, partitions,
+leases and machines are shown of a link domain that somebody opens, or in a table a part at a time;
+an overview has only those of them that have a problem.
 """
 
 from __future__ import annotations

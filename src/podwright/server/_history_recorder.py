@@ -1,9 +1,10 @@
 """Records once a minute what changed in the pod, without delaying any call.
 
 It costs what has changed: partitions and link domains that changed since the minute before, and
-short lists. A minute in which nothing changed costs one number. The pod as a whole is written first,
-and again after as many changes as make up another one; other work goes on between parts of it. A
-failure here is logged once and tried again with the next minute; the server never waits for it.
+short lists. A minute in which nothing changed costs one number. The pod as a whole is written
+first, and again after as many changes as make up another one; other work goes on between parts of
+it. A failure here is logged once and tried again with the next minute; the server never waits for
+it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The server's metrics in Prometheus' text format. Names are our choice; units are Prometheus'.
 
-They are counters that are kept anyway, so a scrape costs the same however many partitions there are:
-there is no series of a partition, and of machines only of those that are down. They are gathered at
-most once in a few seconds and formatted in a thread. The first scrape imports prometheus_client.
+They are counters that are kept anyway, so a scrape costs the same however many partitions there
+are: there is no series of a partition, and of machines only of those that are down. They are
+gathered at most once in a few seconds and formatted in a thread. The first scrape imports
+prometheus_client.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import asyncio
 import importlib
 import platform
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,8 @@ class Metrics:
     call_counts: of the calls. read_totals: returns other counters. read_gauges: returns the gauges.
     ended_connections: returns the connections that the server ended or did not accept, by listener
     and reason. observe: returns what looks at the pod; None: this server stands by. name_owners:
-    returns whether anybody may know who has how much. pod_label: the label `pod_label` of each metric; empty: none. clock: seconds, never backwards.
+    returns whether anybody may know who has how much. pod_label: the label `pod` of each metric;
+    empty: none. clock: seconds, never backwards.
     """
 
     def __init__(
