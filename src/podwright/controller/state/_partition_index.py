@@ -106,9 +106,6 @@ class Usage(NamedTuple):
     partitions: int
 
 
-_NO_USAGE = Usage(0, 0)
-
-
 class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
     """All partitions by name, also those whose first record is being written down.
 
@@ -124,8 +121,8 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
         super().__init__()
         self._on: dict[str, dict[PartitionEntry, None]] = {}
         self._broken: set[str] = set()
-        self._usage: dict[tuple[str, str], Usage] = {}
-        self._of_person: dict[str, Counter[str]] = {}
+        self._usage: dict[tuple[str, str], list[int]] = {}
+        self._of_person: dict[str, dict[str, int]] = {}
         self._in_pool: dict[tuple[str, str], dict[PartitionEntry, None]] = {}
         self._on_hosts: dict[PartitionEntry, None] = {}
         self.names = SortedNames()
@@ -152,12 +149,12 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
 
     def usage(self, owner: str, allocation: str) -> Usage:
         """What an owner has in an allocation. Empty: of all owners, in all allocations."""
-        return self._usage.get((owner, allocation), _NO_USAGE)
+        return Usage(*self._usage.get((owner, allocation), (0, 0)))
 
     def owned(self) -> Mapping[str, Usage]:
         """What each owner has in all allocations."""
         return {
-            owner: used
+            owner: Usage(*used)
             for (owner, allocation), used in self._usage.items()
             if owner and not allocation
         }
@@ -253,17 +250,24 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
         """Count a record, or count it no more (change: -1)."""
         if record is None:
             return
-        owner, allocation = record.owner, record.allocation
+        owner, creator, allocation = record.owner, record.creator, record.allocation
+        devices = change * record.size
         for key in ((owner, ""), ("", allocation), (owner, allocation)):
-            devices, partitions = self._usage.get(key, _NO_USAGE)
-            if used := partitions + change:
-                self._usage[key] = Usage(devices + change * record.size, used)
-            else:
+            counts = self._usage.get(key)
+            if counts is None:
+                counts = self._usage[key] = [0, 0]
+            counts[0] += devices
+            counts[1] += change
+            if not counts[1]:
                 del self._usage[key]
         self.states[record.cluster, record.ready.value] += change
-        for person in {owner, record.creator} - {""}:
-            self._count_person(person, record.name, change)
-        pool = self._in_pool.setdefault((record.cluster, allocation), {})
+        if owner:
+            self._count_person(owner, record.name, change)
+        if creator and creator != owner:
+            self._count_person(creator, record.name, change)
+        pool = self._in_pool.get((record.cluster, allocation))
+        if pool is None:
+            pool = self._in_pool[record.cluster, allocation] = {}
         if change > 0:
             pool[entry] = None
             if record.hosts:
@@ -273,9 +277,12 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
             self._on_hosts.pop(entry, None)
 
     def _count_person(self, person: str, name: str, change: int) -> None:
-        counts = self._of_person.setdefault(person, Counter())
-        counts[name] += change
-        if not counts[name]:
+        counts = self._of_person.get(person)
+        if counts is None:
+            counts = self._of_person[person] = {}
+        if count := counts.get(name, 0) + change:
+            counts[name] = count
+        else:
             del counts[name]
             if not counts:
                 del self._of_person[person]
