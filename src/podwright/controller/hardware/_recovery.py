@@ -258,12 +258,11 @@ async def _settle_partition(
     await partition_entry.lock.acquire()
     try:
         partition_record = partition_entry.known
-        foreign_machines = state.hardware.foreign.keys() & partition_entry.parts().keys()
-        if foreign_machines and partition_record.operation is OperationState.IDLE:
+        machine_names = partition_entry.machines
+        foreign = not state.hardware.foreign.keys().isdisjoint(machine_names)
+        if foreign and partition_record.operation is OperationState.IDLE:
             return  # whoever runs there runs on; it is compared once they understand each other
-        silent_machines = [
-            machine_name for machine_name in partition_entry.parts() if machine_name in state.down
-        ]
+        silent_machines = [name for name in machine_names if name in state.down]
         in_use = partition_entry.leases or partition_entry.fences
         if state_of(partition_record) == REMOVING or (partition_record.transient and not in_use):
             await _remove_partition(state, partition_entry, silent_machines)

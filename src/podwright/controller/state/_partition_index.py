@@ -211,9 +211,13 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
             self._move_to_machines(partition_entry, tuple(partition_entry.parts()))
         if old_record is None:
             self.names.add(partition_entry.name)
-        if old_record is None or _counted(old_record) != _counted(record):
+            self._count(partition_entry, record, 1)
+        elif _lasting(old_record) != _lasting(record):
             self._count(partition_entry, old_record, -1)
             self._count(partition_entry, record, 1)
+        elif old_record.ready is not record.ready:
+            self.states[record.cluster, old_record.ready.value] -= 1
+            self.states[record.cluster, record.ready.value] += 1
         if record.ready is ReadyState.ERROR:
             self._broken.add(partition_entry.name)
         elif self._broken:
@@ -252,7 +256,8 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
             return
         owner, creator, allocation = record.owner, record.creator, record.allocation
         devices = change * record.size
-        for key in ((owner, ""), ("", allocation), (owner, allocation)):
+        keys = [("", allocation), (owner, ""), (owner, allocation)] if owner else [("", allocation)]
+        for key in keys:
             counts = self._usage.get(key)
             if counts is None:
                 counts = self._usage[key] = [0, 0]
@@ -295,8 +300,8 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
         partition_entry.machines = machines
 
 
-#: What is counted of a record.
-_counted = attrgetter("owner", "creator", "cluster", "allocation", "size", "ready", "hosts")
+#: What is counted of a record, beside its ready state.
+_lasting = attrgetter("owner", "creator", "cluster", "allocation", "size", "hosts")
 
 
 def holders_of(lease: LeaseRecord) -> set[str]:
