@@ -205,7 +205,7 @@ async def test_a_few_jobs_leave_nothing_behind(months: Months) -> None:
     audit = months.controller._services.audit
     audit._limit, audit._event_surplus = 100, 0
     half, whole = await _half_and_whole(months, 400, 7.0)
-    assert whole.objects <= half.objects * 1.02
+    assert whole.objects <= half.objects + 100  # one of each job would be 200 more
     assert whole.store <= half.store * 1.05
     assert months.service.figures.swept > 0
 
@@ -216,7 +216,7 @@ async def test_a_few_jobs_leave_nothing_behind(months: Months) -> None:
 async def test_two_months_of_200_000_jobs_keep_no_more_than_one(months: Months) -> None:
     half, whole = await _half_and_whole(months, SOAK_JOBS, DAYS * DAY / SOAK_JOBS)
     print(f"after a month {half}, after two {whole}")
-    assert whole.objects <= half.objects * 1.02
+    assert whole.objects <= half.objects + 1000
     assert whole.store <= half.store * 1.02
     assert whole.history <= half.history * 1.05
     oldest, *_ = await months.history.sums(0, int(months.time.wall() // 60))
