@@ -7,6 +7,7 @@ from podwright.page._page_http_handler import BODY, Page
 from podwright.page._query_parameters import TableQuery
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import (
+    DOMAIN_STATES,
     EVENTS,
     FOLDED_FROM,
     TABLE_TOPICS,
@@ -23,6 +24,7 @@ from podwright.page._trusted_proxy import USER, SiteProxy
 
 __all__ = [
     "BODY",
+    "DOMAIN_STATES",
     "EVENTS",
     "FOLDED_FROM",
     "TABLE_TOPICS",

@@ -347,9 +347,7 @@ async def _serve_own_store(
                     drivers,
                     version=__version__,
                     machines=_machine_connections(options, lambda: options.secure or secure),
-                    visible=(options.visible or Visible()).settled(
-                        secure=options.secure or secure
-                    ),
+                    visible=(options.visible or Visible()).settled(secure=options.secure or secure),
                     sharing=options.sharing,
                     own_host=ThisHost(hardware.local),
                 )
