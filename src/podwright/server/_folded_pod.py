@@ -11,7 +11,7 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -90,6 +90,8 @@ class FoldedPod:
         )
         for topic in _DETAILS:
             topics.pop(topic, None)
+        for cluster in topics["clusters"].values():
+            cast("dict[str, object]", cluster)["domains"] = []  # the topic says it
         topics["domains"] = dict(self._domains)
         topics["totals"] = {
             topic: {"count": count} for topic, count in observer.totals(caller).items()

@@ -35,8 +35,8 @@ class SortedNames:
             return
         place = min(bisect_left(self._last, name), len(self._blocks) - 1)
         block = self._blocks[place]
-        at = bisect_left(block, name)
-        if at < len(block) and block[at] == name:
+        position = bisect_left(block, name)
+        if position < len(block) and block[position] == name:
             return
         insort(block, name)
         self._size += 1
@@ -51,10 +51,10 @@ class SortedNames:
         if place == len(self._blocks):
             return
         block = self._blocks[place]
-        at = bisect_left(block, name)
-        if block[at] != name:
+        position = bisect_left(block, name)
+        if block[position] != name:
             return
-        del block[at]
+        del block[position]
         self._size -= 1
         if block:
             self._last[place] = block[-1]

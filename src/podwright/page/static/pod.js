@@ -165,7 +165,7 @@ export class Pod {
 
   shapeNow() {
     return JSON.stringify([...this.source('clusters')].map(([name, c]) => [name, c.domains]))
-      + this.source('devices').size + folded(this.source);
+      + this.source('devices').size + this.source('domains').size;
   }
 
   draw() {
