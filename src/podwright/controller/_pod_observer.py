@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from podwright.controller.calls._agent_calls import agent_info
 from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._object_replies import cluster_info
@@ -57,7 +55,7 @@ class PodObserver:
     def device_count(self) -> int:
         """How many devices there are."""
         clusters = self._state.inventory.clusters.values()
-        return sum(cluster.layout.size for cluster in clusters)
+        return sum(cluster.size for cluster in clusters)
 
     def definitions(self) -> dict[str, int]:
         """By cluster, a number that is another for each definition of it."""
@@ -69,7 +67,7 @@ class PodObserver:
         return {
             name: {
                 "family": cluster.layout.family.name,
-                "size": cluster.layout.size,
+                "size": cluster.size,
                 "domains": [len(refs) for refs in cluster.refs],
                 "simulated": cluster.layout.simulated,
             }
@@ -100,7 +98,7 @@ class PodObserver:
     def cluster_infos(self) -> list[ClusterInfo]:
         """All clusters, without the names of their machines: there are many."""
         return [
-            msgspec.structs.replace(cluster_info(self._state, cluster), machines=[])
+            cluster_info(self._state, cluster, machines=False)
             for cluster in self._state.inventory.clusters.values()
         ]
 

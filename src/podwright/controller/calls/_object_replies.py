@@ -177,21 +177,23 @@ def clusters(state: ControllerState, request: ListRequest) -> ClusterList:
             page.add(
                 cluster_name,
                 cluster_info(state, clusters[cluster_name]),
-                clusters[cluster_name].layout.size,
+                clusters[cluster_name].size,
             )
     return ClusterList(clusters=page.items, next_page_token=page.token)
 
 
-def cluster_info(state: ControllerState, cluster: IndexedCluster) -> ClusterInfo:
-    """A cluster, complete."""
+def cluster_info(
+    state: ControllerState, cluster: IndexedCluster, *, machines: bool = True
+) -> ClusterInfo:
+    """A cluster, complete. machines: with the names of its machines, of which there may be many."""
     layout = cluster.layout
     return ClusterInfo(
         name=layout.name,
         family=layout.family.name,
-        size=layout.size,
+        size=cluster.size,
         free=cluster.index.free(),
-        machines=cluster.machines(),
-        ild_sizes=[layout.domain_size(domain_index) for domain_index in range(len(layout.domains))],
+        machines=cluster.machines() if machines else [],
+        ild_sizes=[len(refs) for refs in cluster.refs],
         topology=layout.topology.value,
         ild_topology=layout.domain_topology.value,
         simulated=layout.simulated,

@@ -66,6 +66,7 @@ class IndexedCluster:
             ]
             for domain in range(len(layout.domains))
         ]
+        self.size = sum(map(len, self.refs))  #: the number of devices
 
     def redefined(
         self, layout: Cluster, machines_by_allocation: Mapping[str, Sequence[str]]
