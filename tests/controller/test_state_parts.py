@@ -205,7 +205,9 @@ def test_a_partition_that_goes_leaves_another_of_its_name() -> None:
     partitions.remove(old)
     assert (old.removed, old.record, partitions.on("m0")) == (True, None, [])
     assert (partitions["a"], partitions.on("m1")) == (new, [new])
+    assert (list(partitions.names), list(partitions.largest("pod", "pod"))) == (["a"], [new])
     partitions.remove(new)
+    assert (list(partitions.names), list(partitions.largest("pod", "pod"))) == ([], [])
     assert (dict(partitions), partitions.on("m1"), partitions.broken) == ({}, [], set())
 
 
@@ -241,6 +243,8 @@ def test_what_is_counted_of_partitions_is_what_a_walk_would_count(
         assert partitions.of_person(owner) == sorted(each.name for each in own)
     assert partitions.usage("", "pod") == (4 * len(records), len(records))
     assert {entry.name for entry in partitions.in_pool("pod", "pod")} == set(partitions)
+    assert [entry.name for entry in partitions.largest("pod", "")] == sorted(partitions)
+    assert partitions.count_in("pod", "pod") == len(partitions)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.text("abc", min_size=1, max_size=4))), st.text("abc"))

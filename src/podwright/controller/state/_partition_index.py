@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from heapq import merge
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -124,6 +125,8 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
         self._usage: dict[tuple[str, str], list[int]] = {}
         self._of_person: dict[str, dict[str, int]] = {}
         self._in_pool: dict[tuple[str, str], dict[PartitionEntry, None]] = {}
+        #: Names by cluster and allocation, then by size.
+        self._sized: dict[tuple[str, str], dict[int, SortedNames]] = {}
         self._on_hosts: dict[PartitionEntry, None] = {}
         self.names = SortedNames()
         self.states: Counter[tuple[str, str]] = Counter()
@@ -167,6 +170,26 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
     def in_pool(self, cluster: str, allocation: str) -> Collection[PartitionEntry]:
         """The partitions in an allocation of a cluster."""
         return self._in_pool.get((cluster, allocation), {}).keys()
+
+    def largest(self, cluster: str, allocation: str) -> Iterator[PartitionEntry]:
+        """The partitions in an allocation of a cluster, the largest first, equal ones by name.
+        Empty: in any."""
+        pools = [
+            sizes
+            for (pool_cluster, pool_allocation), sizes in self._sized.items()
+            if pool_cluster == cluster and allocation in ("", pool_allocation)
+        ]
+        for size in sorted({size for sizes in pools for size in sizes}, reverse=True):
+            names = merge(*(iter(sizes[size]) for sizes in pools if size in sizes))
+            yield from (self._by_name[name] for name in names)
+
+    def count_in(self, cluster: str, allocation: str) -> int:
+        """How many partitions are in an allocation of a cluster. Empty: in any."""
+        return sum(
+            len(entries)
+            for (pool_cluster, pool_allocation), entries in self._in_pool.items()
+            if pool_cluster == cluster and allocation in ("", pool_allocation)
+        )
 
     def any_in(self, cluster: str, allocation: str) -> bool:
         """Whether a partition is in an allocation of a cluster. Empty: in any."""
@@ -270,16 +293,32 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
             self._count_person(owner, record.name, change)
         if creator and creator != owner:
             self._count_person(creator, record.name, change)
-        pool = self._in_pool.get((record.cluster, allocation))
+        pool_key, size, name = (record.cluster, allocation), record.size, record.name
+        pool = self._in_pool.get(pool_key)
         if pool is None:
-            pool = self._in_pool[record.cluster, allocation] = {}
+            pool, self._sized[pool_key] = {}, {}
+            self._in_pool[pool_key] = pool
+        sizes = self._sized[pool_key]
         if change > 0:
             pool[entry] = None
+            if size not in sizes:
+                sizes[size] = SortedNames()
+            sizes[size].add(name)
             if record.hosts:
                 self._on_hosts[entry] = None
         else:
             del pool[entry]
             self._on_hosts.pop(entry, None)
+            present = self._by_name.get(name)  # another may have the name by now
+            if (
+                present is None
+                or present is entry
+                or present not in pool
+                or (present.known.size != size)
+            ):
+                sizes[size].discard(name)
+                if not sizes[size]:
+                    del sizes[size]
 
     def _count_person(self, person: str, name: str, change: int) -> None:
         counts = self._of_person.get(person)

@@ -85,6 +85,11 @@ class Visibility:
         """Whether a user may be told of a waiter of this owner's."""
         return "waiters" not in self.private or user == owner
 
+    @property
+    def user_sees_all_partitions(self) -> bool:
+        """Whether a user may be told of every partition."""
+        return "partitions" not in self.private
+
     def user_sees_partition(self, user: str, record: PartitionRecord) -> bool:
         """Whether a user may be told of a partition, and whether its end counts for his requests:
         the time at which one of his starts would tell it."""
