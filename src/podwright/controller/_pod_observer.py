@@ -187,9 +187,10 @@ class PodObserver:
         """Link domains with devices that are down, or machines that are drained, in order."""
         found: list[str] = []
         for name, cluster in self._state.inventory.clusters.items():
-            machines = (self._state.down & cluster.places.keys()) | cluster.drained
-            machines.update(machine for machine, ill in cluster.unhealthy.items() if ill)
-            domains = {cluster.places[machine][0] for machine in machines}
+            machines = self._state.down | cluster.drained | cluster.ill
+            domains = {
+                cluster.places[machine][0] for machine in machines if machine in cluster.places
+            }
             found += [f"{name}/{domain}" for domain in sorted(domains)]
         return found[:limit]
 

@@ -198,7 +198,7 @@ def cluster_info(
         ild_topology=layout.domain_topology.value,
         simulated=layout.simulated,
         drained=sorted(cluster.drained),
-        down=sorted(state.down.intersection(cluster.places)),
+        down=sorted(machine for machine in state.down if machine in cluster.places),
     )
 
 

@@ -51,7 +51,8 @@ def in_the_way(
     named_entries = list(islice(largest_entries, MAX_SHOWN_PARTITIONS))
     obstructing_count = state.partitions.count_in(cluster_name, spec.allocation)
     out_of_service = sorted(
-        (state.down | cluster.drained) & cluster.places.keys(), key=cluster.places.__getitem__
+        (machine for machine in state.down | cluster.drained if machine in cluster.places),
+        key=cluster.places.__getitem__,
     )
     allocation_machines = [
         machine

@@ -34,6 +34,7 @@ class IndexedCluster:
         self.drained: set[str] = set()
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
+        self.ill: set[str] = set()  #: machines with devices that are not healthy
         self.measuring: set[str] = set()  #: machines whose drivers measure something
         self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
         self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
@@ -110,6 +111,7 @@ class IndexedCluster:
                 del machine_table[name]
         self.drained &= self.places.keys()
         self.measuring &= self.places.keys()
+        self.ill &= self.places.keys()
         self.redefined_now()
         for name in self.attributes:
             self._update_index(name)
@@ -199,6 +201,10 @@ class IndexedCluster:
         if unhealthy != self.unhealthy.get(machine, frozenset()):
             self.touched.add(domain)
         self.unhealthy[machine] = unhealthy
+        if unhealthy:
+            self.ill.add(machine)
+        elif self.ill:
+            self.ill.discard(machine)
         self._update_index(machine)
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
