@@ -58,6 +58,8 @@ class LeaseIndex(ReadOnlyMapping[HeldLease]):
         super().__init__()
         self._heap: list[tuple[float, str]] = []
         self.ids = SortedNames()  #: of all leases, in order
+        #: Those of launches whose processes can be told by a mark.
+        self.marked: dict[str, HeldLease] = {}
 
     @property
     def watched(self) -> int:
@@ -68,12 +70,15 @@ class LeaseIndex(ReadOnlyMapping[HeldLease]):
         """Add a lease, and watch it."""
         self._by_name[lease.record.id] = lease
         self.ids.add(lease.record.id)
+        if lease.record.run:
+            self.marked[lease.record.id] = lease
         self.watch(lease)
 
     def remove(self, name: str) -> None:
         """Forget a lease by its id, if it is there."""
         self._by_name.pop(name, None)
         self.ids.discard(name)
+        self.marked.pop(name, None)
 
     def watch(self, lease: HeldLease) -> None:
         """Watch for the end of a lease, as it is now."""
