@@ -107,7 +107,7 @@ class Controller:
     async def start(self, opened_store: Opened | None = None) -> None:
         """Open the store, finish or undo what was interrupted, then serve.
 
-        opened_store: what opening the store found, where that is done already.
+        opened_store: what opening the store found, where that is done already. It is used up.
         Raises wire.Unavailable or wire.Fenced when the store cannot be had, and wire.Unavailable
         for one that is damaged (`_store_check`).
         """

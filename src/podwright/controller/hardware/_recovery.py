@@ -188,7 +188,8 @@ async def _load_store(state: ControllerState, opened_store: Opened) -> None:
     broken_partitions: list[PartitionEntry] = []
     partition_keys = sorted(key for key in opened_store.records if key[0] == PARTITION)
     for key in partition_keys:
-        partition_record = _compact(decode(PartitionRecord, opened_store.records[key]))
+        # Nobody needs it after this, and there are many.
+        partition_record = _compact(decode(PartitionRecord, opened_store.records.pop(key)))
         cluster = state.inventory.clusters.get(partition_record.cluster)
         try:
             if cluster is not None:
