@@ -210,6 +210,8 @@ class Index:
         place = make_place(pool, shape, slots)
         if place.placement != placement:
             raise ValueError("blocks or GCDs are not in routing order")
+        place.placement = placement  # so its blocks are kept once
+        object.__setattr__(placement, "place", place)
         if len(slots) == 1:  # there are few of these, and the queue takes them again and again
             self._recorded_places[placement] = place
         return place
