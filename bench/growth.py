@@ -40,7 +40,8 @@ from podwright.wire import ListRequest, PartitionSpec
 DEVICES = 131_072
 COUNTS = (10_000, 1_000, 100_000)  #: partitions; the others are compared with the first
 CREATORS = 8
-PAIRS_S = 20.0  #: seconds of pairs, which a full minute falls into
+PAIRS_S = 10.0  #: seconds of pairs
+PAIR_ROUNDS = 3
 SCRAPE_S = 5.0  #: seconds between two scrapes while pairs are made
 #: Of 100,000 partitions: what each figure may be at most, in its unit.
 LIMITS = {
@@ -94,9 +95,8 @@ def run(which: str = "") -> Figures:
         for count in (int(which),) if which else COUNTS:
             home = folder / f"{count}"
             with _server(home, "--cluster-file", str(cluster)) as served:
-                bare = pair_cost(served, seconds=PAIRS_S / 2)
                 fill(served.client, count)
-            for name, value, unit in measured(home, bare):
+            for name, value, unit in measured(home, folder / "empty", cluster):
                 about: dict[str, float] = {"partitions": count, "devices": DEVICES}
                 if count == COUNTS[0]:
                     reference[name] = value
@@ -111,9 +111,9 @@ def run(which: str = "") -> Figures:
         shutil.rmtree(folder)
 
 
-def measured(home: Path, bare: float) -> Iterator[tuple[str, float, str]]:
-    """The figures of a server that is filled: names, values and units. bare: a pair's cost in an
-    empty pod without page."""
+def measured(home: Path, bare: Path, cluster: Path) -> Iterator[tuple[str, float, str]]:
+    """The figures of a server that is filled: names, values and units. bare: a folder for one with
+    an empty pod of the same cluster, without page."""
     with _server(home, "--http-port", "0") as served:
         yield "restart", served.cpu, "s"
         yield "memory_at_start", _memory(served.pid), "bytes"
@@ -150,22 +150,28 @@ def measured(home: Path, bare: float) -> Iterator[tuple[str, float, str]]:
             served.client.create_partition(PartitionSpec(name="a-change", size=1))
             yield "page_change_bytes", len(stream.event()), "bytes"
             served.client.remove_partition("a-change")
-            pair = pair_cost(served, seconds=PAIRS_S, scrape=True)
-        yield "pair_seconds", pair, "s"
-        yield "pair", pair / bare, "of an empty pod's, without page"
+            with _server(bare, "--cluster-file", str(cluster)) as empty:
+                costs = [_two_pair_costs(served, empty) for _ in range(PAIR_ROUNDS)]
+        yield "pair_seconds", statistics.median(full for full, _ in costs), "s"
+        ratio = statistics.median(full / alone for full, alone in costs)
+        yield "pair", ratio, "of an empty pod's, without page"
         yield "history_minute", history_cost(served), "s"
         yield "memory", _memory(served.pid), "bytes"
 
 
-def pair_cost(served: Served, *, seconds: float, scrape: bool = False) -> float:
-    """Seconds of the server for one create-and-remove pair. A full minute falls into the time where
-    it is scraped meanwhile."""
-    if scrape:
-        _sleep_until_second(60 - seconds / 2)
-    ends, pairs, scraped = time.monotonic() + seconds, 0, 0.0
+def _two_pair_costs(served: Served, empty: Served) -> tuple[float, float]:
+    """A pair's cost in a full pod, during a full minute, and in an empty one a moment before."""
+    _sleep_until_second(60 - 1.5 * PAIRS_S)
+    alone = pair_cost(empty)
+    return pair_cost(served), alone
+
+
+def pair_cost(served: Served) -> float:
+    """Seconds of the server for one create-and-remove pair. Where it has a page, it is scraped."""
+    ends, pairs, scraped = time.monotonic() + PAIRS_S, 0, 0.0
     before = served.cpu
     while (now := time.monotonic()) < ends:
-        if scrape and now > scraped + SCRAPE_S:
+        if served.web and now > scraped + SCRAPE_S:
             scraped = now
             threading.Thread(target=_get, args=(f"{served.web}metrics",)).start()
         served.client.create_partition(PartitionSpec(name=f"pair-{pairs}", size=1))
