@@ -40,8 +40,8 @@ from podwright.wire import ListRequest, PartitionSpec
 DEVICES = 131_072
 COUNTS = (10_000, 1_000, 100_000)  #: partitions; the others are compared with the first
 CREATORS = 8
-PAIRS_S = 10.0  #: seconds of pairs
-PAIR_ROUNDS = 3
+PAIRS_S = 6.0  #: seconds of pairs
+PAIR_ROUNDS = 6  #: in turns with an empty pod; a full minute falls into them
 SCRAPE_S = 5.0  #: seconds between two scrapes while pairs are made
 #: Of 100,000 partitions: what each figure may be at most, in its unit.
 LIMITS = {
@@ -151,19 +151,12 @@ def measured(home: Path, bare: Path, cluster: Path) -> Iterator[tuple[str, float
             yield "page_change_bytes", len(stream.event()), "bytes"
             served.client.remove_partition("a-change")
             with _server(bare, "--cluster-file", str(cluster)) as empty:
-                costs = [_two_pair_costs(served, empty) for _ in range(PAIR_ROUNDS)]
-        yield "pair_seconds", statistics.median(full for full, _ in costs), "s"
-        ratio = statistics.median(full / alone for full, alone in costs)
-        yield "pair", ratio, "of an empty pod's, without page"
+                costs = [(pair_cost(served), pair_cost(empty)) for _ in range(PAIR_ROUNDS)]
+        full, alone = (statistics.median(one) for one in zip(*costs, strict=True))
+        yield "pair_seconds", full, "s"
+        yield "pair", full / alone, "of an empty pod's, without page"
         yield "history_minute", history_cost(served), "s"
         yield "memory", _memory(served.pid), "bytes"
-
-
-def _two_pair_costs(served: Served, empty: Served) -> tuple[float, float]:
-    """A pair's cost in a full pod, during a full minute, and in an empty one a moment before."""
-    _sleep_until_second(60 - 1.5 * PAIRS_S)
-    alone = pair_cost(empty)
-    return pair_cost(served), alone
 
 
 def pair_cost(served: Served) -> float:
