@@ -1,14 +1,22 @@
-"""How large it may grow: many devices up, many partitions after a restart and a takeover, and
-what a listing of all of them costs those who call meanwhile.
+"""How the costs of a pod of 131,072 devices grow with its partitions: 1,000, 10,000 and 100,000.
 
-Servers as processes of their own with their store on a real disk. The takeover needs a database
-that two servers share: PODWRIGHT_BENCH_POSTGRES=postgresql://user@host/database, an empty one.
+`pair` is a partition created and removed, beside one of an empty pod without page, history and
+metrics. `page_change_bytes` is what that sends to an open page. `history_minute` has 100 changes.
+
+Each figure is processor time, of all threads of the server or of a command, so that other load on
+the machine changes it little. `ratio` divides it by the figure for 10,000 partitions: 1 is
+constant, and 10 at 100,000 partitions is linear. The server is a process of its own, with its page,
+history and metrics, and its store is on a real disk. `growth:N` measures N partitions alone.
+
+The takeover needs a database that two servers share:
+PODWRIGHT_BENCH_POSTGRES=postgresql://user@host/database, an empty one.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import signal
 import statistics
@@ -17,165 +25,271 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from bench import Figures, figure
 from podwright.client import Client, UnixTransport
 from podwright.errors import PodwrightError
 from podwright.server._metrics import METRICS_MAX_AGE_S
-from podwright.wire import PartitionSpec
+from podwright.wire import ListRequest, PartitionSpec
 
 DEVICES = 131_072
-PARTITIONS, BEHIND = 10_000, 16_384  #: partitions, and the devices that they are on
+COUNTS = (10_000, 1_000, 100_000)  #: partitions; the others are compared with the first
 CREATORS = 8
-STARTS = 5
-LISTINGS = 3
-LISTED = ("list_partitions", "list_devices", "backup")
-_CALL = (
-    "import sys; from podwright.client import Client, UnixTransport;"
-    "Client(UnixTransport(sys.argv[1]))"
-)
-_FETCH = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=60).read()"
+PAIRS_S = 6.0  #: seconds of pairs
+PAIR_ROUNDS = 6  #: in turns with an empty pod; a full minute falls into them
+SCRAPE_S = 5.0  #: seconds between two scrapes while pairs are made
+#: Of 100,000 partitions: what each figure may be at most, in its unit.
+LIMITS = {
+    "pair": 1.25,
+    "history_minute": 0.020,
+    "metrics": 0.050,
+    "page_first": 0.5,
+    "page_change_bytes": 5_000,
+    "list_first_page": 0.010,
+    "list_partitions": 2.0,
+    "list_devices": 2.0,
+    "get": 0.020,
+    "explain": 0.020,
+    "restart": 4.0,
+    "memory": 400e6,
+}
 #: Where a server says that its page is.
 _PAGE = re.compile(r"on (http://127\.0\.0\.1:\d+/)")
 
 
-def run() -> Figures:
-    """All figures of growth."""
+class Served(NamedTuple):
+    """A server under measurement. web: the address of its page. home: its folder."""
+
+    client: Client
+    pid: int
+    web: str
+    home: Path
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of processor time so far, of all threads."""
+        total = 0
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with suppress(OSError):  # a thread that has ended meanwhile
+                total += int((task / "schedstat").read_text().split()[0])
+        return total / 1e9
+
+    def cost(self, work: Callable[[], object]) -> float:
+        """Seconds of processor time that the server spends while work is done."""
+        before = self.cpu
+        work()
+        return self.cpu - before
+
+
+def run(which: str = "") -> Figures:
+    """All figures of growth. which: of this number of partitions alone."""
     folder = Path(tempfile.mkdtemp(prefix="podwright-bench-", dir=_disk()))
     try:
-        many = _cluster_file(folder, DEVICES)
-        ups, used = zip(*(_up_once(folder / f"up{n}", many) for n in range(STARTS)), strict=True)
-        cpu = round(statistics.median(used), 2)
-        yield figure("growth.up", statistics.median(ups), "s", limit=10.0, devices=DEVICES, cpu=cpu)
-        yield from _many_partitions(folder)
+        reference: dict[str, float] = {}
+        cluster = _cluster_file(folder, DEVICES)
+        for count in (int(which),) if which else COUNTS:
+            home = folder / f"{count}"
+            with _server(home, "--cluster-file", str(cluster)) as served:
+                fill(served.client, count)
+            for name, value, unit in measured(home, folder / "empty", cluster):
+                about: dict[str, float] = {"partitions": count, "devices": DEVICES}
+                if count == COUNTS[0]:
+                    reference[name] = value
+                if reference.get(name):
+                    about["ratio"] = round(value / reference[name], 2)
+                limit = LIMITS.get(name) if count == max(COUNTS) else None
+                yield figure(f"growth.{name}", value, unit, limit=limit, **about)
+            shutil.rmtree(home)
         if place := os.environ.get("PODWRIGHT_BENCH_POSTGRES"):
             yield _takeover(folder, place)
     finally:
         shutil.rmtree(folder)
 
 
-def _up_once(folder: Path, cluster: Path) -> tuple[float, float]:
-    """Seconds until it has answered, and of processor time for that."""
-    begun = time.perf_counter()
-    with _server(folder, "--cluster-file", str(cluster)) as (_, process):
-        return time.perf_counter() - begun, _cpu(process.pid)
+def measured(home: Path, bare: Path, cluster: Path) -> Iterator[tuple[str, float, str]]:
+    """The figures of a server that is filled: names, values and units. bare: a folder for one with
+    an empty pod of the same cluster, without page."""
+    with _server(home, "--http-port", "0") as served:
+        yield "restart", served.cpu, "s"
+        yield "memory_at_start", _memory(served.pid), "bytes"
+        _sleep_until_second(55)  # the first full minute is recorded as a whole, and that once
+        yield "history_whole", served.cost(lambda: time.sleep(10.0)), "s"
+        page = ListRequest(page_size=250)
+        yield (
+            "list_first_page",
+            served.cost(lambda: served.client.call("ListPartitions", page)),
+            "s",
+        )
+        yield "list_partitions", served.cost(served.client.list_partitions), "s"
+        yield "list_devices", served.cost(served.client.list_devices), "s"
+        name = "p000500"
+        for verb, words in {
+            "get": ("get", "partition", name),
+            "explain": ("explain", name),
+            "list_partitions_command": ("list", "partitions"),
+            "list_devices_command": ("list", "devices"),
+        }.items():
+            before, client = served.cpu, _command_cost(served, *words)
+            yield verb, served.cpu - before, "s"
+            yield f"{verb}_whole", served.cpu - before + client, "s"
+        _get(f"{served.web}metrics")  # the first imports what formats them
+        time.sleep(METRICS_MAX_AGE_S)
+        text: list[bytes] = []
+        yield "metrics", served.cost(lambda: text.append(_get(f"{served.web}metrics"))), "s"
+        yield "metrics_bytes", len(text[0]), "bytes"
+        before = served.cpu
+        with _Stream(served.web) as stream:
+            event = stream.event()
+            yield "page_first", served.cpu - before, "s"
+            yield "page_first_bytes", len(event), "bytes"
+            served.client.create_partition(PartitionSpec(name="a-change", size=1))
+            yield "page_change_bytes", len(stream.event()), "bytes"
+            served.client.remove_partition("a-change")
+            with _server(bare, "--cluster-file", str(cluster)) as empty:
+                costs = [(pair_cost(served), pair_cost(empty)) for _ in range(PAIR_ROUNDS)]
+        full, alone = (statistics.median(one) for one in zip(*costs, strict=True))
+        yield "pair_seconds", full, "s"
+        yield "pair", full / alone, "of an empty pod's, without page"
+        yield "history_minute", history_cost(served), "s"
+        yield "memory", _memory(served.pid), "bytes"
 
 
-def _cpu(pid: int) -> float:
-    """Processor time of a process, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def pair_cost(served: Served) -> float:
+    """Seconds of the server for one create-and-remove pair. Where it has a page, it is scraped."""
+    ends, pairs, scraped = time.monotonic() + PAIRS_S, 0, 0.0
+    before = served.cpu
+    while (now := time.monotonic()) < ends:
+        if served.web and now > scraped + SCRAPE_S:
+            scraped = now
+            threading.Thread(target=_get, args=(f"{served.web}metrics",)).start()
+        served.client.create_partition(PartitionSpec(name=f"pair-{pairs}", size=1))
+        served.client.remove_partition(f"pair-{pairs}")
+        pairs += 1
+    return (served.cpu - before) / pairs
 
 
-def _many_partitions(folder: Path) -> Figures:
-    cluster, home = _cluster_file(folder, BEHIND), folder / "many"
-    with _server(home, "--cluster-file", str(cluster)) as (client, _):
-        _fill(client)
-    params = {"devices": BEHIND, "partitions": PARTITIONS}
-    restarts, used = [], []
-    for _ in range(STARTS):
-        begun = time.perf_counter()
-        with _server(home) as (client, process):
-            restarts.append(time.perf_counter() - begun)
-            used.append(_cpu(process.pid))
-            _check(client)
-    cpu = round(statistics.median(used), 2)
-    middle = statistics.median(restarts)
-    yield figure("growth.restart", middle, "s", limit=5.0, cpu=cpu, **params)
-    with _server(home, "--http-port", "0") as (client, _):
-        web = _PAGE.findall((home / "log").read_text())[-1]
-        for name, code, where in (
-            *((name, f"{_CALL}.{name}()", client.where) for name in LISTED),
-            ("scrape", _FETCH, f"{web}metrics"),
-            ("http_partitions", _FETCH, f"{web}v1/partitions"),
-        ):
-            worst = []
-            for _ in range(LISTINGS):
-                worst.append(_longest(client, code, where))
-                time.sleep(METRICS_MAX_AGE_S)  # each scrape is to gather anew
-            middle = statistics.median(worst)
-            yield figure(f"growth.beside_{name}", middle, "s", limit=0.05, **params)
+def history_cost(served: Served) -> float:
+    """Seconds that recording a minute with 100 changes takes, beside what an idle server takes."""
+    _sleep_until_second(50)
+    for number in range(50):
+        served.client.create_partition(PartitionSpec(name=f"change-{number}", size=1))
+        served.client.remove_partition(f"change-{number}")
+    _sleep_until_second(57)
+    recording = served.cost(lambda: time.sleep(6.0))
+    _sleep_until_second(40)
+    return max(0.0, recording - served.cost(lambda: time.sleep(6.0)))
 
 
-def _longest(client: Client, code: str, where: str) -> float:
-    """The longest that a small call takes while somebody lists, in a process of its own."""
-    lister = subprocess.Popen([sys.executable, "-c", code, where])
-    longest = 0.0
-    try:
-        while lister.poll() is None:
-            begun = time.perf_counter()
-            client.get_server_info()
-            longest = max(longest, time.perf_counter() - begun)
-    finally:
-        if lister.wait() != 0:
-            raise RuntimeError("the listing failed")
-    return longest
+def fill(client: Client, count: int) -> None:
+    """Create this many partitions of one device."""
 
-
-def _takeover(folder: Path, place: str) -> dict[str, object]:
-    """From the kill of the active server to the first answer of the one that stood by."""
-    cluster = _cluster_file(folder, BEHIND)
-    words = ("--storage", place)
-    with _server(folder / "one", "--cluster-file", str(cluster), *words) as (client, first):
-        while not _is_active(client):  # it begins as one that stands by
-            time.sleep(0.01)
-        _fill(client)
-        with _server(folder / "two", *words) as (standby, _):
-            first.kill()
-            begun = time.perf_counter()
-            while not _serves(standby):
-                time.sleep(0.01)
-            took = time.perf_counter() - begun
-            _check(standby)
-    return figure(
-        "growth.takeover", took, "s", limit=5.0, devices=BEHIND, partitions=PARTITIONS, lease=2.5
-    )
-
-
-def _answers(client: Client) -> bool:
-    try:
-        client.get_server_info()
-    except PodwrightError:
-        return False
-    return True
-
-
-def _is_active(client: Client) -> bool:
-    try:
-        client.list_clusters()
-    except PodwrightError:
-        return False
-    return True
-
-
-def _serves(client: Client) -> bool:
-    try:
-        client.get_partition("p00000")
-    except PodwrightError:
-        return False
-    return True
-
-
-def _fill(client: Client) -> None:
     def create(first: int) -> None:
         with Client(UnixTransport(client.where)) as own:
-            for n in range(first, PARTITIONS, CREATORS):
-                own.create_partition(PartitionSpec(name=f"p{n:05}", size=1), wait=False)
+            for n in range(first, count, CREATORS):
+                own.create_partition(PartitionSpec(name=f"p{n:06}", size=1), wait=False)
 
     creators = [threading.Thread(target=create, args=(n,)) for n in range(CREATORS)]
     for creator in creators:
         creator.start()
     for creator in creators:
         creator.join()
-    _check(client)
+    if (found := len(client.list_partitions())) != count:
+        raise RuntimeError(f"{found} partitions, not {count}")
 
 
-def _check(client: Client) -> None:
-    if (found := len(client.list_partitions())) != PARTITIONS:
-        raise RuntimeError(f"{found} partitions, not {PARTITIONS}")
+class _Stream:
+    """The stream of an open page, read by a thread, so that the server does not wait for it."""
+
+    def __init__(self, web: str) -> None:
+        self._response = urllib.request.urlopen(f"{web}live", timeout=300)
+        self._events: list[bytes] = []
+        self._came = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> _Stream:
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._response.close()
+
+    def event(self) -> bytes:
+        """The next event that carries something."""
+        with self._came:
+            if not self._came.wait_for(lambda: bool(self._events), 300):
+                raise RuntimeError("the page's stream is silent")
+            return self._events.pop(0)
+
+    def _read(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):  # closed meanwhile
+            for line in self._response:
+                if line.startswith(b"data: "):
+                    with self._came:
+                        self._events.append(line)
+                        self._came.notify()
+
+
+def _command_cost(served: Served, *words: str) -> float:
+    """Seconds of processor time of a `vipu` command, beyond those of one that asks nothing."""
+    environ = {**os.environ, "PODWRIGHT_SOCKET": served.client.where}
+    vipu = (sys.executable, "-m", "podwright.cli.vipu")
+
+    def used(*command: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    begin = statistics.median(used(*vipu, "get", "--help") for _ in range(3))
+    return used(*vipu, *words) - begin
+
+
+def _get(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=300) as reply:
+        body: bytes = reply.read()
+    return body
+
+
+def _sleep_until_second(second: float) -> None:
+    """Wait for a second of the minute."""
+    time.sleep((second - time.time() % 60) % 60)
+
+
+def _memory(pid: int) -> float:
+    """The most memory that a process had at a time, in bytes."""
+    (line,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(line) * 1024.0
+
+
+def _takeover(folder: Path, place: str) -> dict[str, Any]:
+    """From the kill of the active server to the first answer of the one that stood by."""
+    cluster = _cluster_file(folder, DEVICES)
+    words = ("--storage", place)
+    count = COUNTS[0]
+    with _server(folder / "one", "--cluster-file", str(cluster), *words) as first:
+        while not _succeeds(first.client.list_clusters):  # it begins as one that stands by
+            time.sleep(0.01)
+        fill(first.client, count)
+        with _server(folder / "two", *words) as standby:
+            os.kill(first.pid, signal.SIGKILL)
+            begun = time.perf_counter()
+            while not _succeeds(lambda: standby.client.get_partition("p000000")):
+                time.sleep(0.01)
+            took = time.perf_counter() - begun
+    return figure("growth.takeover", took, "s", limit=5.0, partitions=count, lease=2.5)
+
+
+def _succeeds(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except PodwrightError:
+        return False
+    return True
 
 
 def _cluster_file(folder: Path, devices: int) -> Path:
@@ -194,12 +308,12 @@ def _disk() -> str:
 
 
 @contextmanager
-def _server(place: Path, *arguments: str) -> Iterator[tuple[Client, subprocess.Popen[bytes]]]:
+def _server(place: Path, *arguments: str) -> Iterator[Served]:
     """A server that has answered."""
     place.mkdir(exist_ok=True)
     socket_path = place / "s"
     storage = () if "--storage" in arguments else ("--storage", str(place / "store.db"))
-    with (place / "log").open("ab") as log:
+    with (place / "log").open("wb") as log:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "podwright.cli.vipu_server", *arguments, *storage),
@@ -210,11 +324,12 @@ def _server(place: Path, *arguments: str) -> Iterator[tuple[Client, subprocess.P
     try:
         deadline = time.monotonic() + 300
         with Client(UnixTransport(str(socket_path))) as client:
-            while not _answers(client):
+            while not _succeeds(client.get_server_info):
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError("the server did not start")
+                    raise RuntimeError((place / "log").read_text()[-2000:])
                 time.sleep(0.01)
-            yield client, process
+            web = _PAGE.findall((place / "log").read_text())
+            yield Served(client, process.pid, web[-1] if web else "", place)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)

@@ -18,12 +18,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import Figures, figure
 from podwright.client import Client, UnixTransport
-from podwright.history import KEEP, Past, Writer
+from podwright.history import KEEP, Past, Writer, encode_part, sums_of
+from podwright.page import changes
 from podwright.store import SQLiteHistory
 from podwright.wire import PartitionSpec
 
@@ -183,6 +185,7 @@ async def _history() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "history"
         history, writer = SQLiteHistory(file), Writer()
+        known: dict[str, dict[str, Any]] = {}
         start = 29_000_000 // 60 * 60
         ends: dict[tuple[int, int], tuple[int, str]] = {}
         for minute in range(HOURS * 60):
@@ -197,7 +200,14 @@ async def _history() -> list[dict[str, Any]]:
                         minute + 1 + int(dice.expovariate(0.1)), f"slurm_{minute * 64 + first}"
                     )  # fmt: skip
                     taken.update(range(first, first + size))
-            row = writer.add(start + minute, _pod(ends, minute))
+            before, known = known, _pod(ends, minute)
+            used = sum(size for _, size in ends)
+            sizes = [(1 << order, (256 - used) >> order) for order in range(7)]
+            sums = sums_of({"IN_USE": used, "FREE": 256 - used}, 10, 0, sizes)
+            if writer.wants_whole(start + minute):
+                row = writer.whole(start + minute, [encode_part(start + minute, known)], sums)
+            else:
+                row = writer.add(start + minute, changes(before, known), sums)
             await history.write(row, since=start + minute - KEEP, most=10**9, epoch=1)
         whole = file.stat().st_size * (KEEP / (HOURS * 60))
         past, times = Past(history), []
@@ -212,32 +222,28 @@ async def _history() -> list[dict[str, Any]]:
 
 
 def _pod(ends: dict[tuple[int, int], tuple[int, str]], minute: int) -> dict[str, dict[str, Any]]:
+    """What is kept of a pod at a minute."""
     names = {
         at: name for (first, size), (_, name) in ends.items() for at in range(first, first + size)
     }
+    pairs = [("IN_USE", names[at]) if at in names else ("FREE", "") for at in range(256)]
     return {
         "clusters": {"c": {"family": "ipu", "size": 256, "domains": [64] * 4, "simulated": True}},
+        "layout": {f"c/{n}": [(f"m{n * 16 + at}", 4) for at in range(16)] for n in range(4)},
         "devices": {
-            f"c/{at // 64}/{at % 64}": (
-                f"m{at // 4}", at % 4, "IN_USE" if at in names else "FREE", names.get(at, ""), "a"
-            )
-            for at in range(256)
+            f"c/{n}": [(pair, len(list(run))) for pair, run in groupby(pairs[n * 64 : n * 64 + 64])]
+            for n in range(4)
         },
         "partitions": {
-            name: {
-                "owner": f"user{hash(name) % 40}", "job": f"{name} 0 lab", "allocation": "a",
-                "created": 1_790_000_000 + end * 7, "until": 0, "state": "ACTIVE",
-            }
+            name: [f"user{hash(name) % 40}", f"{name} 0 lab", "a", 1_790_000_000 + end * 7, 0,
+                   "ACTIVE"]
             for end, name in ends.values()
         },
         "waiters": {
-            f"w{minute // 5 + at}": {
-                "place": at, "owner": f"user{at}", "asked": f"partition of {4 << at % 4}",
-                "needs": "devices", "since": 1_790_000_000 + minute, "priority": 0,
-            }
+            f"w{minute // 5 + at}": [at, f"user{at}", f"partition of {4 << at % 4}", "devices",
+                                     1_790_000_000 + minute, 0]
             for at in range(10)
         },
-        "fragments": {"c": {"sizes": [[1 << k, (256 - len(names)) >> k, 0] for k in range(7)]}},
     }  # fmt: skip
 
 

@@ -312,3 +312,19 @@ async def test_a_start_with_a_wrong_clock_stamps_nothing_after_it_is_corrected()
     numbers = [e.number for e in await events(world)]
     assert numbers == sorted(numbers)
     await world.stop()
+
+
+@virtually
+async def test_the_newest_events_are_those_that_the_caller_may_see() -> None:
+    world = World()
+    await world.start()
+    for number in range(6):
+        owner = BOB if number % 2 else ALICE
+        await world.create(f"p{number}", 1, caller=owner)
+    newest = world.controller.observer.newest_events
+    seen = await events(world)
+    assert newest(ROOT, 3).events == seen[-3:]
+    assert newest(ROOT, 3).last == seen[-1].number
+    assert [event.about for event in newest(BOB, 2).events] == ["p3", "p5"]
+    assert len(newest(ROOT, 1000).events) == len(seen)
+    await world.stop()

@@ -26,9 +26,12 @@ from podwright.errors import PodwrightError
 from podwright.fabric import Cluster, preset, simulated_ipus
 from podwright.gate._virm_handlers import ANSWERS
 from podwright.history import Past
-from podwright.page import take
+from podwright.page import TABLE_TOPICS, TableQuery, take
+from podwright.server import Identity
+from podwright.server._dispatch_calls import Calls
+from podwright.server._folded_pod import FoldedPod
 from podwright.server._history_recorder import Recorder
-from podwright.server._metrics import _LIST_METHODS, _format_metrics
+from podwright.server._metrics import _format_metrics, _pod_metrics
 from podwright.wire import (
     METHODS,
     AcquireReply,
@@ -289,10 +292,9 @@ class TenantWorld:
     async def metrics(self) -> bytes:
         """Return what `/metrics` shows to everybody."""
 
-        async def listed(method: str) -> Any:
-            return await self.answer(ROOT, method, ALL)
-
-        text = _format_metrics([], [await listed(method) for method in _LIST_METHODS])
+        observer = self.controller.observer
+        await observer.summary.refresh()
+        text = _format_metrics(_pod_metrics(observer, name_owners=False))
         return b"\n".join(line for line in text.splitlines() if line.startswith(b"podwright_"))
 
     async def page_of(self, caller: Caller) -> Any:
@@ -304,6 +306,34 @@ class TenantWorld:
 
         return msgspec.to_builtins(await take(ask, self.world.time.wall), enc_hook=str)
 
+    async def large_page_of(self, caller: Caller) -> Any:
+        """Return all that the page would show a caller if this were a large pod."""
+
+        async def describe(_: Caller) -> Any:
+            raise AssertionError
+
+        async def listed(_: Any, method: str) -> Any:
+            return await self.answer(caller, method, EventsRequest())
+
+        calls = Calls(self.controller, Identity(), describe, clock=self.world.time.wall)
+        page = FoldedPod(
+            calls, lambda _: caller, listed, lambda _: None, wall_clock=self.world.time.wall
+        )
+        anybody: Any = None
+        overview = await page.overview(anybody)
+        seen: list[Any] = [overview]
+        seen += [await page.opened(anybody, domain) for domain in sorted(overview["domains"])]
+        for topic in TABLE_TOPICS:
+            for find in ("", "alice", "adam", "a"):
+                after = ""
+                while True:
+                    query = TableQuery(topic, after=after, find=find, limit=1)
+                    part: Any = await page.table(anybody, query)
+                    seen.append(part)
+                    if not (after := part["next"]):
+                        break
+        return msgspec.to_builtins(seen, enc_hook=str)
+
     def recorder(self) -> Recorder:
         """Return what records this world's history, as the server does."""
 
@@ -312,7 +342,8 @@ class TenantWorld:
 
         history = self.world.store.history()
         counted, now = (lambda: self.controller.changes), self.world.time.wall
-        return Recorder(history, ask, counted, lambda: 1, wall_clock=now)
+        observe = lambda: self.controller.observer  # noqa: E731
+        return Recorder(history, ask, observe, counted, lambda: 1, wall_clock=now)
 
     async def past_of(self, caller: Caller) -> Any:
         """Return the recorded state of this minute as a caller sees it, and the sums."""
@@ -493,6 +524,8 @@ async def test_nobody_else_learns_anything_by_what_is_listed_or_happens() -> Non
             assert seen[0] == seen[1], (moment, caller.name, "events")
             views = [await world.page_of(caller) for world in (one, two)]
             assert views[0] == views[1], (moment, caller.name, "page")
+            views = [await world.large_page_of(caller) for world in (one, two)]
+            assert views[0] == views[1], (moment, caller.name, "large page")
         assert await one.metrics() == await two.metrics()
         for world in (one, two):
             await world.world.time.advance(20.0)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
+from unittest import mock
 
+import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from podwright.controller.state._change_feed import ChangeFeed
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._device_epochs import EPOCH_SHIFT, DeviceEpochs
 from podwright.controller.state._fence_index import FenceIndex
 from podwright.controller.state._leases import HeldLease, LeaseIndex
 from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex
 from podwright.controller.state._records import FenceRecord, LeaseRecord, PartitionRecord
+from podwright.controller.state._sorted_names import SortedNames
 from podwright.placement import Block
 from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
 
@@ -139,6 +144,9 @@ def test_one_that_was_renewed_while_its_end_was_under_way_is_watched_again() -> 
 class FourDeviceMachines:
     """A cluster of which only the machines of blocks count: a machine has four devices."""
 
+    def __init__(self) -> None:
+        self.touched: set[int] = set()
+
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
         return {
             f"m{block.offset // 4}": [block.offset % 4 + i for i in range(block.size)]
@@ -197,15 +205,95 @@ def test_a_partition_that_goes_leaves_another_of_its_name() -> None:
     partitions.remove(old)
     assert (old.removed, old.record, partitions.on("m0")) == (True, None, [])
     assert (partitions["a"], partitions.on("m1")) == (new, [new])
+    assert (list(partitions.names), list(partitions.largest("pod", "pod"))) == (["a"], [new])
     partitions.remove(new)
+    assert (list(partitions.names), list(partitions.largest("pod", "pod"))) == ([], [])
     assert (dict(partitions), partitions.on("m1"), partitions.broken) == ({}, [], set())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["ada", "bob", ""]), st.booleans())))
+def test_what_is_counted_of_partitions_is_what_a_walk_would_count(
+    steps: list[tuple[int, str, bool]],
+) -> None:
+    """Each step gives a partition a record, or removes it: number, owner, whether it is broken."""
+    partitions = PartitionIndex()
+    for number, owner, broken in steps:
+        entry = partitions.get(f"p{number}")
+        if entry is not None and not owner:
+            partitions.remove(entry)
+        elif owner:
+            if entry is None:
+                entry = entry_of(f"p{number}")
+                partitions.add(entry)
+            present = record(
+                entry.name,
+                Block(0, number * 4, 4),
+                ready=ReadyState.ERROR if broken else ReadyState.ACTIVE,
+            )
+            partitions.set_record(entry, msgspec.structs.replace(present, owner=owner))
+    records = list(partitions.records())
+    assert list(partitions.names) == sorted(each.name for each in records)
+    assert {key: count for key, count in partitions.states.items() if count} == Counter(
+        (each.cluster, each.ready.value) for each in records
+    )
+    for owner in ("ada", "bob"):
+        own = [each for each in records if each.owner == owner]
+        assert partitions.usage(owner, "pod") == (4 * len(own), len(own))
+        assert partitions.usage(owner, "") == (4 * len(own), len(own))
+        assert partitions.of_person(owner) == sorted(each.name for each in own)
+    assert partitions.usage("", "pod") == (4 * len(records), len(records))
+    assert {entry.name for entry in partitions.in_pool("pod", "pod")} == set(partitions)
+    assert [entry.name for entry in partitions.largest("pod", "")] == sorted(partitions)
+    assert partitions.count_in("pod", "pod") == len(partitions)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text("abc", min_size=1, max_size=4))), st.text("abc"))
+def test_sorted_names_are_a_set_in_order(changes: list[tuple[bool, str]], token: str) -> None:
+    names = SortedNames()
+    known: set[str] = set()
+    with mock.patch("podwright.controller.state._sorted_names._BLOCK", 2):
+        for comes, name in changes:
+            (names.add if comes else names.discard)(name)
+            (known.add if comes else known.discard)(name)
+    assert (list(names), len(names)) == (sorted(known), len(known))
+    assert list(names.after(token)) == sorted(name for name in known if name > token)
+
+
+def test_names_that_come_and_go_while_they_are_read_do_no_harm() -> None:
+    names = SortedNames()
+    with mock.patch("podwright.controller.state._sorted_names._BLOCK", 2):
+        for name in "abcdefgh":
+            names.add(name)
+        reader = names.after("")
+        first = [next(reader), next(reader)]
+        for name in "cde":
+            names.discard(name)
+        names.add("z")
+        assert set("fghz") <= set(reader) - set(first)
+
+
+def test_a_feed_tells_what_changed_since_and_says_when_it_does_not_know() -> None:
+    feed = ChangeFeed(limit=3)
+    feed.touch("a")
+    seen = feed.revision
+    feed.touch("b")
+    feed.touch("c")
+    feed.touch("b")
+    assert feed.since(seen) == ["b", "c"]
+    assert feed.since(feed.revision) == []
+    feed.touch("d")
+    assert feed.since(seen) == ["d", "b", "c"], "what changed before that is remembered no more"
+    assert feed.since(0) is None
+    feed.touch_all()
+    assert feed.since(seen) is None
+    assert feed.since(feed.revision) == []
 
 
 # -- fences ----------------------------------------------------------------------------------
 
 
 def test_a_fence_begins_uncut_and_leaves_nothing() -> None:
-    fences, entry = FenceIndex(), entry_of("a")
+    fences, entry = FenceIndex(PartitionIndex()), entry_of("a")
     first, second = (FenceRecord(lease=lease_record(n), hosts=(), since=0.0) for n in ("l1", "l2"))
     fences.add(entry, first)
     fences.add(entry, second)

@@ -11,7 +11,7 @@ import pytest
 from podwright.controller import Role
 from podwright.errors import Denied, InvalidRequest, Unauthenticated
 from podwright.http import HttpRequest, Reply
-from podwright.page import Page, Sessions, SiteProxy
+from podwright.page import Page, Sessions, SiteProxy, TableQuery
 from podwright.page._sessions import EACH, MAX_SESSIONS, SESSION_IDLE_S, SESSION_MAX_AGE_S
 from podwright.page._static_files import CONTENT_SECURITY_POLICY
 from podwright.wire import METHODS
@@ -65,6 +65,18 @@ class Fake:
 
     async def listed(self, who: Any, method: str) -> Any:
         return METHODS[method].reply()
+
+    async def folded(self) -> bool:
+        return False
+
+    async def overview(self, who: Any) -> dict[str, dict[str, object]]:
+        return {}
+
+    async def opened(self, who: Any, domain: str) -> dict[str, dict[str, object]]:
+        return {"devices": {f"{domain}/0": who.name}}
+
+    async def table(self, who: Any, query: TableQuery) -> dict[str, object]:
+        return {"topics": {query.topic: {query.find: who.name}}, "next": query.after}
 
     async def act(self, who: Any, method: str, body: bytes) -> bytes:
         if who.role is not Role.ADMINISTRATOR:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role, Visible
 from podwright.errors import Fenced, Unavailable
 from podwright.fabric import preset
-from podwright.history import KEEP, Past
+from podwright.history import KEEP_ROWS, Past
 from podwright.server import Identity, ListenOptions, PageOptions, Server
 from podwright.server._history_recorder import MINUTE_SECONDS, Recorder
 from podwright.store import MemoryHistory, MemoryStore, Row
@@ -40,6 +40,7 @@ class World:
         self.recorder = Recorder(
             self.history,
             self.ask,
+            lambda: self.controller.observer,
             lambda: self.controller.changes,
             lambda: self.epoch,
             wall_clock=lambda: self.minute * MINUTE_SECONDS + 1.0,
@@ -109,33 +110,68 @@ async def test_writing_what_waited_is_no_change(world: World) -> None:
     assert len(world.asked) == request_count
 
 
-async def test_readings_are_recorded_each_minute_since_nothing_counts_their_changes() -> None:
-    world, load = World(), 10
+async def test_readings_are_recorded_each_minute_since_nothing_counts_their_changes(
+    world: World,
+) -> None:
+    (cluster,) = world.controller._state.inventory.clusters.values()
+    machine = cluster.machines()[0]
+    report = await world.controller._state.hardware.describe(machine)
 
-    async def ask(method: str) -> Any:
-        listed = await world.ask(method)
-        if method == "ListDevices":
-            first = listed.devices[0]
-            measured = msgspec.structs.replace(
-                first, attributes={**first.attributes, "load": f"{load} %"}
-            )
-            return msgspec.structs.replace(listed, devices=[measured, *listed.devices[1:]])
-        return listed
+    def measure(load: int) -> None:
+        first, *others = report.devices
+        attributes = {**first.attributes, "load": f"{load} %"}
+        devices = (dataclasses.replace(first, attributes=attributes), *others)
+        cluster.learn(machine, report._replace(devices=devices))
 
-    world.recorder = Recorder(
-        world.history,
-        ask,
-        lambda: world.controller.changes,
-        lambda: world.epoch,
-        wall_clock=lambda: world.minute * MINUTE_SECONDS + 1.0,
-    )
-    await world.controller.start()
+    measure(10)
     await world.recorder.record()
-    load = 70
+    measure(70)
     await world.pass_minute()
     points = await Past(world.history).series(START, START + 2, 1)
     assert [p.measured and p.measured.load for p in points] == [10, 70]
-    await world.controller.close()
+
+
+async def test_a_minute_costs_what_changed_and_not_what_is_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(8):
+        await world.make(f"p{number}", size=1)
+    await world.recorder.record()
+    looked: list[str] = []
+    observer = world.controller.observer
+
+    def noted(look: Any) -> Any:
+        def look_and_note(key: str) -> Any:
+            looked.append(key)
+            return look(key)
+
+        return look_and_note
+
+    monkeypatch.setattr(observer, "partition", noted(observer.partition))
+    monkeypatch.setattr(observer.summary, "runs", noted(observer.summary.runs))
+    await world.make("new", size=1)
+    await world.pass_minute()
+    assert looked == ["pod16/0", "new"]
+    assert await world.partitions(START + 1) == {"new", *(f"p{n}" for n in range(8))}
+
+
+async def test_more_changes_than_are_remembered_are_recorded_as_a_whole(world: World) -> None:
+    await world.recorder.record()
+    await world.make("p1", size=1)
+    world.controller.observer.partition_feed.touch_all()
+    await world.pass_minute()
+    assert await world.partitions(START + 1) == {"p1"}
+
+
+async def test_a_cluster_that_was_defined_anew_is_recorded_as_a_whole(world: World) -> None:
+    await world.recorder.record()
+    (cluster,) = world.controller._state.inventory.clusters.values()
+    cluster.redefined_now()
+    await world.make("p1", size=1)
+    await world.pass_minute()
+    topics = (await Past(world.history).at(START + 1))["topics"]
+    assert len(topics["devices"]) == 16
+    assert set(topics["partitions"]) == {"p1"}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +212,7 @@ async def test_a_clock_that_is_set_back_and_a_server_that_stands_by_write_nothin
 
 async def test_no_more_than_thirty_days_are_kept(world: World) -> None:
     await world.recorder.record()
-    world.minute += KEEP + 1
+    world.minute += KEEP_ROWS + 1
     await world.recorder.record()
     assert await world.history.at(START) is None
 

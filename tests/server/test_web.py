@@ -8,8 +8,8 @@ import logging
 import platform
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 
 import pytest
@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from podwright import __version__
 from podwright.agents import SimulatedMachine
-from podwright.controller import Caller, Controller, Role
+from podwright.controller import Caller, Controller, Role, Visible
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
 from podwright.gate._gate_process import Setup
@@ -43,11 +43,13 @@ from podwright.wire import (
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 
 
-def make(*, secure: bool = False, host: str = "127.0.0.1") -> Server:
+def make(
+    *, secure: bool = False, host: str = "127.0.0.1", visible: Visible | None = None
+) -> Server:
     cluster = preset("pod4")
     machines = [m for d in cluster.domains for m in d.machines]
     drivers = {m.name: SimulatedMachine(m, cluster.family) for m in machines}
-    controller = Controller(MemoryStore(), [cluster], drivers, version="test")
+    controller = Controller(MemoryStore(), [cluster], drivers, version="test", visible=visible)
     identity = Identity(secure=secure)
     return Server(controller, ListenOptions(None, host=None, web=(host, 0)), identity=identity)
 
@@ -115,9 +117,10 @@ async def test_its_figures(server: Server) -> None:
         for family in families.values()
         for sample in family.samples
     }
-    machine = server.controller.clusters[0].domains[0].machines[0].name
-    assert found["podwright_devices", "FREE", *sorted((machine, "pod4"))] == 2
-    assert found["podwright_devices", "IN_USE", *sorted((machine, "pod4"))] == 2
+    assert found["podwright_devices", "FREE", "pod4"] == 2
+    assert found["podwright_devices", "IN_USE", "pod4"] == 2
+    assert found["podwright_machines", "UP", "pod4"] == 1
+    assert found["podwright_owner_devices", "root"] == 2
     assert found["podwright_partitions", "ACTIVE", "pod4"] == 1
     assert found["podwright_clusters",] == 1
     assert found["podwright_waiters",] == 0
@@ -131,31 +134,66 @@ async def test_its_figures(server: Server) -> None:
     assert ("process_resident_memory_bytes",) in found
 
 
+async def test_no_series_is_a_partitions_and_of_owners_only_the_largest_are_named(
+    server: Server,
+) -> None:
+    for n in range(4):
+        owner = Caller(f"user{n}", 1000 + n, Role.USER, "unix")
+        spec = PartitionSpec(name=f"secret{n}", size=1)
+        await server.controller.create_partition(owner, CreateRequest(spec=spec))
+    (machine,) = server.controller.clusters[0].domains[0].machines
+    server.controller._state.mark_down(machine.name)
+    with mock.patch("podwright.controller._pod_observer.OWNERS_SHOWN", 3):
+        text = (await get(server, "/metrics")).partition("\r\n\r\n")[2]
+    assert "secret" not in text
+    assert text.count("podwright_owner_devices{") == 3
+    assert f'podwright_machine_down{{cluster="pod4",machine="{machine.name}"}} 1.0' in text
+    assert 'podwright_devices{cluster="pod4",state="DOWN"} 4.0' in text
+
+
+@pytest.mark.parametrize("private", ["partitions", "devices"])
+async def test_owners_are_not_named_where_partitions_are_private(private: str) -> None:
+    server = make(visible=Visible(private=frozenset({private})))
+    await server.start()
+    spec = PartitionSpec(name="p1", size=2)
+    await server.controller.create_partition(ROOT, CreateRequest(spec=spec))
+    text = (await get(server, "/metrics")).partition("\r\n\r\n")[2]
+    await server.stop(0)
+    assert 'podwright_devices{cluster="pod4",state="IN_USE"} 2.0' in text
+    assert "owner" not in text
+
+
 async def test_scrapes_share_what_was_gathered() -> None:
-    """A hundred at once ask the server once; and a slow one holds up nobody."""
-    asked: list[str] = []
-    go, now = asyncio.Event(), 0.0
+    """A hundred at once look at the pod once; and a slow look holds up nobody."""
+    looks: list[int] = []
+    began, go, now = asyncio.Event(), asyncio.Event(), 0.0
 
-    async def lists(method: str) -> Any:
-        asked.append(method)
+    async def refresh() -> None:
+        looks.append(1)
+        began.set()
         await go.wait()
-        return SimpleNamespace(
-            clusters=[], devices=[], partitions=[], leases=[], agents=[], waiters=[]
-        )
 
-    metrics = Metrics(CallCounts(), dict, list, dict, lists, clock=lambda: now)
+    observer: Any = mock.MagicMock()
+    observer.summary.refresh, observer.summary.states = refresh, {}
+    observer.machine_states.return_value = ({}, [])
+    observer.definitions.return_value = observer.partition_states = {}
+    observer.lease_states.return_value, observer.waiting = {}, 0
+
+    metrics = Metrics(
+        CallCounts(), dict, list, dict, lambda: observer, lambda: False, clock=lambda: now
+    )
     scrapes = [asyncio.create_task(metrics.text()) for _ in range(100)]
-    await asyncio.sleep(0)
+    await began.wait()
     scrapes[0].cancel()  # whoever began it may go
     go.set()
     texts = await asyncio.gather(*scrapes, return_exceptions=True)
     assert len({text for text in texts[1:] if isinstance(text, bytes)}) == 1
-    assert len(asked) == 6
+    assert len(looks) == 1
     await metrics.text()
-    assert len(asked) == 6
+    assert len(looks) == 1
     now = METRICS_MAX_AGE_S + 1
     await metrics.text()
-    assert len(asked) == 12
+    assert len(looks) == 2
 
 
 async def test_silent_connections_keep_no_probe_out(server: Server) -> None:

@@ -2,6 +2,8 @@
 
 from ._controller import Controller as Controller
 from ._controller_assembly import Machines as Machines
+from ._pod_observer import PartitionFacts as PartitionFacts
+from ._pod_observer import PodObserver as PodObserver
 from ._store_check import ServedClusters as ServedClusters
 from ._store_check import damaged as damaged
 from ._store_check import find_faults as find_faults

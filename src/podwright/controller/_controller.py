@@ -20,6 +20,7 @@ from podwright.controller._controller_assembly import (
     make_services,
     watch_machines,
 )
+from podwright.controller._pod_observer import PodObserver
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._store_check import ServedClusters, orphans, sound_records
 from podwright.controller.administration._privacy import Visible
@@ -84,6 +85,7 @@ class Controller:
         self._services = make_services(
             self._state, version, machines or Machines(), visible or Visible(), sleep
         )
+        self.observer = PodObserver(self._services)
         self._services.waiting.line.guest_queue.configure(sharing or Sharing())
         bound_calls = checked_calls(self._services, CALLS, self._check_serving)
         self._calls = {
@@ -105,7 +107,7 @@ class Controller:
     async def start(self, opened_store: Opened | None = None) -> None:
         """Open the store, finish or undo what was interrupted, then serve.
 
-        opened_store: what opening the store found, where that is done already.
+        opened_store: what opening the store found, where that is done already. It is used up.
         Raises wire.Unavailable or wire.Fenced when the store cannot be had, and wire.Unavailable
         for one that is damaged (`_store_check`).
         """

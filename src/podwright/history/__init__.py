@@ -1,6 +1,16 @@
-"""What a pod was like, minute by minute: made of what a page shows, kept in a store's history."""
+"""What a pod was like, minute by minute: what changed in each, kept in a store's history."""
 
-from podwright.history._minute_snapshot import TOPICS
-from podwright.history._pod_history import KEEP, MOST, Past, Writer
+from podwright.history._minute_snapshot import kept_items, measured, sums_of
+from podwright.history._pod_history import KEEP, KEEP_ROWS, MOST, Past, Writer, encode_part
 
-__all__ = ["KEEP", "MOST", "TOPICS", "Past", "Writer"]
+__all__ = [
+    "KEEP",
+    "KEEP_ROWS",
+    "MOST",
+    "Past",
+    "Writer",
+    "encode_part",
+    "kept_items",
+    "measured",
+    "sums_of",
+]

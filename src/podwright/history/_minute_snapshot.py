@@ -1,26 +1,25 @@
-"""The part of a snapshot that is kept for later, in compact form, and a snapshot from it.
+"""What is kept of a pod for later, in compact form, and what a page shows of it.
 
 Pure data.
 
-Devices are stored in runs, so a domain of which one partition has half takes two entries. Topics,
-items and changes are those of a page (`_snapshot`).
+Devices are kept in runs, so a link domain of which one partition has half takes two entries.
+Topics, items and changes are those of a page (`_snapshot`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from podwright.page import Changes, Snapshot
+from podwright.page import FOLDED_FROM, Changes, Snapshot, domain_item
 
 #: The order of a minute's sums. The numbers of blocks of 1, 2, 4, ... devices that fit follow them.
 SUMS: Final = ("used", "free", "waiting", "down", "failed")
 ORDERS: Final = 20  #: the most sizes that are counted
-#: The topics of a snapshot that a minute is made of. Only sums of the readings are kept.
-TOPICS: Final = ("clusters", "devices", "partitions", "waiters", "jobs", "readings")
-_FAILED_PARTITION_STATE: Final = "ERROR"
+_CLUSTER_FIELDS: Final = ("family", "size", "domains", "simulated")
+_PARTITION_FIELDS: Final = ("owner", "job", "allocation", "created", "until", "state")
+_WAITER_FIELDS: Final = ("place", "owner", "asked", "needs", "since", "priority")
 
 
 class MeasuredSums(NamedTuple):
@@ -37,37 +36,32 @@ class MeasuredSums(NamedTuple):
     errors: float | None
 
 
-def measured(snapshot: Snapshot) -> MeasuredSums | None:
-    """Return the sums of a snapshot's readings; None: no driver measures anything."""
-    readings: Mapping[str, Any] = snapshot.get("readings", {})
-    if not readings:
-        return None
-    device_readings = readings.values()
-    loads, temperatures, powers = (
-        [
-            reading_value
-            for reading in device_readings
-            if (reading_value := _leading_reading_number(reading.get(reading_name, ""))) is not None
-        ]
-        for reading_name in ("load", "temperature", "power")
-    )
-    error_count = sum(
-        bool(
+def measured(readings: Iterable[Mapping[str, str]]) -> MeasuredSums | None:
+    """Return the sums of devices' readings; None: no driver measures anything."""
+    numbers: dict[str, list[int]] = {"load": [], "temperature": [], "power": []}
+    error_count, any_reading = 0, False
+    for reading in readings:
+        any_reading = True
+        for name, values in numbers.items():
+            if (number := _leading_number(reading.get(name, ""))) is not None:
+                values.append(number)
+        error_count += bool(
             reading.get("problems")
             or reading.get("last xid")
             or _has_uncorrected_errors(reading.get("ecc errors", ""))
         )
-        for reading in device_readings
-    )
+    if not any_reading:
+        return None
+    loads = numbers["load"]
     return MeasuredSums(
         round(sum(loads) / len(loads), 1) if loads else None,
-        max(temperatures, default=None),
-        sum(powers) if powers else None,
+        max(numbers["temperature"], default=None),
+        sum(numbers["power"]) if numbers["power"] else None,
         error_count,
     )
 
 
-def _leading_reading_number(reading_text: str) -> int | None:
+def _leading_number(reading_text: str) -> int | None:
     """Return the number that a reading begins with: 57 for `57 %`."""
     match = re.match(r"\d+", reading_text, re.A)
     return None if match is None else int(match[0])
@@ -78,144 +72,108 @@ def _has_uncorrected_errors(reading_text: str) -> bool:
     return match is not None and int(match[1]) > 0
 
 
-def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
-    """Return the part of a snapshot that is kept, and its sums."""
-    devices: Mapping[str, Any] = snapshot.get("devices", {})
-    partitions: Mapping[str, Any] = snapshot.get("partitions", {})
-    waiters: Mapping[str, Any] = snapshot.get("waiters", {})
-    clusters: Mapping[str, Any] = snapshot.get("clusters", {})
-    jobs: Mapping[str, Any] = snapshot.get("jobs", {})
-    fragments: Mapping[str, Any] = snapshot.get("fragments", {})
-    domains: dict[str, list[Any]] = {}
-    for item_key, device_row in devices.items():
-        domains.setdefault(item_key.rpartition("/")[0], []).append(device_row)
-    topics: dict[str, dict[str, Any]] = {
-        "clusters": {
-            name: {
-                field_name: cluster[field_name]
-                for field_name in ("family", "size", "domains", "simulated")
-            }
-            for name, cluster in clusters.items()
-        },
-        "layout": {
-            domain: _run_length_pairs(device_row[0] for device_row in device_rows)
-            for domain, device_rows in domains.items()
-        },
-        "devices": {
-            domain: _run_length_pairs((device_row[2], device_row[3]) for device_row in device_rows)
-            for domain, device_rows in domains.items()
-        },
-        "partitions": {
-            name: [
-                partition["owner"],
-                partition["job"],
-                partition["allocation"],
-                partition["created"],
-                partition["until"],
-                partition["state"],
-            ]
-            for name, partition in partitions.items()
-        },
-        "waiters": {
-            item_key: [
-                waiter["place"],
-                waiter["owner"],
-                waiter["asked"],
-                waiter["needs"],
-                waiter["since"],
-                waiter["priority"],
-            ]
-            for item_key, waiter in waiters.items()
-        },
-        "jobs": {
-            item_key: [
-                job["place"],
-                job["owner"],
-                job["asked"],
-                job["needs"],
-                job["since"],
-                job["priority"],
-            ]
-            for item_key, job in jobs.items()
-        },
-    }
-    states = [device_row[2] for device_row in devices.values()]
+def kept_items(topic: str, items: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a page's clusters, waiters or jobs."""
+    if topic == "clusters":
+        return {
+            name: {field: cluster[field] for field in _CLUSTER_FIELDS}
+            for name, cluster in items.items()
+        }
+    return {key: [waiter[field] for field in _WAITER_FIELDS] for key, waiter in items.items()}
+
+
+def sums_of(
+    states: Mapping[str, int],
+    waiting: int,
+    failed: int,
+    sizes: Iterable[Sequence[int]],
+) -> list[int]:
+    """Return a minute's line of sums. states: devices by state. sizes: size and number of blocks
+    that fit, of each cluster."""
     fit_counts = [0] * ORDERS
-    for cluster in fragments.values():
-        for block_size, block_count, _ in cluster["sizes"]:
-            if (size_exponent := block_size.bit_length() - 1) < ORDERS:
-                fit_counts[size_exponent] += block_count
+    for size, count, *_ in sizes:
+        if (order := size.bit_length() - 1) < ORDERS:
+            fit_counts[order] += count
     while fit_counts and not fit_counts[-1]:
         fit_counts.pop()
-    failed_count = sum(
-        partition["state"] == _FAILED_PARTITION_STATE for partition in partitions.values()
-    )
-    down_count, free_count = states.count("DOWN"), states.count("FREE")
-    used_count = states.count("IN_USE") + states.count("RESETTING")
-    return topics, [
-        used_count,
-        free_count,
-        len(waiters) + len(jobs),
-        down_count,
-        failed_count,
-        *fit_counts,
-    ]
+    used = states.get("IN_USE", 0) + states.get("RESETTING", 0)
+    return [used, states.get("FREE", 0), waiting, states.get("DOWN", 0), failed, *fit_counts]
 
 
 def snapshot_of(
-    topics: Snapshot, *, restricted_user: str | None = None
+    topics: Snapshot, *, restricted_user: str | None = None, domain: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """Return the snapshot, as far as it was kept.
+    """Return the snapshot, as far as it was kept; of a large pod without its devices.
 
     restricted_user: the name of a caller who may not see others' partitions and waiters; None: all
-    are shown.
+    are shown. domain: this link domain of a large pod alone, with its devices.
     """
-    partitions: Mapping[str, Any] = topics.get("partitions", {})
-    waiters: Mapping[str, Any] = topics.get("waiters", {})
-    jobs: Mapping[str, Any] = topics.get("jobs", {})
+    found: dict[str, dict[str, Any]] = {topic: dict(topics.get(topic, {})) for topic in _KEPT}
     if restricted_user is not None:
-        partitions = {
-            name: partition_row
-            for name, partition_row in partitions.items()
-            if partition_row[0] == restricted_user
-        }
-        waiters = {
-            item_key: waiter for item_key, waiter in waiters.items() if waiter[1] == restricted_user
-        }
-        jobs = {item_key: job for item_key, job in jobs.items() if job[1] == restricted_user}
-    devices: dict[str, Any] = {}
-    layout: Mapping[str, Any] = topics.get("layout", {})
-    state_runs: Mapping[str, Any] = topics.get("devices", {})
-    for domain, machine_runs in layout.items():
-        machine_names = [name for name, run_length in machine_runs for _ in range(run_length)]
-        states = [
-            state_pair
-            for state_pair, run_length in state_runs.get(domain, ())
-            for _ in range(run_length)
-        ]
-        index_in_machine: dict[str, int] = {}
-        for offset, (machine, (state, partition)) in enumerate(
-            zip(machine_names, states, strict=False)
-        ):
-            index_in_machine[machine] = index_in_machine.get(machine, -1) + 1
-            name = partition if restricted_user is None or partition in partitions else ""
-            devices[f"{domain}/{offset}"] = (machine, index_in_machine[machine], state, name, "")
-    return {
-        "clusters": dict(topics.get("clusters", {})),
-        "devices": devices,
-        "partitions": {
-            name: dict(zip(_KEPT_PARTITION_FIELDS, partition_row, strict=True))
-            for name, partition_row in partitions.items()
-        },
-        "waiters": {
-            item_key: dict(zip(_KEPT_WAITER_FIELDS, waiter, strict=True))
-            for item_key, waiter in waiters.items()
-        },
-        "jobs": {
-            item_key: dict(zip(_KEPT_WAITER_FIELDS, job, strict=True))
-            for item_key, job in jobs.items()
-        },
+        for topic, owner_place in (("partitions", 0), ("waiters", 1), ("jobs", 1)):
+            found[topic] = {
+                key: row for key, row in found[topic].items() if row[owner_place] == restricted_user
+            }
+    partitions = found["partitions"]
+    shown: dict[str, dict[str, Any]] = {
+        "clusters": found["clusters"],
+        "partitions": _rows_as_items(_PARTITION_FIELDS, partitions),
+        "waiters": _rows_as_items(_WAITER_FIELDS, found["waiters"]),
+        "jobs": _rows_as_items(_WAITER_FIELDS, found["jobs"]),
     }
+    size = sum(cluster["size"] for cluster in found["clusters"].values())
+    domains = found["devices"]
+    if size > FOLDED_FROM and not domain:
+        return {
+            **shown,
+            "partitions": {},
+            "devices": {},
+            "domains": {key: _domain_of_runs(runs) for key, runs in domains.items()},
+            "totals": {"partitions": {"count": len(partitions)}},
+        }
+    if domain:
+        domains = {key: runs for key, runs in domains.items() if key == domain}
+    shown["devices"] = {}
+    for key, runs in domains.items():
+        machines = found["layout"].get(key, ())
+        shown["devices"].update(
+            _device_rows(key, machines, runs, None if restricted_user is None else partitions)
+        )
+    if domain:
+        names = {row[3] for row in shown["devices"].values()}
+        shown["partitions"] = {
+            name: item for name, item in shown["partitions"].items() if name in names
+        }
+    return shown
+
+
+_KEPT: Final = ("clusters", "layout", "devices", "partitions", "waiters", "jobs")
+
+
+def _rows_as_items(fields: Sequence[str], rows: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: dict(zip(fields, row, strict=True)) for key, row in rows.items()}
+
+
+def _domain_of_runs(runs: Iterable[Any]) -> list[int]:
+    counts: dict[str, int] = {}
+    for (state, _), length in runs:
+        counts[state] = counts.get(state, 0) + length
+    return domain_item(counts)
+
+
+def _device_rows(
+    domain: str, machine_runs: Iterable[Any], runs: Iterable[Any], visible: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return rows of devices. visible: the partitions that are named; None: all."""
+    machine_names = [name for name, length in machine_runs for _ in range(length)]
+    pairs = [pair for pair, length in runs for _ in range(length)]
+    index_in_machine: dict[str, int] = {}
+    rows: dict[str, Any] = {}
+    for offset, (machine, (state, partition)) in enumerate(zip(machine_names, pairs, strict=False)):
+        index_in_machine[machine] = index_in_machine.get(machine, -1) + 1
+        name = partition if visible is None or partition in visible else ""
+        rows[f"{domain}/{offset}"] = (machine, index_in_machine[machine], state, name, "")
+    return rows
 
 
 def applied(known_topics: dict[str, dict[str, Any]], changes: Changes) -> None:
@@ -227,11 +185,3 @@ def applied(known_topics: dict[str, dict[str, Any]], changes: Changes) -> None:
                 topic_items.pop(item_key, None)
             else:
                 topic_items[item_key] = item
-
-
-_KEPT_PARTITION_FIELDS: Final = ("owner", "job", "allocation", "created", "until", "state")
-_KEPT_WAITER_FIELDS: Final = ("place", "owner", "asked", "needs", "since", "priority")
-
-
-def _run_length_pairs(values: Any) -> list[tuple[Any, int]]:
-    return [(value, sum(1 for _ in run)) for value, run in groupby(values)]

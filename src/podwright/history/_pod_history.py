@@ -1,91 +1,112 @@
-"""The past of a pod: an hour of minutes in a row, written and read by the minute.
+"""The past of a pod: what changed in each minute, after the pod as a whole now and then.
 
-A row's body holds the first minute as a whole, and for each later minute its changes. Its sums have
-one line for each minute in which something changed: the minute, its sums, and, where drivers
-measure something, a list of what they measured. Both are compressed JSON with a version.
+The store keeps rows. A row has the changes of its minutes, and names the row with the whole that
+they follow. The whole is written anew once the changes since are as large as it was, at the latest
+after a day in which something changed. So keeping the past costs what has changed, and a minute is
+read from at most twice the bytes of a whole.
+
+A row's sums have one line for each minute in which something changed: the minute, its sums, and,
+where drivers measure something, a list of what they measured. Body and sums are compressed JSON
+with a version. A body of version 1 begins with its own whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
-from podwright.history._minute_snapshot import (
-    SUMS,
-    MeasuredSums,
-    applied,
-    measured,
-    minute,
-    snapshot_of,
-)
-from podwright.page import Snapshot, changes
+from podwright.history._minute_snapshot import SUMS, MeasuredSums, applied, snapshot_of
+from podwright.page import Changes
 from podwright.store import History, Row
 
 KEEP: Final = 30 * 24 * 60  #: in minutes
+WHOLE_MINUTES: Final = 24 * 60  #: minutes after which the whole is written again
+#: Minutes for which rows are kept: to tell the oldest minute takes the whole before it.
+KEEP_ROWS: Final = KEEP + WHOLE_MINUTES
 MOST: Final = 44_000_000  #: bytes of rows; the file with overhead stays below 50 MB
 ROW_MINUTES: Final = 60  #: minutes of a row
-MAX_ROW_BYTES: Final = 4_000_000  #: bytes of a row before compression, after which a new row begins
+ROW_BYTES: Final = 64_000  #: bytes of a row before compression, after which a new row begins
+LEAST_CHANGES: Final = 500_000  #: bytes of changes after which the whole is written again, at least
 POINTS: Final = 2000  #: the most points of one answer
-_ROW_VERSION: Final = 1
+_WHOLE_FIRST: Final = 1  #: the version of bodies that begin with a whole, and of sums
 _MEASURED_SUMS_VERSION: Final = 2  #: the version of sums that have what drivers measured
+_CHANGES_VERSION: Final = 3  #: the version of bodies that name the row with the whole
 _encode = msgspec.json.Encoder().encode
 
 
 class Writer:
-    """Makes rows from snapshots, one for each minute."""
+    """Makes rows, one for each minute."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, Any]] = {}
         self._parts: list[bytes] = []
         self._sums: list[list[Any]] = []
         self._last: list[Any] = []
         self._start = self._size = 0
+        self._whole_at = self._whole_size = self._changed_size = 0
 
-    def add(self, minute_number: int, snapshot: Snapshot | None) -> Row:
-        """Return the row that contains the minute `at`, as far as it goes.
+    def wants_whole(self, minute: int) -> bool:
+        """Whether the changes of a minute, if there are any, are to be the whole."""
+        return (
+            not self._last
+            or self._changed_size > max(self._whole_size, LEAST_CHANGES)
+            or minute - self._whole_at >= WHOLE_MINUTES
+        )
 
-        None: nothing has changed.
+    def whole(self, minute: int, parts: Sequence[bytes], sums: list[Any]) -> Row:
+        """Return the row of a minute that has the whole, in parts of `encode_part`."""
+        self._whole_at, self._whole_size = minute, sum(map(len, parts))
+        self._changed_size, self._parts = 0, []
+        self._last = sums
+        return _row(minute, minute, minute, parts, [[minute, *sums]])
 
-        Raises ValueError for None where no earlier snapshot is known.
+    def add(self, minute: int, changes: Changes, sums: list[Any]) -> Row:
+        """Return the row that contains a minute, as far as it goes. changes: since the last one.
+
+        Raises ValueError where no whole was written before.
         """
-        topics, sums = (
-            (self._known, self._last) if snapshot is None else _kept_topics_and_sums(snapshot)
-        )
-        if not sums:
+        if not self._last:
             raise ValueError("nothing was told yet")
-        starts_row = (
+        if not changes and sums == self._last:
+            return Row(self._start if self._parts else self._whole_at, minute, b"", b"")
+        if (
             not self._parts
-            or minute_number // ROW_MINUTES != self._start // ROW_MINUTES
-            or self._size > MAX_ROW_BYTES
-        )
-        if starts_row:
-            self._start, self._size, self._parts, self._sums = minute_number, 0, [], []
-        elif snapshot is None:
-            return Row(self._start, minute_number, b"", b"")
-        difference = changes({} if starts_row else self._known, topics)
-        encoded_minute = _encode([minute_number, difference])
-        self._parts.append(encoded_minute)
-        self._sums.append([minute_number, *sums])
-        self._size += len(encoded_minute)
-        self._known, self._last = topics, sums
-        row_body = b"[%d,[%s]]" % (_ROW_VERSION, b",".join(self._parts))
-        version = (
-            _MEASURED_SUMS_VERSION
-            if any(isinstance(sum_row[-1], tuple) for sum_row in self._sums)
-            else _ROW_VERSION
-        )
-        return Row(
-            self._start, minute_number, _packed(version, self._sums), zlib.compress(row_body, 6)
-        )
+            or minute // ROW_MINUTES != self._start // ROW_MINUTES
+            or self._size > ROW_BYTES
+        ):
+            self._start, self._size, self._parts, self._sums = minute, 0, [], []
+        encoded = encode_part(minute, changes)
+        self._parts.append(encoded)
+        self._sums.append([minute, *sums])
+        self._size += len(encoded)
+        self._changed_size += len(encoded)
+        self._last = sums
+        return _row(self._start, minute, self._whole_at, self._parts, self._sums)
 
     def forget(self) -> None:
-        """Begin a new row with the next minute, because the minutes in between are not known."""
+        """Begin with a whole at the next minute, because the minutes in between are not known."""
         self._parts, self._last = [], []
+
+
+def encode_part(minute: int, changes: Changes) -> bytes:
+    """Return changes of a minute as a row holds them."""
+    return _encode([minute, changes])
+
+
+def _row(
+    start: int, last: int, whole_at: int, parts: Iterable[bytes], sums: list[list[Any]]
+) -> Row:
+    body = b"[%d,[%d,[%s]]]" % (_CHANGES_VERSION, whole_at, b",".join(parts))
+    version = (
+        _MEASURED_SUMS_VERSION
+        if any(isinstance(sum_row[-1], tuple) for sum_row in sums)
+        else _WHOLE_FIRST
+    )
+    return Row(start, last, _packed(version, sums), zlib.compress(body, 6))
 
 
 class Point(NamedTuple):
@@ -130,30 +151,55 @@ class Past:
         points = await asyncio.to_thread(_history_points, rows, since, until, step)
         return points if own is None else [point._replace(measured=None) for point in points]
 
-    async def at(self, when: int, *, own: str | None = None) -> dict[str, Any]:
-        """Return the pod at a minute since 1970, as `time` and `topics`. own: as for `snapshot_of`.
+    async def at(self, when: int, *, own: str | None = None, domain: str = "") -> dict[str, Any]:
+        """Return the pod at a minute since 1970, as `time` and `topics`. own, domain: as for
+        `snapshot_of`.
 
         Raises NotFound and wire.Unavailable.
         """
         row = await self._history.at(when)
         if row is None:
-            raise NotFound(
-                "nothing is known of that minute",
-                would_work="choose one of the last 30 days at which the server ran",
-            )
-        topics = await asyncio.to_thread(_snapshot_at_minute, row, when, own)
+            raise _not_known()
+        rows = [row]
+        if (whole_at := await asyncio.to_thread(_whole_at, row)) < row.start:
+            earlier_rows = await self._history.sums(whole_at, row.start - 1)
+            found = [await self._history.at(earlier.start) for earlier in earlier_rows]
+            rows = [*(earlier for earlier in found if earlier is not None), row]
+        topics = await asyncio.to_thread(_snapshot_at_minute, rows, whole_at, when, own, domain)
         return {"time": when * 60, "topics": topics}
 
 
+def _not_known() -> NotFound:
+    return NotFound(
+        "nothing is known of that minute",
+        would_work="choose one of the last 30 days at which the server ran",
+    )
+
+
+def _whole_at(row: Row) -> int:
+    """Return the minute of the whole that a row follows."""
+    version, content = _unpacked(row.body)
+    return int(content[0]) if version == _CHANGES_VERSION else row.start
+
+
 def _snapshot_at_minute(
-    row: Row, target_minute: int, restricted_user: str | None
+    rows: Iterable[Row],
+    whole_at: int,
+    target_minute: int,
+    restricted_user: str | None,
+    domain: str,
 ) -> dict[str, dict[str, Any]]:
     topics: dict[str, dict[str, Any]] = {}
-    for minute_number, difference in _unpacked(row.body):
-        if minute_number > target_minute:
-            break
-        applied(topics, difference)
-    return snapshot_of(topics, restricted_user=restricted_user)
+    any_whole = False
+    for row in rows:
+        version, content = _unpacked(row.body)
+        any_whole = any_whole or row.start == whole_at
+        for minute, difference in content[1] if version == _CHANGES_VERSION else content:
+            if minute <= target_minute:
+                applied(topics, difference)
+    if not any_whole:
+        raise _not_known()  # the row with the whole was dropped
+    return snapshot_of(topics, restricted_user=restricted_user, domain=domain)
 
 
 def _history_points(
@@ -162,7 +208,7 @@ def _history_points(
     totals_by_point: dict[int, list[float]] = {}
     readings_by_point: dict[int, list[tuple[int, list[float | None]]]] = {}
     for row in rows:
-        row_sums = _unpacked(row.sums)
+        _, row_sums = _unpacked(row.sums)
         for (first_minute, *minute_values), next_sums in zip(
             row_sums, [*row_sums[1:], [row.last + 1]], strict=True
         ):
@@ -191,13 +237,6 @@ def _history_points(
         )
         for point_index, totals in sorted(totals_by_point.items())
     ]
-
-
-def _kept_topics_and_sums(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[Any]]:
-    """Return what is kept of a snapshot, and its line of sums without the minute."""
-    topics, sums = minute(snapshot)
-    readings = measured(snapshot)
-    return topics, sums if readings is None else [*sums, readings]
 
 
 def _joined_readings(readings: list[tuple[int, list[float | None]]]) -> MeasuredSums | None:
@@ -243,8 +282,8 @@ def _packed(version: int, content: Any) -> bytes:
     return zlib.compress(_encode([version, content]), 6)
 
 
-def _unpacked(packed: bytes) -> Any:
-    """Return the decoded value.
+def _unpacked(packed: bytes) -> tuple[int, Any]:
+    """Return the version and the decoded value.
 
     Raises wire.Unavailable for damaged data and a newer Podwright's.
     """
@@ -252,6 +291,6 @@ def _unpacked(packed: bytes) -> Any:
         version, content = msgspec.json.decode(zlib.decompress(packed))
     except (zlib.error, msgspec.MsgspecError, ValueError) as error:
         raise Unavailable(f"this part of the history is damaged ({error})") from None
-    if version not in (_ROW_VERSION, _MEASURED_SUMS_VERSION):
+    if version not in (_WHOLE_FIRST, _MEASURED_SUMS_VERSION, _CHANGES_VERSION):
         raise Unavailable("this part of the history was written by a newer Podwright")
-    return content
+    return version, content

@@ -3,14 +3,31 @@ a server shows to whom and carries what one does there; HTTP is the front's that
 
 from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._page_http_handler import BODY, Page
+from podwright.page._query_parameters import TableQuery
 from podwright.page._sessions import Sessions
-from podwright.page._snapshot import EVENTS, Changes, Snapshot, changes, take
+from podwright.page._snapshot import (
+    DOMAIN_STATES,
+    EVENTS,
+    FOLDED_FROM,
+    TABLE_TOPICS,
+    Ask,
+    Changes,
+    Snapshot,
+    changes,
+    domain_item,
+    problems_shown,
+    take,
+)
 from podwright.page._trusted_proxy import USER, SiteProxy
 
 __all__ = [
     "BODY",
+    "DOMAIN_STATES",
     "EVENTS",
+    "FOLDED_FROM",
+    "TABLE_TOPICS",
     "USER",
+    "Ask",
     "Changes",
     "Minutes",
     "Page",
@@ -18,7 +35,10 @@ __all__ = [
     "Sessions",
     "SiteProxy",
     "Snapshot",
+    "TableQuery",
     "Who",
     "changes",
+    "domain_item",
+    "problems_shown",
     "take",
 ]

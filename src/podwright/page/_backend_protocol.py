@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from podwright.page._query_parameters import TableQuery
+
 
 class CallerRole(Protocol):
     """A caller's role."""
@@ -62,6 +64,22 @@ class PageBackend(Protocol):
         """Return one of the lists, whole, as this caller may see it. Raises wire.PodwrightError."""
         ...
 
+    async def folded(self) -> bool:
+        """Return whether the pod is so large that it is shown by its link domains."""
+        ...
+
+    async def overview(self, who: Who) -> dict[str, dict[str, object]]:
+        """Return the topics of a folded pod. Raises wire.PodwrightError."""
+        ...
+
+    async def opened(self, who: Who, domain: str) -> dict[str, dict[str, object]]:
+        """Return the topics of a link domain's devices. Raises wire.PodwrightError."""
+        ...
+
+    async def table(self, who: Who, query: TableQuery) -> dict[str, object]:
+        """Return `topics` with a part of a table, and `next`. Raises wire.PodwrightError."""
+        ...
+
     async def act(self, who: Who, method: str, body: bytes) -> bytes:
         """Carry out a call. Return its reply as JSON. Raises wire.PodwrightError."""
         ...
@@ -102,9 +120,10 @@ class Minutes(Protocol):
         """Return the sums of minutes since 1970, a point for each step. own: as for `at`."""
         ...
 
-    async def at(self, when: int, *, own: str | None = None) -> Any:
+    async def at(self, when: int, *, own: str | None = None, domain: str = "") -> Any:
         """Return the pod at a minute since 1970.
 
-        own: the name of a caller who may not see other users' objects.
+        own: the name of a caller who may not see other users' objects. domain: of a large pod, the
+        link domain whose devices are shown.
         """
         ...

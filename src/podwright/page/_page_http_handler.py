@@ -20,7 +20,12 @@ from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, U
 from podwright.http import HttpRequest, Reply
 from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._live_view import Live
-from podwright.page._query_parameters import minute_of, minutes_span_of, name_of
+from podwright.page._query_parameters import (
+    minute_of,
+    minutes_span_of,
+    name_of,
+    table_query_of,
+)
 from podwright.page._sessions import SessionProof, Sessions
 from podwright.page._snapshot import FRAGMENT_TOPICS, take
 from podwright.page._static_files import Files
@@ -29,7 +34,10 @@ from podwright.page._trusted_proxy import SiteProxy
 COOKIE_NAME: Final = "podwright_session"  #: the cookie's name, to which a port is appended
 SECRET_HEADER: Final = "x-podwright-session"
 #: The paths of what the page shows beside its stream, as JSON.
-TOLD: Final = ("/v1/history", "/v1/history/at", "/v1/fragments", "/v1/explain")
+TOLD: Final = (
+    *("/v1/history", "/v1/history/at", "/v1/fragments", "/v1/explain"),
+    *("/v1/domain", "/v1/table"),
+)
 BODY: Final = 16 * 1024  #: the most bytes of a request
 MAX_LIVE_VIEWS: Final = 256  #: the most different views at once
 #: The calls that the page may make. The caller's role decides about each, as everywhere.
@@ -163,21 +171,34 @@ class Page:
                     if len(live_view)
                 }
             live_view = Live(
-                lambda: take(
-                    partial(self._server.listed, caller),
-                    time.time,
-                    conditions=self._server.conditions(caller),
-                ),
+                partial(self._snapshot, caller),
                 self._server.counted,
             )
             self._views[audience] = live_view
         event_stream = self._events_while_logged_in(live_view.events(), caller, request)
         return Reply(200, event_stream, "text/event-stream", self._files.headers)
 
+    async def _snapshot(self, caller: Who) -> dict[str, dict[str, object]]:
+        """Return all that a page of this caller has: of a large pod, an overview."""
+        if await self._server.folded():
+            return await self._server.overview(caller)
+        return await take(
+            partial(self._server.listed, caller),
+            time.time,
+            conditions=self._server.conditions(caller),
+        )
+
     async def _page_data(self, request: HttpRequest) -> Reply:
         """Return further data of the page as JSON: the past, which sizes fit, explanations."""
         caller = self._require_caller(request)
         own_name = await self._server.own(caller)
+        if request.path == "/v1/domain":
+            return self._json({"topics": await self._server.opened(caller, name_of(request.query))})
+        if request.path == "/v1/table":
+            return self._json(await self._server.table(caller, table_query_of(request.query)))
+        if request.path == "/v1/fragments" and await self._server.folded():
+            overview = await self._server.overview(caller)
+            return self._json(overview["fragments"])
         if request.path == "/v1/fragments":
             snapshot = await take(
                 partial(self._server.listed, caller), time.time, topics=FRAGMENT_TOPICS
@@ -195,7 +216,8 @@ class Page:
         if request.path == "/v1/history":
             query_span = minutes_span_of(request.query, time.time())
             return self._json(await self._past.series(*query_span, own=own_name))
-        return self._json(await self._past.at(minute_of(request.query), own=own_name))
+        minute, domain = minute_of(request.query)
+        return self._json(await self._past.at(minute, own=own_name, domain=domain))
 
     async def _events_while_logged_in(
         self, events: AsyncGenerator[bytes], caller: Who, request: HttpRequest

@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from podwright.errors import Denied
-from podwright.page._problems import problems
+from podwright.page._problems import PodProblem, problems
 from podwright.page._still_fits import fragments
 from podwright.wire import (
+    READING_ATTRIBUTES,
     AgentInfo,
     AllocationInfo,
     ClusterInfo,
@@ -37,11 +40,10 @@ Changes = dict[str, dict[str, object]]
 Ask = Callable[[str], Awaitable[Any]]
 
 FRAGMENT_TOPICS: Final = ("clusters", "devices")
-#: Attributes of a device that its driver measures, in the order in which the page shows them.
-READING_ATTRIBUTES: Final = (
-    "load", "memory used", "power", "temperature", "ecc errors", "row remapping", "last xid",
-    "problems",
-)  # fmt: skip
+#: A pod with more devices is shown by its link domains; devices of one are shown when it is opened.
+FOLDED_FROM: Final = 2048
+#: The order in which an item of `domains` has its numbers of devices.
+DOMAIN_STATES: Final = ("FREE", "IN_USE", "RESERVED", "RESETTING", "DRAINED", "DOWN")
 EVENTS: Final = 300  #: the newest events that a page has
 
 
@@ -104,6 +106,26 @@ def _without_agent(
                     state="DOWN" if machine_name in cluster.down else "UP",
                 )
                 yield _machine_item(agent_info, 0.0)
+
+
+def problems_shown(found: Mapping[str, object], limit: int) -> dict[str, object]:
+    """Return the first problems, and one that says how many more there are."""
+    shown = dict(list(found.items())[:limit])
+    if more := len(found) - len(shown):
+        problem = PodProblem(
+            "more",
+            "pod",
+            f"There are {more} more problems",
+            "the most urgent ones are above",
+            "vipu list partitions",
+        )
+        shown["more/pod"] = msgspec.to_builtins(problem)
+    return shown
+
+
+def domain_item(counts: Mapping[str, int]) -> list[int]:
+    """Return an item of `domains`. counts: devices by state."""
+    return [counts.get(state, 0) for state in DOMAIN_STATES]
 
 
 def changes(old_snapshot: Snapshot, new_snapshot: Snapshot) -> Changes:
@@ -185,8 +207,8 @@ def _reading_items(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]
     for device_info in devices:
         readings = {
             attribute_name: device_info.attributes[attribute_name]
-            for attribute_name in READING_ATTRIBUTES
-            if device_info.attributes.get(attribute_name)
+            for attribute_name in READING_ATTRIBUTES & device_info.attributes.keys()
+            if device_info.attributes[attribute_name]
         }
         if readings:
             yield _device_item(device_info, 0.0)[0], readings
@@ -333,3 +355,7 @@ _TOPIC_SOURCES: Final[dict[str, tuple[str, str, Callable[[Any, float], tuple[str
     "events": ("ListEvents", "events", _event_item),
 }
 TOPICS: Final = tuple(_TOPIC_SOURCES)
+#: The tables of which a folded pod is shown a part at a time, and the method that lists each.
+TABLE_TOPICS: Final = {
+    topic: _TOPIC_SOURCES[topic][0] for topic in ("partitions", "leases", "machines")
+}

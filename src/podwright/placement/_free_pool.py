@@ -358,6 +358,10 @@ class Pool:
         extra_masks: Mapping[int, int] = {},
     ) -> bool:
         block_mask = (1 << (1 << order)) - 1
+        if len(slots) == 1 and slots[0] % QUARTER + (1 << order) <= QUARTER:  # as of most blocks
+            quarter, first_device = divmod(slots[0], QUARTER)
+            quarter_mask = quarter_masks[quarter] | extra_masks.get(quarter, 0)
+            return quarter_mask >> first_device & block_mask == block_mask
         return all(
             _domain_mask(quarter_masks, slot // DOMAIN, extra_masks) >> slot % DOMAIN & block_mask
             == block_mask

@@ -15,9 +15,9 @@ from podwright.placement._aligned_block_search import DOMAIN
 from podwright.placement._allocation_check import check_allocation
 from podwright.placement._free_pool import Place, Pool
 from podwright.placement._infeasible import refuse_named, unknown_allocation
-from podwright.placement._placement_types import Placement, Refusal, Request
+from podwright.placement._placement_types import Block, Placement, Refusal, Request
 from podwright.placement._shape_cache import ShapeCache, make_place
-from podwright.placement._shape_rules import IllegalShape, named_blocks
+from podwright.placement._shape_rules import IllegalShape, Shape, named_blocks
 
 
 class Index:
@@ -103,6 +103,8 @@ class Index:
         pools_by_allocation.update((name, (pool,)) for name, pool in self._pools.items())
         self._memory = ShapeCache(self.cluster, pools_by_allocation)
         self._recorded_places: dict[Placement, Place] = {}
+        #: Shapes of recorded placements of one block, by its size and the number of GCDs.
+        self._single_shapes: dict[tuple[int, int], Shape] = {}
 
     def _machine_domain_and_mask(self, name: str) -> tuple[int, int]:
         if name not in self._machines:
@@ -229,20 +231,41 @@ class Index:
 
     def _recorded_place(self, pool: Pool, placement: Placement) -> Place:
         """Return the place of a placement that this index did not make. Raises ValueError."""
-        request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)
-        try:
-            shape, blocks = named_blocks(self.cluster, request)
-        except IllegalShape as illegal:
-            raise ValueError(illegal.rule) from None
+        shape, blocks = self._recorded_shape(placement)
         slots = pool.slots(blocks)
         if not slots:
             raise ValueError(f"some of the devices are not in allocation {pool.name}")
         place = make_place(pool, shape, slots)
         if place.placement != placement:
             raise ValueError("blocks or GCDs are not in routing order")
+        place.placement = placement  # so its blocks are kept once
+        object.__setattr__(placement, "place", place)
         if len(slots) == 1:  # there are few of these, and the queue takes them again and again
             self._recorded_places[placement] = place
         return place
+
+    def _recorded_shape(self, placement: Placement) -> tuple[Shape, tuple[Block, ...]]:
+        """Return the shape of a placement, and its blocks in the order of the loop.
+
+        A start asks for each partition, and most have one block: equal ones have one shape.
+        """
+        (domain, offset, size), *others = placement.blocks
+        kind = (size, len(placement.gcds))
+        known = None if others or offset % size else self._single_shapes.get(kind)
+        if (
+            known is not None
+            and 0 <= domain < len(self.cluster.domains)
+            and 0 <= offset <= self.cluster.domain_size(domain) - size
+        ):
+            return known, placement.blocks
+        request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)
+        try:
+            shape, blocks = named_blocks(self.cluster, request)
+        except IllegalShape as illegal:
+            raise ValueError(illegal.rule) from None
+        if not others:
+            self._single_shapes[kind] = shape
+        return shape, blocks
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""

@@ -5,7 +5,8 @@ Blocks lie within link domains. Larger requests take whole link domains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
@@ -32,18 +33,25 @@ def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
     domains: for each part, whether each device is free. One request may have only devices of one
     part: of a link domain, or of an allocation's share of it.
     """
-    is_aligned, devices_per_machine = family.block_rule.aligned, family.devices_per_machine
-    counts_by_order: dict[int, int] = {}
+    counts_by_order: Counter[int] = Counter()
     free_devices = 0
     for free_flags in domains:
         free_devices += sum(free_flags)
-        block_counts = (
-            _aligned_block_counts(free_flags)
-            if is_aligned
-            else _machine_block_counts(free_flags, devices_per_machine)
-        )
-        for order, block_count in enumerate(block_counts):
-            counts_by_order[order] = counts_by_order.get(order, 0) + block_count
+        counts_by_order.update(block_counts(family, free_flags))
+    return size_fits(family, counts_by_order, free_devices)
+
+
+def block_counts(family: Family, free_flags: Sequence[bool]) -> dict[int, int]:
+    """Return how many blocks of 2 ** order devices fit at once into one part, by their order."""
+    if family.block_rule.aligned:
+        return dict(enumerate(_aligned_block_counts(free_flags)))
+    return dict(enumerate(_machine_block_counts(free_flags, family.devices_per_machine)))
+
+
+def size_fits(
+    family: Family, counts_by_order: Mapping[int, int], free_devices: int
+) -> list[SizeFit]:
+    """Return the fit of each legal size, from the sums of `block_counts` of all parts."""
     legal_sizes = family.sizes(1 << max(counts_by_order, default=0))
     return [
         SizeFit(1 << order, block_count, free_devices - (block_count << order))

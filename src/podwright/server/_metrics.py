@@ -1,24 +1,24 @@
 """The server's metrics in Prometheus' text format. Names are our choice; units are Prometheus'.
 
-They are gathered at most once in a few seconds, page by page, and formatted in a thread. A scrape
-waits for them, and no call waits for a scrape. The first scrape imports prometheus_client.
+They are counters that are kept anyway, so a scrape costs the same however many partitions there
+are: there is no series of a partition, and of machines only of those that are down. They are
+gathered at most once in a few seconds and formatted in a thread. The first scrape imports
+prometheus_client.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import platform
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from podwright._version import __version__
-from podwright.errors import Unavailable
+from podwright.controller import PodObserver
 from podwright.http import metrics_text
 from podwright.server._call_counts import DURATION_BOUNDS_S, CallCounts
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 #: Seconds for which gathered metrics are reused.
 METRICS_MAX_AGE_S = 5.0
-_LIST_METHODS = (
-    *("ListClusters", "ListDevices", "ListPartitions"),
-    *("ListLeases", "ListAgents", "ListWaiters"),
-)
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: A gauge: its name without the prefix, its description, labels, and the value.
 Gauge = tuple[str, str, Mapping[str, str], float]
@@ -41,8 +37,9 @@ class Metrics:
 
     call_counts: of the calls. read_totals: returns other counters. read_gauges: returns the gauges.
     ended_connections: returns the connections that the server ended or did not accept, by listener
-    and reason. read_list: returns one of the server's lists, whole; raises wire.PodwrightError.
-    pod_label: the label `pod_label` of each metric; empty: none. clock: seconds, never backwards.
+    and reason. observe: returns what looks at the pod; None: this server stands by. name_owners:
+    returns whether anybody may know who has how much. pod_label: the label `pod` of each metric;
+    empty: none. clock: seconds, never backwards.
     """
 
     def __init__(
@@ -51,17 +48,14 @@ class Metrics:
         read_totals: Callable[[], Mapping[str, int]],
         read_gauges: Callable[[], Iterable[Gauge]],
         ended_connections: Callable[[], Mapping[tuple[str, str], int]],
-        read_list: Callable[[str], Awaitable[Any]],
+        observe: Callable[[], PodObserver | None],
+        name_owners: Callable[[], bool],
         *,
         pod_label: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._figures, self._totals, self._now, self._lists = (
-            call_counts,
-            read_totals,
-            read_gauges,
-            read_list,
-        )
+        self._figures, self._totals, self._now = call_counts, read_totals, read_gauges
+        self._observe, self._name_owners = observe, name_owners
         self._ended_connections = ended_connections
         self._pod, self._clock = pod_label, clock
         self._text = b""
@@ -69,7 +63,7 @@ class Metrics:
         self._gathering: asyncio.Task[None] | None = None
 
     async def text(self) -> bytes:
-        """Return all metrics. Raises wire.PodwrightError when the server cannot answer."""
+        """Return all metrics."""
         if self._clock() >= self._until:
             if self._gathering is None or self._gathering.done():
                 self._gathering = asyncio.create_task(self._gather_metrics())
@@ -79,12 +73,10 @@ class Metrics:
     async def _gather_metrics(self) -> None:
         await asyncio.to_thread(importlib.import_module, "prometheus_client.core")
         metric_families = [*self._calls(), *self._moment()]
-        server_lists: Sequence[Any] = ()
-        with contextlib.suppress(Unavailable):  # a standby has no more metrics
-            server_lists = [await self._lists(list_method) for list_method in _LIST_METHODS]
-        self._text = await asyncio.to_thread(
-            _format_metrics, metric_families, server_lists, self._pod
-        )
+        if (observer := self._observe()) is not None:  # a standby has no more metrics
+            await observer.summary.refresh()
+            metric_families += _pod_metrics(observer, name_owners=self._name_owners())
+        self._text = await asyncio.to_thread(_format_metrics, metric_families, self._pod)
         self._until = self._clock() + METRICS_MAX_AGE_S
 
     def _calls(self) -> Iterable[Metric]:
@@ -154,60 +146,72 @@ def pod_name(storage: Path | str, host: str) -> str:
     )
 
 
-def _format_metrics(
-    metrics: Sequence[Metric], server_lists: Sequence[Any], pod_label: str = ""
-) -> bytes:
-    """Format metrics. It runs in a thread, since 16,384 devices would delay every call."""
-    metric_families = [*metrics, *(_list_metrics(*server_lists) if server_lists else ())]
-    return metrics_text(metric_families, {"pod": pod_label} if pod_label else {})
+def _format_metrics(metrics: Sequence[Metric], pod_label: str = "") -> bytes:
+    """Format metrics. It runs in a thread, so that no call waits for it."""
+    return metrics_text(metrics, {"pod": pod_label} if pod_label else {})
 
 
-def _list_metrics(*server_lists: Any) -> list[Metric]:
-    clusters = server_lists[0].clusters
-    devices, partitions = server_lists[1].devices, server_lists[2].partitions
-    leases, agents, waiters = (
-        server_lists[3].leases,
-        server_lists[4].agents,
-        server_lists[5].waiters,
-    )
-    cluster_of = {info.name: info.cluster for info in partitions}
-    lease_counts: Counter[tuple[str, ...]] = Counter(
-        (cluster_of.get(lease.partition, ""), lease.state) for lease in leases
-    )
-    return [
-        _counted_gauge("clusters", "Clusters.", (), Counter({(): len(clusters)})),
+def _pod_metrics(observer: PodObserver, *, name_owners: bool) -> list[Metric]:
+    """Return the metrics of the pod."""
+    machine_states, down_machines = observer.machine_states()
+    metrics = [
+        _counted_gauge("clusters", "Clusters.", (), {(): len(observer.definitions())}),
         _counted_gauge(
             "devices",
             "Devices by what they are doing.",
-            ("cluster", "machine", "state"),
-            Counter((info.cluster, info.device.machine, info.state) for info in devices),
+            ("cluster", "state"),
+            observer.summary.states,
         ),
         _counted_gauge(
             "partitions",
             "Partitions by their ready state.",
             ("cluster", "state"),
-            Counter((info.cluster, info.ready_state.value) for info in partitions),
+            observer.partition_states,
         ),
         _counted_gauge(
-            "leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), lease_counts
+            "leases",
+            "Leases; FENCING: over, not yet safe.",
+            ("cluster", "state"),
+            observer.lease_states(),
+        ),
+        _counted_gauge("waiters", "Requests that wait for devices.", (), {(): observer.waiting}),
+        _counted_gauge(
+            "machines",
+            "Machines. UP: in service; DRAINED: takes nothing new; DOWN: does not answer.",
+            ("cluster", "state"),
+            machine_states,
         ),
         _counted_gauge(
-            "waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})
-        ),
-        _counted_gauge(
-            "machine_up",
-            "Whether a machine's agent answers and has the hardware it registered.",
+            "machine_down",
+            "1: this machine does not answer, or has other hardware than it registered.",
             ("cluster", "machine"),
-            {(agent.cluster, agent.name): int(agent.state == "UP") for agent in agents},
+            dict.fromkeys(down_machines, 1),
         ),
     ]
+    if name_owners:
+        owners = observer.largest_owners()
+        metrics += [
+            _counted_gauge(
+                "owner_devices",
+                "Devices of the owners with most.",
+                ("owner",),
+                {(owner,): devices for owner, devices, _ in owners},
+            ),
+            _counted_gauge(
+                "owner_partitions",
+                "Partitions of the owners with most devices.",
+                ("owner",),
+                {(owner,): partitions for owner, _, partitions in owners},
+            ),
+        ]
+    return metrics
 
 
 def _counted_gauge(
     gauge_name: str,
     description: str,
     label_names: tuple[str, ...],
-    counts_by_labels: Mapping[tuple[str, ...], int],
+    counts_by_labels: Mapping[Any, int],
 ) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 

@@ -12,17 +12,15 @@ from podwright._version import __version__
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
 from podwright.history import Past
-from podwright.page import EVENTS, Page, SiteProxy, Who
+from podwright.page import EVENTS, Page, SiteProxy, TableQuery, Who
 from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
+from podwright.server._folded_pod import FoldedPod
 from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE
 from podwright.store import History
-from podwright.wire import METHODS, EventInfo, EventList, EventsRequest, ListRequest
+from podwright.wire import METHODS, EventList, EventsRequest, ListRequest
 
 _AFTER_ALL_EVENTS = 2**53  #: no event has such a number
-#: Windows before the last event, in microseconds, in which events are searched: an hour, a day,
-#: all.
-_EVENT_WINDOWS_US = (3600 * 10**6, 86400 * 10**6, _AFTER_ALL_EVENTS)
 
 
 class PageVisitor(NamedTuple):
@@ -54,6 +52,7 @@ class PageServer:
         standbys: Callable[[], int | None],
     ) -> None:
         self._calls, self._standbys = calls, standbys
+        self._folded = FoldedPod(calls, _caller_of_visitor, self.listed, self.conditions)
 
     def anonymous(self) -> Who | None:
         """Return the caller without credentials; None where the server is secure."""
@@ -86,27 +85,29 @@ class PageServer:
         return await self._calls.whole(caller, called_method, called_method.request())
 
     async def _newest_events(self, caller: Caller) -> EventList:
-        """Return the newest events that the caller may see: at least EVENTS, if there are so many.
+        """Return the newest events that the caller may see."""
+        method, request = METHODS["ListEvents"], EventsRequest(since=_AFTER_ALL_EVENTS)
+        await self._calls(caller, method, request)  # whether it may be asked at all
+        controller = self._calls.controller
+        caller, _ = controller.admitted(caller, request)
+        events = controller.observer.newest_events(caller, EVENTS)
+        return cast("EventList", controller.redacted(caller, events))
 
-        A list begins after a number and goes forward. Numbers are microseconds, so a window of time
-        is a window of numbers. The window widens until it holds enough events.
-        """
-        method = METHODS["ListEvents"]
-        last_number = (
-            await self._calls(caller, method, EventsRequest(since=_AFTER_ALL_EVENTS))
-        ).last
-        newest_events: list[EventInfo] = []
-        for window_us in _EVENT_WINDOWS_US:
-            newest_events, after_number = [], max(0, last_number - window_us)
-            while True:
-                event_page = await self._calls(caller, method, EventsRequest(since=after_number))
-                newest_events += event_page.events
-                if not event_page.events or event_page.events[-1].number >= last_number:
-                    break
-                after_number = event_page.events[-1].number
-            if len(newest_events) >= EVENTS:
-                break
-        return EventList(events=newest_events, last=last_number)
+    async def folded(self) -> bool:
+        """Return whether the pod is so large that it is shown by its link domains."""
+        return self._calls.standby is None and self._folded.applies
+
+    async def overview(self, who: Who) -> dict[str, dict[str, object]]:
+        """Return what a caller may see of a folded pod."""
+        return await self._folded.overview(who)
+
+    async def opened(self, who: Who, domain: str) -> dict[str, dict[str, object]]:
+        """Return what a caller may see of a link domain."""
+        return await self._folded.opened(who, domain)
+
+    async def table(self, who: Who, query: TableQuery) -> dict[str, object]:
+        """Return a part of a table of a folded pod."""
+        return await self._folded.table(who, query)
 
     async def act(self, who: Who, method: str, body: bytes) -> bytes:
         """Make a call. Return its reply as JSON."""

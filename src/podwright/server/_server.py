@@ -25,6 +25,7 @@ from podwright.wire import ServerInfo
 if TYPE_CHECKING:
     from podwright.controller import Controller
     from podwright.http import Visitors
+    from podwright.store import Opened
 
 APIS = ["virmgrpc", "podwright.v1"]
 
@@ -77,16 +78,20 @@ class Server:
         )
         self._grpc: GrpcFront | None = None
 
-    async def start(self) -> None:
+    async def start(self, opened_store: Opened | None = None) -> None:
         """Take the socket, recover the controller, and answer.
 
+        opened_store: what opening the store found, where that is done already.
         Raises wire.AlreadyExists when another server has the socket, and wire.Unavailable when the
         store, the socket or the port cannot be had. Nothing is left behind then.
         """
         if self._place is not None:
             self._place.take()
         try:
-            await self.controller.start()
+            if opened_store is None:
+                await self.controller.start()
+            else:
+                await self.controller.start(opened_store)
             if self.host is not None:
                 self._grpc = GrpcFront(
                     self.calls, self._listen.certs, own_process=self._listen.apart

@@ -327,21 +327,24 @@ async def _serve_own_store(
     stop_event = asyncio.Event()
     _end_on_signals(stop_event)
     store: Store = SQLiteStore(store_file, connect=seam.connect)
-    store_records: Mapping[tuple[str, str], bytes] = {}
+    opened_store: Opened | None = None
     full_store: Unavailable | None = None
     if store_file.exists():  # noqa: ASYNC240 (one look)
         try:
-            store_records = (await store.open()).records
+            opened_store = await store.open()
         except Unavailable as error:
             if not error.data.get("full"):
                 raise
             full_store = error
             store = await _read_only_store(SQLiteStore(store_file), error)
-            store_records = (await store.open()).records
+            opened_store = await store.open()
     try:
         with start_without_gc():
+            store_records = opened_store.records if opened_store is not None else {}
+            secure = is_secure(store_records)
             hardware = _chosen_hardware(store_records, options)
-            store, drivers = seam.store(store), seam.drivers(hardware)
+            del store_records
+            opened, store, drivers = store, seam.store(store), seam.drivers(hardware)
 
             def make(store: Store) -> Controller:
                 return Controller(
@@ -349,19 +352,16 @@ async def _serve_own_store(
                     hardware.clusters,
                     drivers,
                     version=__version__,
-                    machines=_machine_connections(
-                        options, lambda: options.secure or is_secure(store_records)
-                    ),
-                    visible=(options.visible or Visible()).settled(
-                        secure=options.secure or is_secure(store_records)
-                    ),
+                    machines=_machine_connections(options, lambda: options.secure or secure),
+                    visible=(options.visible or Visible()).settled(secure=options.secure or secure),
                     sharing=options.sharing,
                     own_host=ThisHost(hardware.local),
                 )
 
             controller = make(store)
-            server = _server_for(options, controller, store, secure=is_secure(store_records))
-            await server.start()
+            server = _server_for(options, controller, store, secure=secure)
+            await server.start(opened_store if store is opened else None)
+            opened_store = None  # a large pod's records are many bytes
             store_lock.hold()  # it may have been created just now
     except BaseException:
         await store.close()

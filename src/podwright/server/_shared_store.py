@@ -233,7 +233,7 @@ async def serve_shared(
 
             controller = make(store_right.read_only or store)
             try:
-                await controller.start(opened_store)
+                await controller.start(opened_store._replace(records={**opened_store.records}))
             except Unavailable as error:  # there was room to open the store, but for no more
                 if not error.data.get("full"):
                     raise

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from podwright.controller import Caller, Role
+from podwright.controller import Caller, PodObserver, Role
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_server
@@ -96,7 +96,8 @@ class WebFront:
             read_counters,
             read_gauges,
             ended_connections,
-            self._whole_list,
+            self._observer,
+            self._may_name_owners,
             pod_label=page_options.pod,
         )
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
@@ -121,7 +122,13 @@ class WebFront:
         port = await self.server.open(host, port, "another --http-port")
         self.address = f"http://{_url_host(host)}:{port}/"
         if (history := self._page_options.history) is not None:
-            recorder = Recorder(history, self._whole_list, self._counted, self._active_epoch)
+            recorder = Recorder(
+                history,
+                self._whole_list,
+                lambda: self._calls.controller.observer,
+                self._counted,
+                self._active_epoch,
+            )
             self._tasks.append(asyncio.create_task(recorder.run()))
         return port
 
@@ -196,6 +203,15 @@ class WebFront:
         """Return the store's epoch while this server is active, else 0."""
         is_active = self._calls.health()["status"] == "ok"
         return int(getattr(self._calls.controller, "epoch", 0)) if is_active else 0
+
+    def _observer(self) -> PodObserver | None:
+        """Return what looks at the pod while this server is active."""
+        return self._calls.controller.observer if self._active_epoch() else None
+
+    def _may_name_owners(self) -> bool:
+        """Return whether anonymous callers may know who has how much."""
+        private = self._calls.controller.private
+        return not self._calls.identity.secure and private.isdisjoint(("partitions", "devices"))
 
     async def _whole_list(self, list_method: str) -> Any:
         """Return a list as the server itself sees it.

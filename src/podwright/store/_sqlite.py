@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -193,7 +194,7 @@ def _read_snapshot(db: sqlite3.Connection) -> Snapshot:
 
 def _read_records(db: sqlite3.Connection) -> dict[tuple[str, str], bytes]:
     rows = db.execute("SELECT kind, key, body FROM records")
-    return {(kind, key): body for kind, key, body in rows}
+    return {(sys.intern(kind), key): body for kind, key, body in rows}
 
 
 def _insert_statements(change_rows: Sequence[tuple[Any, ...]]) -> list[_SqlStatement]:

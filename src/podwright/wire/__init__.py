@@ -91,6 +91,7 @@ from ._paging import next_page as next_page
 from ._plain_json import plain as plain
 from ._thread_safe_types import prepared as prepared
 from ._value import Value as Value
+from ._values import READING_ATTRIBUTES as READING_ATTRIBUTES
 from ._values import AcquireReply as AcquireReply
 from ._values import AcquireRequest as AcquireRequest
 from ._values import AllocationInfo as AllocationInfo

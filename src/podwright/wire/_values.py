@@ -10,7 +10,7 @@ of the V-IPU 1.18 protocol, without its prefixes.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Final
 
 from podwright.wire._method import (
     CREATORS,
@@ -93,6 +93,15 @@ class DeviceRef(Value):
     rdma_port: int = 0
     arch_id: int = 0
     chip_id: str = ""
+
+
+#: Attributes of a device that its driver measures.
+READING_ATTRIBUTES: Final = frozenset(
+    {
+        *("load", "memory used", "power", "temperature"),
+        *("ecc errors", "row remapping", "last xid", "problems"),
+    }
+)
 
 
 class DeviceInfo(Value):

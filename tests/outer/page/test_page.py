@@ -232,3 +232,37 @@ def test_a_thousand_devices_and_more_are_drawn_sixteen_thousand_are_folded(
     expect(page.locator("svg[role=group] .device")).to_have_count(0)
     page.locator(".domain button").first.click()
     expect(page.locator("svg[role=group] .device")).to_have_count(64)
+
+
+def test_a_large_pod_shows_numbers_and_what_is_opened(
+    make_site: Callable[..., Site], page: Page, tmp_path: Path
+) -> None:
+    """Of 4,096 devices: numbers of all, devices of a link domain, partitions in parts."""
+    site = make_site("--cluster-file", pod_file(tmp_path, 64))
+    site.good("vipu", "create", "partition", "first", "--size", "4")
+    page.goto(f"{site.address}/pod")
+    expect(page.locator(".numbers")).to_contain_text("4096")
+    expect(page.locator(".domain")).to_have_count(64)
+    page.locator(".domain button").first.click()
+    drawn = page.locator("svg[role=group] .device")
+    expect(drawn).to_have_count(64)
+    expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(4)
+    page.locator("svg[role=group] .device.IN_USE").first.click()
+    expect(page.locator(".side")).to_contain_text("Partition first")
+    site.good("vipu", "create", "partition", "second", "--size", "8")
+    expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(12)
+    page.goto(f"{site.address}/partitions")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.fill("#find", "second")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.click("tbody a")
+    expect(page.locator("h1")).to_have_text("Partition second")
+    expect(page.locator("#main ul").first.locator("li")).to_have_count(2)
+    site.good("vipu", "remove", "partition", "second")
+    expect(page.locator("#main")).to_contain_text("There is none of this name now.")
+    page.goto(f"{site.address}/machines?find=m63-")
+    expect(page.locator("tbody tr")).to_have_count(16)
+    page.fill("#find", "")
+    expect(page.locator("tbody tr")).to_have_count(200)
+    page.click("text=show more")
+    expect(page.locator("tbody tr")).to_have_count(400)

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from podwright.history import KEEP, Writer
+from podwright.history import KEEP
 from podwright.store import SQLiteHistory
+from tests.history.recording import Recording
 from tests.outer.page.conftest import Site
 from tests.whole.conftest import BIN
 
@@ -41,11 +42,11 @@ def one(used: int, waiting: int = 0) -> dict[str, dict[str, Any]]:
 def an_hour(site: Site, now: int) -> None:
     """Half an hour in which 12 were used and two waited; then all was free, until 3 minutes ago."""
     history = SQLiteHistory(site.storage.with_name("server.db-history"))
-    writer, minute = Writer(), now // 60
+    recording, minute = Recording(), now // 60
 
     for at in range(minute - 50, minute - 2):
         state = one(12, 2) if at < minute - 20 else one(0)
-        history._write(writer.add(at, state), at - KEEP, 10**7)  # a loop runs here: Playwright's
+        history._write(recording.row(at, state), at - KEEP, 10**7)  # a loop runs here: Playwright's
 
 
 def test_an_hour_is_drawn_and_each_minute_of_it_can_be_seen(

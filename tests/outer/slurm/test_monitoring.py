@@ -141,7 +141,7 @@ FIRES: dict[str, tuple[dict[str, str], str]] = {
         },
         "20m",
     ),
-    "PodwrightMachineDown": ({'podwright_machine_up{machine="m1",cluster="c"}': "0x20"}, "7m"),
+    "PodwrightMachineDown": ({'podwright_machine_down{machine="m1",cluster="c"}': "1x20"}, "7m"),
     "PodwrightAgentUnhealthy": ({'podwright_agent_healthy{machine="m1"}': "0x20"}, "4m"),
     "PodwrightPartitionsInError": (
         {'podwright_partitions{cluster="c",state="ERROR"}': "1x20"},

@@ -58,6 +58,7 @@ def define(cluster: IndexedCluster, record: AllocationRecord) -> None:
         cluster.closed[record.name] = record.scheduler
     if record.owner:
         cluster.owned[record.name] = record.owner
+    cluster.redefined_now()
 
 
 def undefine(cluster: IndexedCluster, allocation_name: str) -> None:
@@ -69,6 +70,7 @@ def undefine(cluster: IndexedCluster, allocation_name: str) -> None:
     if not cluster.allocations:
         cluster.index.define_allocation(cluster.layout.name, cluster.machines())
         cluster.allocations[cluster.layout.name] = cluster.machines()
+    cluster.redefined_now()
 
 
 def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRecord:
@@ -153,11 +155,7 @@ def check_removable(state: ControllerState, allocation_name: str, action: str) -
 def names_in(state: ControllerState, cluster: IndexedCluster, allocation_name: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
     pool_key = (cluster.layout.name, allocation_name)
-    partition_names = {
-        record.name
-        for record in state.partitions.records()
-        if (record.cluster, record.allocation) == pool_key
-    }
+    partition_names = {entry.name for entry in state.partitions.in_pool(*pool_key)}
     quarantined_names = {
         quarantined.partition
         for quarantined in state.quarantine.values()

@@ -132,6 +132,8 @@ class Audit:
         self._event_surplus = event_limit // _SURPLUS_PART
         self._next_pruning_at = -math.inf
         self._events: dict[str, deque[EventInfo]] = {name: deque() for name in CHAIN_NAMES}
+        #: The same events, by chain and by the person who caused or owns what they are about.
+        self._own_events: dict[tuple[str, str], deque[EventInfo]] = {}
         self._entries: dict[str, deque[_ChainEntry]] = {name: deque() for name in CHAIN_NAMES}
         self._chains = {name: AuditChainEnd(name) for name in CHAIN_NAMES}
         self._last = 0
@@ -181,6 +183,8 @@ class Audit:
             self._last = entry_number
         for chain_name, events in self._events.items():
             self._events[chain_name] = deque(sorted(events, key=_event_number))
+            for event in self._events[chain_name]:
+                self._add_to_own(chain_name, event)
         for (record_kind, _), record_bytes in records.items():
             if record_kind == ANCHOR_KIND:
                 anchor = msgspec.json.decode(record_bytes, type=AnchorRecord)
@@ -267,6 +271,7 @@ class Audit:
             event_bytes = event_bytes[:-1] + f',"intent":{intent}}}'.encode()
         events = self._events[chain_name]
         events.append(event)
+        self._add_to_own(chain_name, event)
         self._journal.later(
             self._sealed_entry(chain_name, EVENT_KIND, event.number, event.at, event_bytes)
         )
@@ -303,7 +308,7 @@ class Audit:
                 oldest_entry = entries.popleft()
                 self._journal.later(Delete(oldest_entry.kind, oldest_entry.key))
                 if oldest_entry.kind == EVENT_KIND:
-                    events.popleft()
+                    self._drop_from_own(chain_name, events.popleft())
                 if oldest_entry.position:
                     anchor = oldest_entry
             if anchor is not None:
@@ -316,6 +321,25 @@ class Audit:
                     at=now,
                 )
                 self._journal.later(anchor_record.put)
+
+    def _add_to_own(self, chain_name: str, event: EventInfo) -> None:
+        for person in {event.who, event.owner}:
+            self._own_events.setdefault((chain_name, person), deque()).append(event)
+
+    def _drop_from_own(self, chain_name: str, event: EventInfo) -> None:
+        """Forget the oldest event of a chain: it is also the oldest of each person's there."""
+        for person in {event.who, event.owner}:
+            own_events = self._own_events[chain_name, person]
+            own_events.popleft()
+            if not own_events:
+                del self._own_events[chain_name, person]
+
+    def _visible_chains(self, caller: Caller) -> list[deque[EventInfo]]:
+        """The events of each chain that a caller may see, in order."""
+        if caller.role is Role.ADMINISTRATOR:
+            return list(self._events.values())
+        own_chains = (self._own_events.get((name, caller.name)) for name in CHAIN_NAMES)
+        return [events for events in own_chains if events is not None]
 
     def _next_number(self) -> int:
         """A number above all before. It grows with time and not by one: whoever may see a part of
@@ -344,31 +368,27 @@ class Audit:
                         event_list = self._events_after(caller, request)
         return event_list
 
+    def newest(self, caller: Caller, limit: int) -> EventList:
+        """The newest events that a caller may see, the oldest of them first."""
+        newest_events = merge(
+            *map(reversed, self._visible_chains(caller)), key=lambda event: -event.number
+        )
+        events = list(islice(newest_events, limit))[::-1]
+        return EventList(events=events, last=events[-1].number if events else 0)
+
     def _events_after(self, caller: Caller, request: EventsRequest) -> EventList:
+        visible_chains = self._visible_chains(caller)
         later_events = (
             dropwhile(lambda event: event.number <= request.since, events)
-            for events in self._events.values()
+            for events in visible_chains
             if events and events[-1].number > request.since
         )
-        visible_events = (
-            event for event in merge(*later_events, key=_event_number) if _may_see(caller, event)
-        )
-        events = list(islice(visible_events, request.limit))
+        events = list(islice(merge(*later_events, key=_event_number), request.limit))
         if events:
             return EventList(events=events, last=events[-1].number)
         # The last that this caller may see: of others' events not even the number is told.
-        visible_numbers = (
-            next(
-                (
-                    visible_event.number
-                    for visible_event in reversed(chain_events)
-                    if _may_see(caller, visible_event)
-                ),
-                0,
-            )
-            for chain_events in self._events.values()
-        )
-        return EventList(events=[], last=max(visible_numbers))
+        last_numbers = (events[-1].number for events in visible_chains if events)
+        return EventList(events=[], last=max(last_numbers, default=0))
 
 
 def with_new_chains(
@@ -402,10 +422,6 @@ def _chain_of_caller(caller_name: str, changed: bool = True) -> str:
 
 def _event_number(event: EventInfo) -> int:
     return event.number
-
-
-def _may_see(caller: Caller, event: EventInfo) -> bool:
-    return caller.role is Role.ADMINISTRATOR or caller.name in (event.who, event.owner)
 
 
 def _printable_text(text: str) -> str:

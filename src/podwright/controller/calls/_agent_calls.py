@@ -53,7 +53,7 @@ async def _agent_registered_before(
     agent = services.registry.agents.get(earlier_request.name)
     if agent is None:
         raise removed_since_error(earlier_request, "agent")
-    return _agent_info(services, agent)
+    return agent_info(services, agent)
 
 
 @done_once(_agent_registered_before)
@@ -90,7 +90,7 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
         services.heartbeats.begin(request.name)
         with suppress(PodwrightError):  # else the watch says what became of it
             await services.state.hardware.describe(request.name)
-        return _agent_info(services, known_agent)
+        return agent_info(services, known_agent)
 
 
 async def list_agents(services: Services, caller: Caller, request: ListRequest) -> AgentList:
@@ -101,7 +101,7 @@ async def list_agents(services: Services, caller: Caller, request: ListRequest) 
     if services.privacy.hides_agents(caller):
         return AgentList()
     for agent_name in after(services.registry.agents, request.page_token):
-        listed_agent = _agent_info(services, services.registry.agents[agent_name])
+        listed_agent = agent_info(services, services.registry.agents[agent_name])
         if request.cluster in ("", listed_agent.cluster):
             if page.full:
                 break
@@ -249,7 +249,8 @@ async def _meet_agent(
     return agent_record, machine_report.fence
 
 
-def _agent_info(services: Services, known_agent: Known) -> AgentInfo:
+def agent_info(services: Services, known_agent: Known) -> AgentInfo:
+    """An agent, complete."""
     state, agent_record = services.state, known_agent.record
     cluster = state.inventory.by_machine.get(agent_record.name)
     silent_seconds = state.now() - known_agent.last_seen

@@ -57,7 +57,7 @@ class ListPage(Generic[_T]):
 
 
 def after(names: Iterable[str], page_token: str) -> list[str]:
-    """The names after that of a token, in order."""
+    """The names after that of a token, in order. Of few names: all of them are looked at."""
     return sorted(name for name in names if name > page_token)
 
 

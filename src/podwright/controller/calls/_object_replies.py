@@ -4,13 +4,14 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from heapq import merge
 from operator import attrgetter
 from typing import Final
 
 import msgspec
 
-from podwright.controller.calls._list_pages import ListPage, after, defined_after
+from podwright.controller.calls._list_pages import ListPage, defined_after
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import MAX_AUTO_RESETS, ControllerState
@@ -85,11 +86,8 @@ def check_filters(state: ControllerState, request: ListRequest, action: str) -> 
     """Raise NotFound for a filter by an unknown cluster or allocation."""
     if not (request.cluster or request.allocation):
         return
-    if not any(
-        request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
-        # Those of clusters that are gone can still be listed.
-        for record in state.partitions.records()
-    ):
+    # Those of clusters that are gone can still be listed.
+    if not state.partitions.any_in(request.cluster, request.allocation):
         state.inventory.candidates(request.cluster, request.allocation, action)
 
 
@@ -100,11 +98,10 @@ def partitions(
     filters."""
     page = ListPage[PartitionInfo](request)
     check_filters(state, request, "list partitions")
-    for partition_name in after(state.partitions, request.page_token):
+    names, _ = state.known_names(caller, request.page_token)
+    for partition_name in names:
         entry = state.partitions[partition_name]
         if (record := entry.record) is None or not _passes_filter(record, request):
-            continue
-        if not state.sight.partition(caller, entry):
             continue
         if page.full:
             break
@@ -121,7 +118,7 @@ def leases(state: ControllerState, request: ListRequest, caller: Caller) -> Leas
     page = ListPage[LeaseInfo](request)
     check_filters(state, request, "list leases")
     now = state.now()
-    for lease_id in after((*state.leases, *state.fences), request.page_token):
+    for lease_id in _lease_ids(state, request.page_token, caller):
         lease = state.leases.get(lease_id)
         entry = state.partitions.get(lease.record.partition) if lease else state.fences[lease_id]
         if entry is None or (record := entry.record) is None or not _passes_filter(record, request):
@@ -137,6 +134,21 @@ def leases(state: ControllerState, request: ListRequest, caller: Caller) -> Leas
                 lease_id, _fenced_lease_info(state, entry, entry.fences[lease_id], record.size)
             )
     return LeaseList(leases=page.items, next_page_token=page.token)
+
+
+def _lease_ids(state: ControllerState, page_token: str, caller: Caller) -> Iterator[str]:
+    """The ids of leases and of fences behind a token, in order; for a caller who may not know of
+    all, those of his own partitions."""
+    if state.sight.all_leases(caller):
+        return merge(state.leases.ids.after(page_token), state.fences.ids.after(page_token))
+    own_entries = map(state.partitions.get, state.own_names(caller))
+    own_ids = (
+        lease_id
+        for entry in own_entries
+        if entry is not None
+        for lease_id in (*entry.leases, *entry.fences)
+    )
+    return iter(sorted(lease_id for lease_id in own_ids if lease_id > page_token))
 
 
 def _fenced_lease_info(
@@ -165,26 +177,28 @@ def clusters(state: ControllerState, request: ListRequest) -> ClusterList:
             page.add(
                 cluster_name,
                 cluster_info(state, clusters[cluster_name]),
-                clusters[cluster_name].layout.size,
+                clusters[cluster_name].size,
             )
     return ClusterList(clusters=page.items, next_page_token=page.token)
 
 
-def cluster_info(state: ControllerState, cluster: IndexedCluster) -> ClusterInfo:
-    """A cluster, complete."""
+def cluster_info(
+    state: ControllerState, cluster: IndexedCluster, *, machines: bool = True
+) -> ClusterInfo:
+    """A cluster, complete. machines: with the names of its machines, of which there may be many."""
     layout = cluster.layout
     return ClusterInfo(
         name=layout.name,
         family=layout.family.name,
-        size=layout.size,
+        size=cluster.size,
         free=cluster.index.free(),
-        machines=cluster.machines(),
-        ild_sizes=[layout.domain_size(domain_index) for domain_index in range(len(layout.domains))],
+        machines=cluster.machines() if machines else [],
+        ild_sizes=[len(refs) for refs in cluster.refs],
         topology=layout.topology.value,
         ild_topology=layout.domain_topology.value,
         simulated=layout.simulated,
         drained=sorted(cluster.drained),
-        down=sorted(state.down.intersection(cluster.places)),
+        down=sorted(machine for machine in state.down if machine in cluster.places),
     )
 
 

@@ -51,7 +51,7 @@ class AbandonedLaunches:
             return
         looks_again_now = now >= self._look_at
         self._look_at = now + LOOK_INTERVAL_SECONDS if looks_again_now else self._look_at
-        for lease in list(state.leases.values()):
+        for lease in list(state.leases.marked.values()):
             is_new_launch = not lease.seen and lease.missed < MAX_FIRST_LOOKS
             if may_look_for_launch(state, lease) and (
                 is_new_launch or (looks_again_now and lease.seen and late(lease, now))

@@ -35,6 +35,7 @@ async def drain(state: ControllerState, machine: str) -> None:
     if machine not in cluster.drained:
         cluster.drained.add(machine)
         cluster.index.drain(machine)
+        cluster.touch_machine(machine)
         state.freed(None, (), "")  # places that were kept there are thought over
 
 
@@ -44,6 +45,7 @@ async def resume(state: ControllerState, machine: str) -> None:
     await state.journal.commit([Delete(DRAIN, machine)])
     if machine in cluster.drained:
         cluster.drained.discard(machine)
+        cluster.touch_machine(machine)
         if machine not in state.down:
             cluster.index.resume(machine)
         state.freed(None, (), "")

@@ -9,6 +9,10 @@ that was being removed goes in any case; devices whose machine is silent stay in
 from __future__ import annotations
 
 import asyncio
+import sys
+from typing import Final
+
+import msgspec
 
 from podwright.agents import MachineReport
 from podwright.controller.hardware import _machine_drain as machines
@@ -48,6 +52,7 @@ from podwright.store import Change, Opened
 from podwright.wire import OperationState, ReadyState
 
 MachineReports = dict[str, MachineReport]
+SETTLED_AT_ONCE: Final = 2000  #: partitions whose step is finished or undone at a time
 
 
 async def recover(state: ControllerState, opened_store: Opened) -> None:
@@ -72,12 +77,14 @@ async def recover(state: ControllerState, opened_store: Opened) -> None:
     for machine, holds_right_devices in zip(unreleased, stray_free, strict=True):
         if not holds_right_devices:
             state.mark_down(machine)
-    await asyncio.gather(
-        *(
-            _settle_partition(state, partition_entry, reports)
-            for partition_entry in list(state.partitions.values())
-        )
-    )
+    # One task for each would need more memory than all that they work on.
+    unsettled = iter(list(state.partitions.values()))
+
+    async def settle_some() -> None:
+        for partition_entry in unsettled:
+            await _settle_partition(state, partition_entry, reports)
+
+    await asyncio.gather(*(settle_some() for _ in range(SETTLED_AT_ONCE)))
 
 
 async def ask_all(state: ControllerState) -> MachineReports:
@@ -179,20 +186,21 @@ async def _load_store(state: ControllerState, opened_store: Opened) -> None:
         )
     machines.load(state, opened_store.records)
     broken_partitions: list[PartitionEntry] = []
-    for (record_kind, _), record_body in sorted(opened_store.records.items()):
-        if record_kind == PARTITION:
-            partition_record = decode(PartitionRecord, record_body)
-            cluster = state.inventory.clusters.get(partition_record.cluster)
-            try:
-                if cluster is not None:
-                    cluster.index.take(partition_record.placement)
-            except (ValueError, IndexError):
-                cluster = None  # the cluster or its allocations were defined anew
-            partition_entry = PartitionEntry(partition_record.name, cluster, partition_record)
-            state.partitions.add(partition_entry)
-            state.set(partition_entry, partition_record)
-            if cluster is None:
-                broken_partitions.append(partition_entry)
+    partition_keys = sorted(key for key in opened_store.records if key[0] == PARTITION)
+    for key in partition_keys:
+        # Nobody needs it after this, and there are many.
+        partition_record = _compact(decode(PartitionRecord, opened_store.records.pop(key)))
+        cluster = state.inventory.clusters.get(partition_record.cluster)
+        try:
+            if cluster is not None:
+                cluster.index.take(partition_record.placement)
+        except (ValueError, IndexError):
+            cluster = None  # the cluster or its allocations were defined anew
+        partition_entry = PartitionEntry(partition_record.name, cluster)
+        state.partitions.add(partition_entry)
+        state.set(partition_entry, partition_record)
+        if cluster is None:
+            broken_partitions.append(partition_entry)
     store_changes: list[Change] = []
     for (record_kind, record_key), record_body in opened_store.records.items():
         if record_kind == QUARANTINE:
@@ -234,6 +242,16 @@ def _check_unheld(partition_entry: PartitionEntry) -> None:
         )
 
 
+def _compact(record: PartitionRecord) -> PartitionRecord:
+    """The same record, which shares with others what is equal: there are many."""
+    for field_name in ("cluster", "allocation", "owner", "creator", "guest"):
+        shared_text = sys.intern(getattr(record, field_name))
+        msgspec.structs.force_setattr(record, field_name, shared_text)
+    if record.gcds == record.blocks:
+        msgspec.structs.force_setattr(record, "gcds", record.blocks)
+    return record
+
+
 def _take_quarantine(state: ControllerState, quarantine_record: QuarantineRecord) -> None:
     cluster = state.inventory.clusters.get(quarantine_record.cluster)
     if cluster is None or quarantine_record.machine not in cluster.places:
@@ -252,12 +270,11 @@ async def _settle_partition(
     await partition_entry.lock.acquire()
     try:
         partition_record = partition_entry.known
-        foreign_machines = state.hardware.foreign.keys() & partition_entry.parts().keys()
-        if foreign_machines and partition_record.operation is OperationState.IDLE:
+        machine_names = partition_entry.machines
+        foreign = not state.hardware.foreign.keys().isdisjoint(machine_names)
+        if foreign and partition_record.operation is OperationState.IDLE:
             return  # whoever runs there runs on; it is compared once they understand each other
-        silent_machines = [
-            machine_name for machine_name in partition_entry.parts() if machine_name in state.down
-        ]
+        silent_machines = [name for name in machine_names if name in state.down]
         in_use = partition_entry.leases or partition_entry.fences
         if state_of(partition_record) == REMOVING or (partition_record.transient and not in_use):
             await _remove_partition(state, partition_entry, silent_machines)

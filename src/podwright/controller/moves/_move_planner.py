@@ -65,11 +65,12 @@ def movable(
 
 def movers(state: ControllerState, now: float, *, job: bool = False) -> dict[str, HeldLease]:
     """All launches that can be moved now, by their partitions. job: as `movable` has it."""
-    leases = (
-        (partition_name, movable(state, entry, now, job=job))
-        for partition_name, entry in state.partitions.items()
-    )
-    return {partition_name: lease for partition_name, lease in leases if lease is not None}
+    found: dict[str, HeldLease] = {}
+    for lease in state.leases.values():
+        entry = state.partitions.get(lease.record.partition) if lease.move_seconds else None
+        if entry is not None and movable(state, entry, now, job=job) is lease:
+            found[entry.name] = lease
+    return found
 
 
 def plan_room(
@@ -180,10 +181,9 @@ def _occupied_blocks(
 ) -> dict[int, list[tuple[Block, str]]]:
     """The blocks that partitions occupy, with the partition's name, by link domain."""
     occupied_by_domain: dict[int, list[tuple[Block, str]]] = {}
-    for record in state.partitions.records():
-        if record.cluster == cluster_name and record.allocation == allocation:
-            for block in record.blocks:
-                occupied_by_domain.setdefault(block.domain, []).append((block, record.name))
+    for entry in state.partitions.in_pool(cluster_name, allocation):
+        for block in entry.known.blocks:
+            occupied_by_domain.setdefault(block.domain, []).append((block, entry.name))
     return occupied_by_domain
 
 

@@ -8,6 +8,7 @@ and a partition that nobody takes again costs no reset.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from podwright.controller.requests._refusals import failed, held_by_others_error
 from podwright.controller.requests._spec import CheckedSpec, check_name, described, renamed
 from podwright.controller.state._caller import (
     Caller,
+    Role,
     check_change,
     check_creator,
     check_job,
@@ -479,7 +481,7 @@ def _only_partition(
     """
     partition_names = sorted(
         partition_record.name
-        for partition_record in state.partitions.records()
+        for partition_record in _own_records(state, caller)
         if may_change(caller, partition_record.owner)
         and not partition_record.transient
         and partition_record.operation is not OperationState.REMOVING
@@ -497,6 +499,14 @@ def _only_partition(
     return partition_names[0] if partition_names else ""
 
 
+def _own_records(state: ControllerState, caller: Caller) -> Iterable[PartitionRecord]:
+    """The partitions that may be a caller's to change: all of them, for an administrator."""
+    if caller.role is Role.ADMINISTRATOR:
+        return state.partitions.records()
+    entries = map(state.partitions.get, state.partitions.of_person(caller.name))
+    return (entry.known for entry in entries if entry is not None and entry.record is not None)
+
+
 def _new_partition_name(state: ControllerState) -> str:
     suffix = 1
     while f"run-{suffix}" in state.partitions:
@@ -509,7 +519,7 @@ def _missing_error(acquisition: Acquisition) -> Exception:
     suggestion = "let it be created with --update-partition=yes"
     usable_names = sorted(
         record.name
-        for record in state.partitions.records()
+        for record in _own_records(state, acquisition.caller)
         if may_change(acquisition.caller, record.owner)
     )
     if usable_names:

@@ -151,7 +151,7 @@ def _hosts_of_pool(
     if not hosts:
         return ()
     hosts = known_hosts(hosts, state.hardware.pool_hosts, cluster.layout.name, checked_spec.action)
-    for partition_record in state.partitions.records():
+    for partition_record in state.partitions.on_hosts():
         if partition_record.owner != owner and (
             shared_hosts := set(partition_record.hosts).intersection(hosts)
         ):

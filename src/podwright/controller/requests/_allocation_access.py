@@ -134,7 +134,7 @@ def _will_create(state: ControllerState, caller: Caller, request: AcquireRequest
         return False
     if request.spec.name:
         return request.spec.name not in state.partitions
-    return not any(record.owner == caller.name for record in state.partitions.records())
+    return not state.partitions.usage(caller.name, "").partitions
 
 
 def _with_open_spec(

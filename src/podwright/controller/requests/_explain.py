@@ -7,6 +7,7 @@ is the same in one value, with sentences. Nothing here changes anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -41,22 +42,21 @@ def in_the_way(
     owner: str,
 ) -> dict[str, Any]:
     """What stands in the way of `owner`'s request, and the nearest that would start at once."""
-    obstructing_entries = [
-        entry
-        for entry in state.partitions.values()
-        if (record := entry.record) is not None
-        and record.cluster == cluster.layout.name
-        and spec.allocation in ("", record.allocation)
-    ]
-    obstructing_entries.sort(key=lambda entry: (-entry.known.size, entry.name))
-    named_entries = [
-        entry
-        for entry in obstructing_entries
-        if state.sight.user_sees_partition(owner, entry.known)
-    ][:MAX_SHOWN_PARTITIONS]
+    cluster_name = cluster.layout.name
+    largest_entries = (
+        state.partitions.largest(cluster_name, spec.allocation)
+        if state.sight.user_sees_all_partitions
+        else _own_entries(state, cluster_name, spec.allocation, owner)
+    )
+    named_entries = list(islice(largest_entries, MAX_SHOWN_PARTITIONS))
+    obstructing_count = state.partitions.count_in(cluster_name, spec.allocation)
+    out_of_service = sorted(
+        (machine for machine in state.down | cluster.drained if machine in cluster.places),
+        key=cluster.places.__getitem__,
+    )
     allocation_machines = [
         machine
-        for machine in cluster.machines()
+        for machine in out_of_service
         if _is_in_allocation(cluster, machine, spec.allocation)
     ]
     reservations = [
@@ -72,7 +72,7 @@ def in_the_way(
         "largest": refusal.largest,
         "fragmented": refusal.free >= requested_size,
         "partitions": [_partition_standing(state, entry) for entry in named_entries],
-        "more_partitions": len(obstructing_entries) - len(named_entries),
+        "more_partitions": obstructing_count - len(named_entries),
         "down": [machine for machine in allocation_machines if machine in state.down],
         "drained": [
             machine
@@ -96,6 +96,23 @@ def in_the_way(
         ),
         "nearest": msgspec.to_builtins(nearest_spec) if nearest_spec else None,
     }
+
+
+def _own_entries(
+    state: ControllerState, cluster_name: str, allocation: str, owner: str
+) -> list[PartitionEntry]:
+    """The partitions in an allocation that its user may be told of, the largest first."""
+    own = map(state.partitions.get, state.partitions.of_person(owner))
+    entries = [
+        entry
+        for entry in own
+        if entry is not None
+        and (record := entry.record) is not None
+        and record.cluster == cluster_name
+        and allocation in ("", record.allocation)
+        and state.sight.user_sees_partition(owner, record)
+    ]
+    return sorted(entries, key=lambda entry: (-entry.known.size, entry.name))
 
 
 def nearest(state: ControllerState, spec: PartitionSpec, largest_size: int) -> PartitionSpec | None:

@@ -145,25 +145,38 @@ def _used_counts(
 ) -> tuple[int, int]:
     """Devices and partitions, of what is recorded and what is admitted."""
 
+    used_devices, used_partitions = state.partitions.usage(quota.user, quota.allocation)
+
+    def counted_size(name: str) -> int:
+        """What a partition counts of the quota; 0: it does not."""
+        entry = state.partitions.get(name)
+        record = entry.record if entry is not None else None
+        return record.size if record is not None and counts(record) else 0
+
     def counts(record: PartitionRecord | Admission) -> bool:
         return quota.user in ("", record.owner) and quota.allocation in ("", record.allocation)
 
-    sizes_by_partition = {
-        record.name: record.size for record in state.partitions.records() if counts(record)
-    }
-    new_sizes: list[int] = []
+    # What replaces a partition counts in its place, with the larger of both sizes.
+    replaced_sizes: dict[str, int] = {}
     for admission in filter(counts, state.admitted):
-        if admission.instead_of:
-            sizes_by_partition[admission.instead_of] = max(
-                sizes_by_partition.get(admission.instead_of, 0), admission.size
+        if replaced_name := admission.instead_of:
+            replaced_sizes[replaced_name] = max(
+                admission.size, replaced_sizes.get(replaced_name, 0)
             )
         else:
-            new_sizes.append(admission.size)
+            used_devices += admission.size
+            used_partitions += 1
+    for replaced_name, size in replaced_sizes.items():
+        present_size = counted_size(replaced_name)
+        used_devices += max(0, size - present_size)
+        used_partitions += not present_size
     if replaced_record is not None:
-        sizes_by_partition.pop(replaced_record.name, None)
-    return sum(sizes_by_partition.values()) + sum(new_sizes), len(sizes_by_partition) + len(
-        new_sizes
-    )
+        counted = max(
+            counted_size(replaced_record.name), replaced_sizes.get(replaced_record.name, 0)
+        )
+        used_devices -= counted
+        used_partitions -= bool(counted)
+    return used_devices, used_partitions
 
 
 def _quota_subject(quota: QuotaRecord) -> str:

@@ -185,17 +185,17 @@ def _occupied_blocks(
     """The devices in use, by link domain. owner, end_times: see `goal_for` and `guest_goal`."""
     now = state.now()
     occupied_by_domain: dict[int, list[OccupiedBlock]] = {}
-    for record in state.partitions.records():
-        if record.cluster == cluster.layout.name and record.allocation == allocation:
-            end_time, is_announced = end_of(
-                record, now, seen=state.sight.user_sees_partition(owner, record)
+    for entry in state.partitions.in_pool(cluster.layout.name, allocation):
+        record = entry.known
+        end_time, is_announced = end_of(
+            record, now, seen=state.sight.user_sees_partition(owner, record)
+        )
+        if now < end_times.get(record.name, 0.0):
+            end_time, is_announced = end_times[record.name], False
+        for block in record.blocks:
+            occupied_by_domain.setdefault(block.domain, []).append(
+                OccupiedBlock(block, end_time, is_announced, record.name)
             )
-            if now < end_times.get(record.name, 0.0):
-                end_time, is_announced = end_times[record.name], False
-            for block in record.blocks:
-                occupied_by_domain.setdefault(block.domain, []).append(
-                    OccupiedBlock(block, end_time, is_announced, record.name)
-                )
     for quarantined in state.quarantine.values():
         if quarantined.cluster == cluster.layout.name:
             block = quarantined.block

@@ -222,6 +222,8 @@ def fewest_gcds(spec: PartitionSpec, cluster: Cluster, host_count: int = 0) -> i
         gcd_count = max(1, spec.num_ilds, -(-device_count // devices_per_machine))
         return math.lcm(gcd_count, host_count) if host_count else gcd_count
     domain_count = spec.num_ilds or len({domain for domain, _ in spec.devices})
+    if device_count <= cluster.domain_size(0):  # most requests: not every domain is looked at
+        return max(1, domain_count)
     domain_limit = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
     return max(1, domain_count, -(-device_count // domain_limit))
 

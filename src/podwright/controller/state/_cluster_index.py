@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from itertools import count
 
 from podwright.agents import MachineReport
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block, Index, NodeIndex, index_of
-from podwright.wire import DeviceRef
+from podwright.wire import READING_ATTRIBUTES, DeviceRef
+
+_definitions = count(1)
 
 
 class IndexedCluster:
@@ -33,10 +36,16 @@ class IndexedCluster:
         self.unhealthy: dict[str, frozenset[int]] = {}
         #: By machine: the devices that the fabric could not join now, and why.
         self.unjoinable: dict[str, dict[int, str]] = {}
+        self.ill: set[str] = set()  #: machines with devices that are not healthy
+        self.measuring: set[str] = set()  #: machines whose drivers measure something
         self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
         self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
         #: What its last test found of its cables: machine and problem.
         self.miscabled: list[tuple[str, str]] = []
+        self.definition = 0  #: another number for each definition of its machines and allocations
+        #: Link domains of which something may have changed since they were last described.
+        self.touched: set[int] = set()
+        self.redefined_now()
         self._lay_out_devices()
 
     def _lay_out_devices(self) -> None:
@@ -60,6 +69,7 @@ class IndexedCluster:
             ]
             for domain in range(len(layout.domains))
         ]
+        self.size = sum(map(len, self.refs))  #: the number of devices
 
     def redefined(
         self, layout: Cluster, machines_by_allocation: Mapping[str, Sequence[str]]
@@ -102,6 +112,9 @@ class IndexedCluster:
             for name in machine_table.keys() - self.places.keys():
                 del machine_table[name]
         self.drained &= self.places.keys()
+        self.measuring &= self.places.keys()
+        self.ill &= self.places.keys()
+        self.redefined_now()
         for name in self.attributes:
             self._update_index(name)
 
@@ -119,6 +132,7 @@ class IndexedCluster:
         def restore() -> None:
             self.index = self.redefined(saved_fields["layout"], machines_by_allocation)
             vars(self).update(saved_fields)
+            self.redefined_now()
             for machine_name in self.attributes:
                 self._update_index(machine_name)
 
@@ -149,6 +163,24 @@ class IndexedCluster:
             if machine in self.attributes:  # else its first report does it
                 self._update_index(machine)
 
+    def redefined_now(self) -> None:
+        """Note that machines or allocations were defined anew."""
+        self.definition = next(_definitions)
+        self._allocation_by_machine = {
+            machine_name: allocation
+            for allocation, machine_names in self.allocations.items()
+            for machine_name in machine_names
+        }
+
+    def touch_machine(self, machine: str) -> None:
+        """Note that something of a machine changed that is told of its devices."""
+        if (place := self.places.get(machine)) is not None:
+            self.touched.add(place[0])
+
+    def allocation_of(self, machine: str) -> str:
+        """The allocation of a machine; empty if it has none."""
+        return self._allocation_by_machine.get(machine, "")
+
     def machines(self) -> list[str]:
         """All machines, in the order of domains and links."""
         return [machine.name for domain in self.layout.domains for machine in domain.machines]
@@ -170,11 +202,22 @@ class IndexedCluster:
                 chip_id=device.chip_id,
             )
         self.attributes[machine] = tuple(device.attributes for device in machine_report.devices)
-        self.unhealthy[machine] = frozenset(
+        if all(READING_ATTRIBUTES.isdisjoint(device) for device in self.attributes[machine]):
+            self.measuring.discard(machine)
+        else:
+            self.measuring.add(machine)
+        unhealthy = frozenset(
             reported_device.index
             for reported_device in machine_report.devices
             if not reported_device.healthy
         )
+        if unhealthy != self.unhealthy.get(machine, frozenset()):
+            self.touched.add(domain)
+        self.unhealthy[machine] = unhealthy
+        if unhealthy:
+            self.ill.add(machine)
+        elif self.ill:
+            self.ill.discard(machine)
         self._update_index(machine)
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:

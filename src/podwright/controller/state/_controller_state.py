@@ -6,11 +6,14 @@ Everything here changes without waiting; what must be durable first is in `_task
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
-from podwright.controller.state._caller import Caller
+from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._claimed_devices import Admission
 from podwright.controller.state._cluster_index import ClusterIndex, IndexedCluster
 from podwright.controller.state._device_epochs import DeviceEpochs
@@ -18,7 +21,7 @@ from podwright.controller.state._fence_index import FenceIndex
 from podwright.controller.state._journal import Journal
 from podwright.controller.state._leases import HeldLease, LeaseIndex
 from podwright.controller.state._machine_calls import MachineCalls
-from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex
+from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex, holders_of
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import (
     LeaseRecord,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from podwright.controller.state._own_host import OwnHost
 
 MAX_AUTO_RESETS: Final = 3  #: our choice: the guides name the counter, not its limit
+_NAMED: Final = 5  #: partitions that a refusal names
 
 
 class ControllerState:
@@ -58,7 +62,9 @@ class ControllerState:
         self.hardware = MachineCalls(drivers, timeout=driver_timeout, on_silence=self.mark_down)
         self.partitions = PartitionIndex()
         self.leases = LeaseIndex()
-        self.fences = FenceIndex()
+        #: How many live leases there are, by cluster and state.
+        self.leases_by_cluster: Counter[tuple[str, str]] = Counter()
+        self.fences = FenceIndex(self.partitions)
         self.epochs = DeviceEpochs()
         #: The server's own host, if it may examine the processes there.
         self.own_host: OwnHost | None = None
@@ -129,8 +135,8 @@ class ControllerState:
 
     def drop_entry(self, partition_entry: PartitionEntry) -> None:
         """Remove a partition from memory, and leave its devices as they are."""
-        self.partitions.remove(partition_entry)
         self.fences.remove(partition_entry, list(partition_entry.fences))
+        self.partitions.remove(partition_entry)
 
     def find(self, caller: Caller, name: str) -> PartitionEntry | None:
         """The partition of this name, if there is one that the caller may know of."""
@@ -179,14 +185,10 @@ class ControllerState:
     ) -> NotFound:
         """The error for a partition that the caller does not know of; it names those that exist."""
         if not would_work:
-            known_names = sorted(
-                partition_entry.name
-                for partition_entry in self.partitions.values()
-                if partition_entry.record is not None
-                and self.sight.partition(caller, partition_entry)
-            )
-            listed_names = ", ".join(known_names[:5]) + (
-                f" and {len(known_names) - 5} more" if known_names[5:] else ""
+            names, count = self.known_names(caller)
+            known_names = list(islice(names, _NAMED))
+            listed_names = ", ".join(known_names) + (
+                f" and {count - _NAMED} more" if count > _NAMED else ""
             )
             would_work = f"there are: {listed_names}" if known_names else "there are none yet"
         return NotFound(
@@ -196,6 +198,34 @@ class ControllerState:
             partition=partition_name,
         )
 
+    def known_names(self, caller: Caller, after: str = "") -> tuple[Iterator[str], int]:
+        """The names of partitions that a caller may know of, in order, behind one; and how many
+        there are in all."""
+        if self.sight.all_partitions(caller):
+            return self.partitions.names.after(after), len(self.partitions.names)
+        own = [
+            name
+            for name in self.own_names(caller)
+            if (entry := self.partitions.get(name)) is not None
+            and entry.record is not None
+            and self.sight.partition(caller, entry)
+        ]
+        return iter(own[bisect_right(own, after) :]), len(own)
+
+    def own_names(self, caller: Caller) -> list[str]:
+        """The names of all partitions that may be a caller's, in order."""
+        names = self.partitions.of_person(caller.name)
+        if caller.role is not Role.SCHEDULER:
+            return names
+        in_closed = {
+            entry.name
+            for cluster_name, cluster in self.inventory.clusters.items()
+            for allocation, scheduler in cluster.closed.items()
+            if scheduler == caller.name
+            for entry in self.partitions.in_pool(cluster_name, allocation)
+        }
+        return sorted(in_closed.union(names))
+
     # -- leases ------------------------------------------------------------------------------
 
     def add_lease(self, partition_entry: PartitionEntry, record: LeaseRecord) -> HeldLease:
@@ -203,6 +233,8 @@ class ControllerState:
         lease = HeldLease(record, self.now() + record.ttl)
         partition_entry.leases[record.id] = lease
         self.leases.add(lease)
+        self.leases_by_cluster[_cluster_name(partition_entry), "HELD"] += 1
+        self.partitions.note_holders(partition_entry, holders_of(record), 1)
         return lease
 
     def drop_leases(self, partition_entry: PartitionEntry, leases: Iterable[HeldLease]) -> None:
@@ -210,8 +242,13 @@ class ControllerState:
         lease_count = len(partition_entry.leases)
         for lease in leases:
             lease.ending = True
-            partition_entry.leases.pop(lease.record.id, None)
             self.leases.remove(lease.record.id)
+            dropped = partition_entry.leases.pop(lease.record.id, None)
+            if dropped is None:
+                continue
+            self.leases_by_cluster[_cluster_name(partition_entry), "HELD"] -= 1
+            if not partition_entry.removed:
+                self.partitions.note_holders(partition_entry, holders_of(dropped.record), -1)
         if len(partition_entry.leases) < lease_count:
             self.freed(None, (), partition_entry.name)
 
@@ -227,6 +264,7 @@ class ControllerState:
         cluster = self.inventory.by_machine.get(machine)
         if cluster is not None and machine not in self.down:
             self.down.add(machine)
+            cluster.touch_machine(machine)
             cluster.index.drain(machine)
             if announce:
                 self.record_event("MachineDown", machine, "", "it does not answer")
@@ -237,6 +275,7 @@ class ControllerState:
         if machine in self.down:
             self.down.discard(machine)
             cluster = self.inventory.by_machine[machine]
+            cluster.touch_machine(machine)
             if machine not in cluster.drained:
                 cluster.index.resume(machine)
             if announce:
@@ -258,3 +297,7 @@ class ControllerState:
             if reservation.goal.cluster is cluster:
                 reservation.lift()
                 del self.reservations[allocation_key]
+
+
+def _cluster_name(entry: PartitionEntry) -> str:
+    return entry.cluster.layout.name if entry.cluster is not None else ""

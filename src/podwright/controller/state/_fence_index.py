@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from podwright.controller.state._partition_index import PartitionEntry
+from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex, holders_of
 from podwright.controller.state._read_only_mapping import ReadOnlyMapping
 from podwright.controller.state._records import FenceRecord
+from podwright.controller.state._sorted_names import SortedNames
 
 
 class FenceIndex(ReadOnlyMapping[PartitionEntry]):
@@ -19,9 +20,11 @@ class FenceIndex(ReadOnlyMapping[PartitionEntry]):
     down: after a restart all machines cut off once more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: PartitionIndex) -> None:
         super().__init__()
+        self._partitions = partitions
         self._cut: dict[str, set[str]] = {}
+        self.ids = SortedNames()  #: of all fences, in order
 
     def cut(self, fence_id: str) -> AbstractSet[str]:
         """The machines that have cut off the old epoch of a fence."""
@@ -36,8 +39,13 @@ class FenceIndex(ReadOnlyMapping[PartitionEntry]):
         entry.fences[fence.id] = fence
         self._by_name[fence.id] = entry
         self._cut[fence.id] = set()
+        self.ids.add(fence.id)
+        self._partitions.note_holders(entry, holders_of(fence.lease), 1)
 
     def remove(self, entry: PartitionEntry, fence_ids: Iterable[str]) -> None:
         """Forget fences of a partition, by their ids."""
         for fence_id in fence_ids:
-            del entry.fences[fence_id], self._by_name[fence_id], self._cut[fence_id]
+            fence = entry.fences.pop(fence_id)
+            del self._by_name[fence_id], self._cut[fence_id]
+            self.ids.discard(fence_id)
+            self._partitions.note_holders(entry, holders_of(fence.lease), -1)

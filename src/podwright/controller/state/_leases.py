@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from podwright.controller.state._read_only_mapping import ReadOnlyMapping
 from podwright.controller.state._records import LeaseRecord
+from podwright.controller.state._sorted_names import SortedNames
 from podwright.wire import LeaseInfo
 
 
@@ -56,6 +57,9 @@ class LeaseIndex(ReadOnlyMapping[HeldLease]):
     def __init__(self) -> None:
         super().__init__()
         self._heap: list[tuple[float, str]] = []
+        self.ids = SortedNames()  #: of all leases, in order
+        #: Those of launches whose processes can be told by a mark.
+        self.marked: dict[str, HeldLease] = {}
 
     @property
     def watched(self) -> int:
@@ -65,11 +69,16 @@ class LeaseIndex(ReadOnlyMapping[HeldLease]):
     def add(self, lease: HeldLease) -> None:
         """Add a lease, and watch it."""
         self._by_name[lease.record.id] = lease
+        self.ids.add(lease.record.id)
+        if lease.record.run:
+            self.marked[lease.record.id] = lease
         self.watch(lease)
 
     def remove(self, name: str) -> None:
         """Forget a lease by its id, if it is there."""
         self._by_name.pop(name, None)
+        self.ids.discard(name)
+        self.marked.pop(name, None)
 
     def watch(self, lease: HeldLease) -> None:
         """Watch for the end of a lease, as it is now."""

@@ -59,6 +59,16 @@ class Visibility:
         """Whether a caller may know of a partition."""
         return "partitions" not in self.private or belongs_to_caller(caller, partition_entry)
 
+    def all_partitions(self, caller: Caller) -> bool:
+        """Whether a caller may know of every partition."""
+        return "partitions" not in self.private or caller.role is Role.ADMINISTRATOR
+
+    def all_leases(self, caller: Caller) -> bool:
+        """Whether a caller may know of every lease."""
+        return (
+            self.private.isdisjoint(("partitions", "leases")) or caller.role is Role.ADMINISTRATOR
+        )
+
     def leases(self, caller: Caller, partition_entry: VisiblePartition) -> bool:
         """Whether a caller may know of the leases and fences on a partition."""
         return self.private.isdisjoint(("partitions", "leases")) or belongs_to_caller(
@@ -74,6 +84,11 @@ class Visibility:
     def user_sees_waiter(self, user: str, owner: str) -> bool:
         """Whether a user may be told of a waiter of this owner's."""
         return "waiters" not in self.private or user == owner
+
+    @property
+    def user_sees_all_partitions(self) -> bool:
+        """Whether a user may be told of every partition."""
+        return "partitions" not in self.private
 
     def user_sees_partition(self, user: str, record: PartitionRecord) -> bool:
         """Whether a user may be told of a partition, and whether its end counts for his requests:

@@ -1,5 +1,6 @@
 // What can be done here: asked once more, with what it will end, and the command that does the same.
 import { h } from './dom.js';
+import { folded } from './folded.js';
 import { topic } from './live.js';
 import { ask as request } from './session.js';
 
@@ -45,6 +46,8 @@ export function ended(partition) {
 }
 
 export function standing(machine) {
+  const known = [...topic('devices').values()].some((device) => device[0] === machine);
+  if (folded() && !known) return ['What runs there goes on. Nothing new is placed there.'];
   const names = new Set();
   for (const device of topic('devices').values()) if (device[0] === machine && device[3]) names.add(device[3]);
   return names.size

@@ -14,6 +14,11 @@ export function listen(callback) {
 
 export const topic = (name) => topics.get(name) ?? new Map();
 
+// What is known of a large pod beside the stream: topics, each as a whole.
+export function detail(found) {
+  for (const [name, items] of Object.entries(found)) topics.set(name, items);
+}
+
 function tell(changed) {
   status.updated = Date.now();
   for (const callback of listeners) callback(changed);

@@ -1,6 +1,7 @@
 // The pod as it stands in its racks: link domains, machines, devices.
 import { STATES, assign, hueClass, patterns } from './colours.js';
 import { h, link, s } from './dom.js';
+import { Opened, deviceCount, folded, sizeOf, states as statesOf, total } from './folded.js';
 import { fragments } from './fragments.js';
 import { topic } from './live.js';
 import { deviceProblems, hasProblem, problemStrip } from './problems.js';
@@ -9,7 +10,6 @@ import { Selected, words } from './selected.js';
 import { ask } from './session.js';
 
 const GAP = 2;
-const FOLD = 2048; // devices from which on link domains are drawn folded
 
 // A control with its label, which stay on one line.
 const pair = (id, text, control) => h('span', { class: 'pair' }, h('label', { for: id }, text), control);
@@ -43,11 +43,15 @@ function columnsOf(machines) {
 
 export class Pod {
   title = 'Pod';
-  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves',
-    'problems', 'jobs', 'fragments', 'readings'];
+  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves', 
+    'problems', 'jobs', 'fragments', 'readings', 'domains', 'totals'];
 
   // source: where topics come from; base: the address that keeps the choices, none: nowhere.
-  constructor(host, address, { source = topic, base = '/pod', title = 'Pod' } = {}) {
+  // details: the address of what is in a link domain of a large pod.
+  constructor(host, address, { source: given = topic, base = '/pod', title = 'Pod',
+    details = (domain) => `/v1/domain?name=${encodeURIComponent(domain)}` } = {}) {
+    this.opened = new Opened(given, { address: details, keep: Boolean(base), changed: () => this.draw() });
+    const source = (name) => this.opened.topic(name);
     Object.assign(this, { source, base });
     this.by = address.get('by') in BY ? address.get('by') : 'partition';
     this.find = address.get('find') ?? '';
@@ -55,7 +59,6 @@ export class Pod {
     this.cells = new Map();
     this.labels = new Map(); // of devices that are wide enough
     this.numbersOf = new Map();
-    this.open = new Set();
     this.size = Number(address.get('size')) || 16;
     this.way = base ? address.get('way') ?? '' : '';
     this.inWay = new Set();
@@ -111,7 +114,12 @@ export class Pod {
     history.replaceState(null, '', `${this.base}${query.size ? `?${query}` : ''}`);
   }
 
+  close() {
+    this.opened.close();
+  }
+
   update(changed) {
+    this.opened.update();
     if (changed.has('clusters') && this.shape !== this.shapeNow()) this.draw();
     else this.paint();
     if (changed.has('partitions') || changed.has('waiters')) this.stands();
@@ -149,7 +157,8 @@ export class Pod {
   }
 
   shapeNow() {
-    return JSON.stringify([...this.source('clusters')].map(([name, c]) => [name, c.domains])) + this.source('devices').size;
+    return JSON.stringify([...this.source('clusters')].map(([name, c]) => [name, c.domains]))
+      + this.source('devices').size + this.source('domains').size;
   }
 
   draw() {
@@ -157,7 +166,8 @@ export class Pod {
     this.cells.clear();
     this.labels.clear();
     this.heads = new Map();
-    const places = new Map();
+    // Of a folded pod all link domains are drawn, and the devices of those that are opened.
+    const places = new Map([...this.source('domains').keys()].map((at) => [at, new Map()]));
     for (const [key, device] of this.source('devices')) {
       const domain = key.slice(0, key.lastIndexOf('/'));
       if (!places.has(domain)) places.set(domain, new Map());
@@ -165,8 +175,8 @@ export class Pod {
       if (!machines.has(device[0])) machines.set(device[0], []);
       machines.get(device[0]).push(key);
     }
-    const count = this.source('devices').size;
-    const fold = count > FOLD;
+    const count = deviceCount(this.source);
+    const fold = folded(this.source);
     const shapes = [...places.values()].map(columnsOf);
     this.scaleNow = () => scale(fold ? 256 : count, this.plan.clientWidth,
       Math.max(1, ...shapes.map(([columns]) => columns)), Math.max(1, ...shapes.map(([, devices]) => devices)));
@@ -174,29 +184,24 @@ export class Pod {
     const clusters = [...this.source('clusters')].map(([name, cluster]) => h('section', {},
       h('h2', {}, `${name} · ${cluster.family}`, cluster.simulated ? ' · simulated' : ''),
       h('div', { class: 'domains' }, ...[...places].filter(([at]) => at.startsWith(`${name}/`))
-        .map(([at, machines]) => this.domain(at, machines, fold)))));
+        .map(([at, machines]) => this.domain(at, machines, count)))));
     this.plan.replaceChildren(...(clusters.length ? clusters
       : [h('p', {}, 'There is no cluster yet: ', h('code', {}, 'vipu-admin create cluster'), ' makes one.')]));
     this.paint();
   }
 
-  domain(at, machines, fold) {
+  domain(at, machines, all) {
     const [, index] = at.split('/');
-    const head = h('h3', {}, `${this.source('devices').size > 256 ? 'Domain' : 'Link domain'} ${index}`);
+    const head = h('h3', {}, `${all > 256 ? 'Domain' : 'Link domain'} ${index}`);
     const used = h('meter', { min: 0, max: 1, value: 0, 'aria-label': `used of link domain ${index}` });
     const count = h('span', { class: 'quiet' });
     this.heads.set(at, { used, count });
     const box = h('section', { class: 'domain', 'aria-label': `Link domain ${index}` },
       h('div', { class: 'domain-head' }, head, used, count));
-    if (!fold || this.open.has(at)) {
-      box.append(this.machines(machines));
-    } else {
-      const button = h('button', { 'aria-expanded': 'false', onclick: () => {
-        this.open.add(at);
-        button.replaceWith(this.machines(machines));
-        this.paint();
-      } }, `show its ${[...machines.values()].flat().length} devices`);
-      box.append(button);
+    if (machines.size) box.append(this.machines(machines));
+    else {
+      box.append(h('button', { 'aria-expanded': 'false', 'data-focus': `open ${at}`, onclick: () => this.opened.open(at) },
+        `show its ${sizeOf(this.source('domains').get(at) ?? [])} devices`));
     }
     return box;
   }
@@ -298,10 +303,18 @@ export class Pod {
       if (cell.getAttribute('class') !== seen) cell.setAttribute('class', seen);
       if (cell.getAttribute('aria-label') !== text) cell.setAttribute('aria-label', text);
     }
+    if (folded(this.source)) { // the numbers of all, not only of what is opened
+      states.clear();
+      for (const [at, counts] of this.source('domains')) {
+        const found = statesOf(counts);
+        domains.set(at, [sizeOf(counts), found.get('IN_USE') ?? 0, found.get('FREE') ?? 0, domains.get(at)?.[3] ?? 0]);
+        for (const [name, count] of found) states.set(name, (states.get(name) ?? 0) + count);
+      }
+    }
     for (const [at, { used, count }] of this.heads) {
       const [all, taken, free, match] = domains.get(at) ?? [0, 0, 0, 0];
       used.value = all ? taken / all : 0;
-      count.textContent = `${taken} used, ${free} free${find || ill ? `, ${match} shown` : ''}`;
+      count.textContent = `${taken} used, ${free} free${(find || ill) && (!folded(this.source) || this.opened.has(at)) ? `, ${match} shown` : ''}`;
     }
     this.name(kindOf);
     for (const name of this.plan.querySelectorAll('text[data-machine]')) {
@@ -311,7 +324,7 @@ export class Pod {
       name.setAttribute('class', wrong ? 'bad' : mark ? 'drained' : '');
       name.textContent = mark + name.dataset.machine.slice(mark.length - Number(name.dataset.letters));
     }
-    this.matching.textContent = find || ill ? `${matching} of ${this.source('devices').size} devices` : '';
+    this.matching.textContent = find || ill ? `${matching} of ${this.source('devices').size} devices${folded(this.source) ? ' of opened domains' : ''}` : '';
     this.choices();
     this.figures(states);
     this.moves(held);
@@ -353,7 +366,7 @@ export class Pod {
   }
 
   figures(states) {
-    const all = this.source('devices').size;
+    const all = deviceCount(this.source);
     const figures = [['devices', all], ['in use', states.get('IN_USE') ?? 0], ['free', states.get('FREE') ?? 0]];
     for (const name of ['RESERVED', 'RESETTING', 'DRAINED', 'DOWN']) {
       if (states.get(name)) figures.push([STATES[name], states.get(name)]);
@@ -364,7 +377,7 @@ export class Pod {
     }
     const useless = this.useless();
     if (useless !== null) figures.push([`free, but in no block of ${this.size}`, useless]);
-    figures.push(['partitions', this.source('partitions').size], ['waiting', this.source('waiters').size + this.source('jobs').size]);
+    figures.push(['partitions', total('partitions', this.source)], ['waiting', this.source('waiters').size + this.source('jobs').size]);
     this.numbers.replaceChildren(...figures.map(([name, value]) =>
       h('div', {}, h('dt', {}, name), h('dd', {}, String(value)))));
   }

@@ -1,5 +1,6 @@
 // A table over a topic: search, order, address, at most so many rows drawn.
 import { h } from './dom.js';
+import { Parts, inParts, total } from './folded.js';
 import { topic } from './live.js';
 
 const ROWS = 200;
@@ -9,14 +10,14 @@ export class Table {
   constructor(host, address, { title, name, columns, same, empty, act, also = [],
     first = 0, down = false, level = 'h1', id = '' }) {
     Object.assign(this, { title, columns, act, empty, name, id });
-    this.topics = [name, ...also];
+    this.topics = [name, 'totals', ...also];
     this.find = address.get('find') ?? '';
     this.order = Number(address.get('order') ?? first);
     this.down = (address.get('down') ?? String(down)) === 'true';
     this.most = ROWS;
     this.path = location.pathname;
     const find = h('input', { id: `${id}find`, type: 'search', value: this.find,
-      oninput: () => { this.find = find.value; this.keep(); this.draw(); } });
+      oninput: () => { this.find = find.value; this.keep(); if (!this.inParts()) this.draw(); } });
     this.caption = h('caption');
     this.heads = columns.map(([text, , options], index) => {
       const button = h('button', { type: 'button', onclick: () => {
@@ -35,7 +36,15 @@ export class Table {
       h('div', { class: 'wide' }, h('table', {}, this.caption,
         h('thead', {}, h('tr', {}, ...this.heads, ...(act ? [h('th', { scope: 'col' }, 'Act')] : []))), this.body)),
       this.more);
-    this.draw();
+    if (!this.inParts()) this.draw();
+  }
+
+  // Whether it is a long table of a large pod, which is asked for in parts; then they are.
+  inParts() {
+    if (!inParts(this.name)) return false;
+    this.parts ??= new Parts(this.name, () => this.draw());
+    this.parts.search(this.find.trim());
+    return true;
   }
 
   keep() {
@@ -50,12 +59,19 @@ export class Table {
   update(changed) {
     // Many changes at once are drawn once.
     if (this.topics.some((name) => changed.has(name)) && !this.drawing) {
-      this.drawing = setTimeout(() => { this.drawing = 0; this.draw(); }, 100);
+      this.parts?.share();
+      this.drawing = setTimeout(() => {
+        this.drawing = 0;
+        if (!this.parts && this.inParts()) return; // the stream has said only now how large the pod is
+        if (this.parts && changed.has('totals')) this.parts.again();
+        else this.draw();
+      }, this.parts ? 1000 : 100);
     }
   }
 
   close() {
     clearTimeout(this.drawing);
+    this.parts?.close();
   }
 
   // What a row shows, in small letters.
@@ -71,7 +87,7 @@ export class Table {
       const found = options?.sort ? options.sort(key, item) : show(key, item);
       return found instanceof Node ? found.textContent : found;
     };
-    const rows = [...topic(this.name)].filter(([key, item]) => !find || this.text(key, item).includes(find));
+    const rows = [...topic(this.name)].filter(([key, item]) => this.parts || !find || this.text(key, item).includes(find));
     rows.sort(([a, x], [b, y]) => {
       const [left, right] = [value(this.order, a, x), value(this.order, b, y)];
       const less = typeof left === 'number' && typeof right === 'number'
@@ -82,8 +98,9 @@ export class Table {
       if (index === this.order) head.setAttribute('aria-sort', this.down ? 'descending' : 'ascending');
       else head.removeAttribute('aria-sort');
     });
-    const all = topic(this.name).size;
-    this.caption.textContent = rows.length === all ? `${all} in all` : `${rows.length} of ${all}`;
+    const all = total(this.name);
+    const part = this.parts?.next && rows.length !== all ? `the first ${rows.length}${find ? ' found' : ''}, by name, of ${all}` : '';
+    this.caption.textContent = part || rows.length === all ? part || `${all} in all` : `${rows.length} of ${all}`;
     const had = document.activeElement?.dataset?.focus;
     this.body.replaceChildren(...rows.slice(0, this.most).map(([key, item]) => h('tr', { 'data-row': key },
       ...this.columns.map(([, show, options]) =>
@@ -95,6 +112,7 @@ export class Table {
     }
     if (had) this.body.querySelector(`[data-focus="${CSS.escape(had)}"]`)?.focus();
     this.more.replaceChildren(...(rows.length > this.most
-      ? [h('button', { onclick: () => { this.most += 1000; this.draw(); } }, `show more of ${rows.length}`)] : []));
+      ? [h('button', { onclick: () => { this.most += 1000; this.draw(); } }, `show more of ${rows.length}`)]
+      : this.parts?.next ? [h('button', { onclick: () => { this.most = Infinity; this.parts.more(); } }, 'show more')] : []));
   }
 }

@@ -1,6 +1,6 @@
 // What was: the last hour or the last 30 days, and the pod as it was at a minute of them.
 import { h, s, time } from './dom.js';
-import { topic } from './live.js';
+import { deviceCount, total } from './folded.js';
 import { Pod } from './pod.js';
 import { HIGH, WIDE, measures } from './readings.js';
 import { ask } from './session.js';
@@ -73,6 +73,7 @@ export class Time {
     clearInterval(this.timer);
     this.asking?.abort();
     this.looking?.abort();
+    this.pod?.close();
   }
 
   async load() {
@@ -108,7 +109,7 @@ export class Time {
     const points = this.points ?? [];
     // What is neither used, free nor down is kept for a request, being reset or drained.
     const sum = (point) => point[USED] + point[FREE] + point[DOWN];
-    const most = Math.max(1, topic('devices').size, ...points.map(sum));
+    const most = Math.max(1, deviceCount(), ...points.map(sum));
     const outside = (point) => Math.max(0, most - sum(point));
     const waited = Math.max(0, ...points.map((point) => point[WAITING]));
     const longest = Math.max(4, Math.ceil(waited / 4) * 4); // four steps of whole requests
@@ -186,16 +187,21 @@ export class Time {
       if (error.name === 'AbortError') return;
       this.said.replaceChildren(time(when), `: ${error.message}`);
       this.plan.replaceChildren();
+      this.pod?.close();
       this.pod = null;
       return;
     }
     const waits = this.source('waiters').size + this.source('jobs').size;
-    this.said.replaceChildren('The pod at ', time(when), `: ${this.source('partitions').size} partitions, ${waits} waiting`);
+    this.said.replaceChildren('The pod at ', time(when), `: ${total('partitions', (name) => this.source(name))} partitions, ${waits} waiting`);
     const shape = JSON.stringify([...this.source('clusters')]) + this.source('devices').size;
-    if (this.pod && shape === this.shape) this.pod.paint();
-    else {
+    if (this.pod && shape === this.shape) {
+      this.pod.opened.again();
+      this.pod.paint();
+    } else {
       this.shape = shape;
-      this.pod = new Pod(this.plan, new URLSearchParams(), { source: (name) => this.source(name), base: '', title: '' });
+      this.pod?.close();
+      this.pod = new Pod(this.plan, new URLSearchParams(), { source: (name) => this.source(name), base: '', title: '',
+        details: (domain) => `/v1/history/at?time=${this.scrub.value}&domain=${encodeURIComponent(domain)}` });
     }
   }
 

@@ -2,6 +2,7 @@
 import { administrator, button, mine, send, me } from './act.js';
 import { drain, drained, remove, reset } from './acts.js';
 import { h, link, since, time } from './dom.js';
+import { folded, partition as load } from './folded.js';
 import { topic } from './live.js';
 import { Table } from './table.js';
 
@@ -137,12 +138,26 @@ const own = (host, address) => new Table(host, address, {
 export class Partition {
   constructor(host, name) {
     Object.assign(this, { host, name, title: `Partition ${name}` });
-    this.topics = ['partitions', 'leases', 'devices'];
-    this.draw();
+    this.topics = ['partitions', 'leases', 'devices', 'domains', 'totals'];
+    this.update();
+    this.timer = setInterval(() => { if (folded()) this.update(); }, 5000);
   }
 
-  update() {
-    this.draw();
+  // Of a large pod it is asked for; the first answer says also that there is none of the name.
+  async update() {
+    if (folded() && !this.asking) {
+      this.asking = true;
+      try {
+        await load(this.name);
+        this.asked = true;
+      } catch { /* the head says that the server does not answer */ }
+      this.asking = false;
+    }
+    if (!folded() || this.asked) this.draw();
+  }
+
+  close() {
+    clearInterval(this.timer);
   }
 
   draw() {
