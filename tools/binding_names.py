@@ -69,7 +69,6 @@ LIMITS: dict[str, int] = {
     "podwright/page": 1,
     "podwright/placement": 7,
     "podwright/replay": 4,
-    "podwright/replay/sharing": 1,
     "podwright/replay/traces": 1,
     "podwright/server": 2,
     "podwright/slurm/twin_service": 1,

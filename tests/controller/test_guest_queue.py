@@ -237,16 +237,28 @@ async def test_what_is_refused(world: World, pool: PoolHead) -> None:
     assert not (await world.controller.enqueue(ROOT, EnqueueRequest(pools=[head()]))).places
 
 
-def test_a_guest_that_begins_to_wait_starts_at_the_least_use() -> None:
+def test_a_guest_that_begins_to_wait_continues_at_its_own_time_or_the_queues() -> None:
     shares = Shares({"b": 2.0})
-    shares.update(["x/a", "x/b"], {"x/a": 10, "x/b": 10}, 0.0)
-    shares.update(["x/a", "x/b"], {}, 10.0)
-    assert (shares.use("x/a"), shares.use("x/b")) == (100.0, 50.0)
-    shares.update(["x/a", "x/b", PEOPLE], {}, 20.0)
-    assert shares.use(PEOPLE) == 50.0
-    shares.update(["x/b"], {}, 30.0)
-    shares.update(["x/a", "x/b"], {}, 40.0)
-    assert shares.use("x/a") == 50.0, "what it had before it waited does not count"
+    both = {"x/a": None, "x/b": None}
+    shares.update(both, {"x/a": 10, "x/b": 10}, 0.0)
+    shares.update(both, {}, 10.0)
+    assert (shares.time("x/a"), shares.time("x/b")) == (100.0, 50.0)
+    shares.update({**both, PEOPLE: None}, {}, 20.0)
+    assert shares.time(PEOPLE) == 50.0, "who comes first time saves up nothing"
+    shares.update({"x/b": None}, {}, 30.0)
+    shares.update(both, {}, 40.0)
+    assert shares.time("x/a") == 100.0, "nothing is shed by leaving for a moment"
+    shares.update({"x/a": None}, {}, 50.0)
+    shares.update(both, {}, 60.0)
+    assert shares.time("x/b") == 100.0, "the queue went on meanwhile"
+
+
+def test_the_queue_does_not_pass_a_tag_while_its_job_waits() -> None:
+    shares = Shares()
+    waiting = {"x/a": 5.0, "x/b": None}
+    shares.update(waiting, {"x/a": 10, "x/b": 10}, 0.0)
+    shares.update(waiting, {}, 10.0)
+    assert (shares.time("x/a"), shares.time(PEOPLE)) == (100.0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +279,7 @@ async def test_who_waits_for_a_quota_is_not_among_those_who_share(world: World) 
     guests = world.controller._services.waiting.line.guest_queue
     await world.time.advance(5.0)
     await enqueue(world, "b", first)
-    assert guests.shares.use(PEOPLE) == 0.0
+    assert guests.shares.time(PEOPLE) == 0.0
     await world.controller.set_quota(ROOT, QuotaInfo(user="alice", devices=24))
     (place,) = (await enqueue(world, "b", first)).places
     assert not place.job, "people wait for devices now, and hers come first"

@@ -7,8 +7,7 @@ from podwright.controller.administration._audit import with_new_chains
 from podwright.controller.administration._privacy import Visible, private_kinds
 from podwright.controller.administration._users import first_user
 from podwright.controller.hardware._discovery import Discovery
-from podwright.controller.queue._fair_share import Sharing, weights_of
-from podwright.controller.queue._simulated_queue import PlaceInPod, PodRehearsal
+from podwright.controller.queue._fair_share import weights_of
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._own_host import OwnHost
 
@@ -18,10 +17,7 @@ __all__ = [
     "Discovery",
     "Machines",
     "OwnHost",
-    "PlaceInPod",
-    "PodRehearsal",
     "Role",
-    "Sharing",
     "StoreFault",
     "Visible",
     "damaged",

@@ -16,7 +16,7 @@ from typing import cast
 
 from podwright._version import __version__
 from podwright.agents import Driver
-from podwright.controller import Controller, Machines, Sharing, Visible
+from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
 from podwright.page import SiteProxy
@@ -81,7 +81,7 @@ class ServingOptions:
     names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
     in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
     accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
-    several machines. visible: what callers see of others' objects. sharing: between schedulers and
+    several machines. visible: what callers see of others' objects. weights: of schedulers and
     people.
     """
 
@@ -110,7 +110,7 @@ class ServingOptions:
     other_pods: Mapping[str, str] = field(default_factory=dict)
     munge: str | None = None
     visible: Visible | None = None
-    sharing: Sharing | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
     administrators: frozenset[str] = frozenset()
 
 
@@ -202,7 +202,7 @@ async def _serve_shared(
         machines=_machine_connections(options, lambda: server.calls.identity.secure),
         drivers=drivers,
         visible=options.visible,
-        sharing=options.sharing,
+        weights=options.weights,
         open_handle=open_anew,
     )
 
@@ -349,7 +349,7 @@ async def _serve_own_store(
                     visible=(options.visible or Visible()).settled(
                         secure=options.secure or is_secure(store_records)
                     ),
-                    sharing=options.sharing,
+                    weights=options.weights,
                     own_host=ThisHost(hardware.local),
                 )
 

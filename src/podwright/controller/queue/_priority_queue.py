@@ -18,7 +18,7 @@ from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.queue._guest_first_jobs import GuestQueue
 from podwright.controller.queue._waiter import Waiter, WaiterOrder
 from podwright.controller.requests import _quotas as quotas
-from podwright.controller.requests._reserve_devices import goal_at, goal_for, in_service, overlap
+from podwright.controller.requests._reserve_devices import goal_at, goal_for, in_service
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._reservation import DeviceClaim, Goal, Reservation
@@ -40,7 +40,7 @@ class WaitingQueue:
         self._start = start_waiter
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
-        self.guest_queue = GuestQueue(state, self._oldest_wait_start)
+        self.guest_queue = GuestQueue(state, self._first_waiter)
         state.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
@@ -86,11 +86,12 @@ class WaitingQueue:
         """Serve waiters after devices became free, a lease on `partition_name` ended or machines
         changed.
         """
-        for reservation in self._state.reservations.values():
-            if not blocks and not partition_name:
-                reservation.planned_at = 0.0  # machines or quotas changed: think it over
-            if reservation.goal.cluster is cluster and overlap(reservation.goal.blocks, blocks):
-                reservation.reserve_free_blocks()
+        if not blocks and not partition_name:
+            for reservation in self._state.reservations.values():
+                if not reservation.guest:
+                    reservation.planned_at = 0.0  # machines or quotas changed: think it over
+        if cluster is not None:
+            self.guest_queue.freed(cluster, blocks)
         if partition_name in self._named:
             self._try_partition_waiters(partition_name)
         if self._shapes or self.guest_queue:
@@ -132,20 +133,13 @@ class WaitingQueue:
                 if waiter.id in reserving_ids and self._is_over_quota(waiter):
                     self._lift_reservation(waiter)
 
-    def _oldest_wait_start(self) -> float | None:
-        """Since when the first waiter for devices waits; None: there is none. Those who wait for
-        their quota do not count."""
+    def _first_waiter(self) -> Waiter | None:
+        """The first waiter for devices; None: there is none. Those who wait for their quota do not
+        count."""
         first_waiters = [
             self._first_within_quota(shape_waiters) for shape_waiters in self._shapes.values()
         ]
-        return min(
-            (
-                first_waiter.record.since
-                for first_waiter in first_waiters
-                if first_waiter is not None
-            ),
-            default=None,
-        )
+        return min(filter(None, first_waiters), key=_waiter_order, default=None)
 
     def _first_within_quota(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""
@@ -210,9 +204,7 @@ class WaitingQueue:
         if reservation is not None and is_free:
             reservation.lift()
         try:
-            return partitions.try_place(
-                self._state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
-            )
+            return partitions.try_place(self._state, waiter.checked, owner=waiter.caller.name)
         except NoCapacity:
             return None
         finally:
@@ -307,7 +299,6 @@ def _shape_key(waiter: Waiter) -> Key:
         spec.num_ilds,
         spec.reconfigurable,
         tuple(spec.devices),
-        waiter.duration,
     )
 
 

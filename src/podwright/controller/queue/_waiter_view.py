@@ -106,9 +106,7 @@ def _obstacle_in_words(state: ControllerState, waiter: Waiter) -> str:
     `vipu explain` shows the same refusal, so that both say the same.
     """
     try:
-        claim = partitions.place(
-            state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
-        )
+        claim = partitions.place(state, waiter.checked, owner=waiter.caller.name)
     except PodwrightError as error:
         return error.problem
     partitions.undo_claim(state, claim)
