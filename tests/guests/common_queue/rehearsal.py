@@ -10,7 +10,7 @@ clients fall silent.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from podwright.controller.partitions._partition_lifecycle import (
@@ -18,6 +18,7 @@ from podwright.controller.partitions._partition_lifecycle import (
     make_record,
     try_place,
 )
+from podwright.controller.queue._fair_share import PEOPLE
 from podwright.controller.queue._guest_first_jobs import REPLAN_S, FirstJob, JobNeed
 from podwright.controller.queue._priority_queue import WaitingQueue
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
@@ -201,6 +202,47 @@ class PodRehearsal:
     def replan(self) -> None:
         """Serve who can be served, and think over what is kept."""
         self._queue.start_ready()
+
+    def cancel(self, name: str) -> None:
+        """Withdraw a person's request that waits."""
+        waiter = next(waiter for waiter in self._queue if waiter.id == name)
+        self._queue.remove(waiter)
+        self._queue.start_ready()
+
+    def sweep(self, present: Iterable[str]) -> None:
+        """Forget schedulers that are silent. present: those that call, whether or not the caller
+        has left out calls that change nothing."""
+        for guest in present:
+            if known := self._queue.guest_queue._guests.get(guest_key(guest, "")):
+                known.seen = self._state.now()
+        if self._queue.guest_queue:
+            self._queue.guest_queue.sweep()
+            self._queue.start_ready()
+
+    def set_machine(self, machine: str, *, in_service: bool) -> None:
+        """Take a machine out of service, or return it."""
+        cluster = self._state.inventory.clusters[self._pool[0]]
+        if in_service:
+            cluster.drained.discard(machine)
+            cluster.index.resume(machine)
+        else:
+            cluster.drained.add(machine)
+            cluster.index.drain(machine)
+        self._state.freed(None, (), "")
+
+    def turns(self) -> dict[str, tuple[float, bool]]:
+        """Each first job, by its name and its guest: its turn, and whether it has a tag. People's
+        first waiter is there by its id and as PEOPLE."""
+        guests, shares = self._queue.guest_queue, self._queue.guest_queue.shares
+        jobs = {
+            job.name: (shares.time(job.guest) if job.tag is None else job.tag, job.tag is not None)
+            for job in guests._waiting_jobs()
+        }
+        jobs[PEOPLE] = shares.time(PEOPLE), False
+        waiter = self._queue._first_waiter()
+        if waiter is not None and waiter.tag is not None:
+            jobs[waiter.id] = jobs[PEOPLE] = waiter.tag, True
+        return jobs
 
     @property
     def thinks_at(self) -> float:

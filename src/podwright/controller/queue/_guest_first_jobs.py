@@ -75,7 +75,8 @@ class FirstJob:
     first named. offered_at: since when all of its devices are free; 0: they are not. untaken: how
     often it did not take its offer. not_before: until then nothing is kept for it. promised:
     devices in use have been kept for it, so it counts as due from then on. tag: the virtual time of
-    its guest when it first counted as due; None: it has not yet.
+    its guest when it became due; None: it has not yet. used: its scheduler has started something on
+    its offered place since it last called; only the next call says whether that was this job.
     """
 
     guest: str
@@ -89,6 +90,7 @@ class FirstJob:
     not_before: float = 0.0
     promised: bool = False
     tag: float | None = None
+    used: bool = False
 
     @property
     def name(self) -> str:
@@ -169,7 +171,7 @@ class GuestQueue:
             ):
                 self._drop_reservations(guest.heads.pop(job_id))
             else:
-                first_job.due = new_job.due
+                first_job.due, first_job.used = new_job.due, False
         guest.heads = jobs_by_id | guest.heads
         for first_job in guest.heads.values():
             for reservation in self._reservations_of(first_job):
@@ -307,7 +309,7 @@ class GuestQueue:
         self._guests_compete = len(waiting) > 1
         self.shares.update(waiting, device_counts, self._state.now())
         for first_job in first_jobs:
-            if first_job.tag is None and self._is_due(first_job):
+            if first_job.tag is None and (first_job.due or first_job.promised):
                 first_job.tag = self.shares.time(first_job.guest)
         if self._waiter is not None and self._waiter.tag is None:
             self._waiter.tag = self.shares.time(PEOPLE)
@@ -396,6 +398,9 @@ class GuestQueue:
             self._drop_reservations(first_job)
             return
         if not any(reservation.missing for reservation in reservations):
+            return
+        first_job.used = first_job.used or bool(first_job.offered_at)
+        if first_job.used:
             return
         if not self._is_due(first_job):
             self._drop_reservations(first_job)  # its scheduler has started something there

@@ -1,8 +1,8 @@
 """Which of its waiting jobs a guest names to the server, and whether that job is due. No effects.
 
 The server keeps a place for the job that a guest names. So a name is a promise: once a job was
-named as due, it stays named until it starts, leaves the queue, cannot fit, or leaves an offer
-untaken, whatever comes before it meanwhile in the guest's own order.
+named as due, or has a place, it stays named until it starts, leaves the queue, cannot fit, or
+leaves an offer untaken, whatever comes before it meanwhile in the guest's own order.
 
 A job has waited since it was eligible, or since its guest's last start on a kept place, whichever
 is later: otherwise every task of an old array would be due at once. Of the jobs that are due, the
@@ -126,10 +126,15 @@ class JobNaming:
             for pod in self._oldest_next
         }
 
+        before = self.named
+
         def rank(job: Waits) -> tuple[int, int, Any]:
-            names = [self.named[pod] for pod in job.orders if pod in self.named]
-            own = [named for named in names if named.job.title == job.title]
-            if any(named.kept and named.is_due for named in own):
+            own = [
+                before[pod]
+                for pod in job.orders
+                if pod in before and before[pod].job.title == job.title
+            ]
+            if any(named.kept for named in own):
                 group = 0
             elif job.started:
                 group = 1
@@ -141,11 +146,10 @@ class JobNaming:
                 group = 4 if job.title in due else 5
             return group, -job.priority, job.job
 
-        named_before, busy = self.named, set(busy_pods)
-        self.named = {pod: named for pod, named in named_before.items() if pod in busy}
+        self.named = {pod: named for pod, named in before.items() if pod in busy_pods}
         for job in first_in_line(candidates, rank):
             for pod in job.orders:
-                old = named_before.get(pod)
+                old = before.get(pod)
                 if old is None or old.job.title != job.title:
                     old = NamedJob(job, self._since[job.title], is_due=False)
                 old.job, old.is_due = job, old.is_due or job.title in due
