@@ -93,9 +93,12 @@ def broken_promises(pod: SimulatedPod) -> list[str]:
 
 def as_one(jobs: Sequence[Sequence[Job]]) -> dict[str, list[Job]]:
     """The same jobs as those of one scheduler."""
-    copies = [
-        Job(job.name, job.size, job.seconds, job.submit, job.priority, job.limit)
+    copies = {
+        job.name: Job(job.name, job.size, job.seconds, job.submit, job.priority, job.limit)
         for guest_jobs in jobs
         for job in guest_jobs
-    ]
-    return {"slurm": sorted(copies, key=lambda job: job.submit)}
+    }
+    for guest_jobs in jobs:
+        for job in guest_jobs:
+            copies[job.name].then = copies[job.then.name] if job.then else None
+    return {"slurm": sorted(copies.values(), key=lambda job: job.submit)}

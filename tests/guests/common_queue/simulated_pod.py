@@ -522,7 +522,11 @@ class SimulatedPod:
 
     def _note_kept(self, waiter: str, bits: int) -> None:
         kept = self.kept.get(waiter)
-        if not self.pod.turns().get(waiter, (0.0, True))[1]:
+        named = [guest.naming.named.get("pod") for guest in self.schedulers]
+        if " of " in waiter and not any(
+            job is not None and job.is_due and waiter.startswith(f"{job.job.title} of ")
+            for job in named
+        ):
             return  # it is not due: it is offered what is free, until its guest names another
         if kept is None or kept.lost:
             self.kept[waiter] = self.make_kept(waiter, bits)

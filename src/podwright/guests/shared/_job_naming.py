@@ -4,8 +4,8 @@ The server keeps a place for the job that a guest names. So a name is a promise:
 named as due, or has a place, it stays named until it starts, leaves the queue, cannot fit, or
 leaves an offer untaken, whatever comes before it meanwhile in the guest's own order.
 
-A job has waited since it was eligible, or since its guest's last start on a kept place, whichever
-is later: otherwise every task of an old array would be due at once. Of the jobs that are due, the
+A job has waited since it was eligible, or since the guest's last due job started on its place,
+whichever is later: otherwise every task of an old array would be due at once. Of the jobs that are due, the
 guest's own order decides; but after a start that passed an older job, the oldest is next. So a job
 of high priority waits for one place of another job, and a stream of such jobs takes every second
 place at most.
@@ -158,14 +158,16 @@ class JobNaming:
     def _note_left(
         self, pod: str, named: NamedJob, waiting: Iterable[Waits], now: float
     ) -> None:
-        """The named job of a pod is no longer in the queue: it has started, or has left."""
-        if named.was_offered:
-            self._last_start[pod] = now
-        if named.was_offered and any(
-            pod in job.orders and self._since[job.title] < named.since for job in waiting
-        ):
+        """The named job of a pod is no longer in the queue: it has started, or has left.
+
+        What took its turn at free devices without being due changes nothing for those that wait.
+        """
+        if not (named.was_offered and named.is_due):
+            return
+        self._last_start[pod] = now
+        if any(pod in job.orders and self._since[job.title] < named.since for job in waiting):
             self._oldest_next.add(pod)
-        elif named.was_offered:
+        else:
             self._oldest_next.discard(pod)
 
     def _is_due(self, job: Waits, now: float) -> bool:
