@@ -4,6 +4,8 @@ ends, holds, cancels, requeues, guests that go away and machines that fail."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
 from random import Random
 
 from tests.guests.common_queue.simulated_pod import Job, SimulatedPod
@@ -14,7 +16,7 @@ KINDS = ("people", "slurm", "kubernetes a", "kubernetes b")
 
 
 def jobs_of(random: Random, name: str, *, span: float) -> list[Job]:
-    """Some 25 jobs of a guest, in submission's order: single ones, arrays, and scripts in a loop."""
+    """Some 25 jobs of a guest: single ones, arrays, and scripts in a loop."""
     jobs: list[Job] = []
     while len(jobs) < 12 + random.randrange(24):
         submit, size = random.uniform(0, span), random.choice(SIZES)
@@ -28,7 +30,7 @@ def jobs_of(random: Random, name: str, *, span: float) -> list[Job]:
             for task in range(tasks)
         ]
         if tasks > 1 and random.random() < 0.3:
-            for job, then in zip(made, made[1:], strict=False):
+            for job, then in pairwise(made):
                 job.then = then
         jobs += made
     return jobs
@@ -61,18 +63,18 @@ def plant(pod: SimulatedPod, random: Random, span: float) -> None:
 
     for guest in pod.guests:
         for job in random.sample(guest.jobs, min(5, len(guest.jobs))):
-            pod.at(moment(), lambda g=guest, j=job, p=random.randrange(12): pod.set_priority(g, j, p))
+            pod.at(moment(), partial(pod.set_priority, guest, job, random.randrange(12)))
         for job in random.sample(guest.jobs, min(2, len(guest.jobs))):
-            pod.at(moment(), lambda g=guest, j=job, s=random.uniform(5, 300): pod.hold(g, j, s))
+            pod.at(moment(), partial(pod.hold, guest, job, random.uniform(5, 300)))
         for job in random.sample(guest.jobs, min(2, len(guest.jobs))):
-            pod.at(moment(), lambda g=guest, j=job: pod.cancel(g, j))
+            pod.at(moment(), partial(pod.cancel, guest, job))
         for job in random.sample(guest.jobs, min(2, len(guest.jobs))):
-            pod.at(moment(), lambda j=job: pod.requeue(j))
+            pod.at(moment(), partial(pod.requeue, job))
         if random.random() < 0.3:
-            pod.at(moment(), lambda g=guest, s=random.uniform(10, 240): pod.go_away(g, s))
+            pod.at(moment(), partial(pod.go_away, guest, random.uniform(10, 240)))
     if random.random() < 0.3:
         machine, seconds = random.randrange(16), random.uniform(60, 600)
-        pod.at(moment(), lambda: pod.fail_machine(machine, seconds))
+        pod.at(moment(), partial(pod.fail_machine, machine, seconds))
 
 
 def broken_promises(pod: SimulatedPod) -> list[str]:

@@ -118,7 +118,11 @@ class PodRehearsal:
             id=name, since=now, name=user_name, role=Role.USER, create=create_request
         )
         waiter = Waiter(record, _ACTION, now)
-        claim = try_place(self._state, waiter.checked, owner=user_name, )
+        claim = try_place(
+            self._state,
+            waiter.checked,
+            owner=user_name,
+        )
         if claim is not None:
             self._serve_waiter(waiter, claim)
         else:

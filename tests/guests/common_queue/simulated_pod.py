@@ -192,7 +192,12 @@ class SimulatedPod:
             for job in guest.jobs:
                 if id(job) not in followers:
                     self._events.append(
-                        (job.submit, 1, next(self._serial), lambda g=guest, j=job: self.submit(g, j))
+                        (
+                            job.submit,
+                            1,
+                            next(self._serial),
+                            lambda g=guest, j=job: self.submit(g, j),
+                        )
                     )
         heapify(self._events)
         self.run_on(until)
@@ -230,7 +235,9 @@ class SimulatedPod:
 
     def _plan_looks(self) -> None:
         for guest in self.schedulers:
-            if guest.naming.named or any(job is not None for job in map(guest.first_of, guest.orders())):
+            if guest.naming.named or any(
+                job is not None for job in map(guest.first_of, guest.orders())
+            ):
                 self._look_after(guest, self.now)
         thinks_at = self.pod.thinks_at
         if thinks_at < math.inf and not self.now < self._thinks_at <= thinks_at:

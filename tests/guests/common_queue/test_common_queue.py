@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-
 from tests.controller.world import virtually
 from tests.guests.common_queue.shared_pod import ROOM_S, Guest, Job, People, SharedPod, User
 

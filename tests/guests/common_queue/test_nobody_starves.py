@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -17,7 +18,7 @@ BATCH = 20
 
 
 def array(name: str, count: int, size: int, seconds: float, **more: float) -> list[Job]:
-    """The tasks of a job array. Their ends are spread, so that no larger block is free by itself."""
+    """The tasks of a job array. Their ends are spread."""
     return [
         Job(f"{name}_{task}", size, seconds + task % 16, task_of=name, **more)  # type: ignore[arg-type]
         for task in range(count)
@@ -137,16 +138,14 @@ def scripts(name: str, count: int, size: int, seconds: float, runs: int) -> list
     jobs: list[Job] = []
     for script in range(count):
         chain = [Job(f"{name}-{script}.{run}", size, seconds + script) for run in range(runs)]
-        for job, then in zip(chain, chain[1:], strict=False):
+        for job, then in pairwise(chain):
             job.then = then
         jobs += chain
     return jobs
 
 
 @pytest.mark.parametrize(("size", "looping"), [(4, 4), (8, 2), (16, 2)])
-def test_shares_of_an_hour_are_three_to_one_within_one_largest_job(
-    size: int, looping: int
-) -> None:
+def test_shares_of_an_hour_are_three_to_one_within_one_largest_job(size: int, looping: int) -> None:
     """People's scripts have no request in the queue for a moment between two jobs."""
     seconds, hour = 100.0, 3600.0
     people = scripts("people", max(looping, 16 // size), size, seconds, 200)

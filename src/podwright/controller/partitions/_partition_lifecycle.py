@@ -259,9 +259,7 @@ async def begin_create(
     """
     try:
         _check_create(state, caller, checked_spec, duration)
-        claim = claim or place(
-            state, checked_spec, owner=caller.name, guest=guest
-        )
+        claim = claim or place(state, checked_spec, owner=caller.name, guest=guest)
     except BaseException:
         give_back(state, claim)
         raise

@@ -276,11 +276,7 @@ class GuestQueue:
 
     def _waiting_jobs(self) -> Iterator[FirstJob]:
         now = self._state.now()
-        return (
-            first_job
-            for first_job in self._first_jobs()
-            if first_job.not_before <= now
-        )
+        return (first_job for first_job in self._first_jobs() if first_job.not_before <= now)
 
     def _job_rank(self, first_job: FirstJob) -> tuple[float, float, str]:
         turn = self.shares.time(first_job.guest) if first_job.tag is None else first_job.tag

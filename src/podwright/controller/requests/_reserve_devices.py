@@ -77,9 +77,7 @@ def goal_at(
     return _make_goal(cluster, allocation, blocks, occupied_by_domain, state.now())
 
 
-def retimed(
-    state: ControllerState, goal: Goal, owner: str, end_times: Mapping[str, float]
-) -> Goal:
+def retimed(state: ControllerState, goal: Goal, owner: str, end_times: Mapping[str, float]) -> Goal:
     """The same place, with the time and the partitions in the way as they are now.
 
     A time that was announced moves later only once it has passed. owner, end_times: see

@@ -5,10 +5,10 @@ named as due, or has a place, it stays named until it starts, leaves the queue, 
 leaves an offer untaken, whatever comes before it meanwhile in the guest's own order.
 
 A job has waited since it was eligible, or since the guest's last due job started on its place,
-whichever is later: otherwise every task of an old array would be due at once. Of the jobs that are due, the
-guest's own order decides; but after a start that passed an older job, the oldest is next. So a job
-of high priority waits for one place of another job, and a stream of such jobs takes every second
-place at most.
+whichever is later: otherwise every task of an old array would be due at once. Of the jobs that are
+due, the guest's own order decides; but after a start that passed an older job, the oldest is next.
+So a job of high priority waits for one place of another job, and a stream of such jobs takes every
+second place at most.
 """
 
 from __future__ import annotations
@@ -155,9 +155,7 @@ class JobNaming:
                 old.job, old.is_due = job, old.is_due or job.title in due
                 self.named[pod] = old
 
-    def _note_left(
-        self, pod: str, named: NamedJob, waiting: Iterable[Waits], now: float
-    ) -> None:
+    def _note_left(self, pod: str, named: NamedJob, waiting: Iterable[Waits], now: float) -> None:
         """The named job of a pod is no longer in the queue: it has started, or has left.
 
         What took its turn at free devices without being due changes nothing for those that wait.
