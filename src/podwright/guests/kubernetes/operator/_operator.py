@@ -83,7 +83,7 @@ class Operator:
         self.counts = counts or OperatorCounts()
         self._wall, self._decide = wall, decide
         self._more_places = dict(more_places or {})
-        self._began_at = wall()
+        self._began_at = float(int(wall()))  # as times of creation are
         #: The names of controllers that were not read yet.
         self._unread = {place.site.name for place in partitions.places.values()}
         self._unread |= self._more_places.keys()
