@@ -15,6 +15,7 @@ from podwright.wire import (
     CreateRequest,
     EnqueueReply,
     EnqueueRequest,
+    ExplainRequest,
     JobInfo,
     JobReport,
     ListRequest,
@@ -289,3 +290,46 @@ async def test_who_waits_for_a_quota_is_not_among_those_who_share(world: World) 
     await world.controller.wait(BOB, WaitRequest(create=CreateRequest(spec=spec)))
     (place,) = (await enqueue(world, "b", first)).places
     assert place.job == "job 2", "bob waits for devices, so a job gets devices in use, too"
+
+
+async def test_who_waits_learns_whose_turn_it_is_and_how_far_that_place_is(world: World) -> None:
+    await create(world, "a", "a1", 0, 8)
+    await enqueue(world, "b", head("job 1", 16))
+    spec = PartitionSpec(name="p1", size=8, cluster="pod16")
+    reply = await world.controller.wait(ALICE, WaitRequest(create=CreateRequest(spec=spec)))
+    turn = "it is the turn of b first: 8 of 16 devices that are kept for it in pod16 are free"
+    assert turn in reply.waiter.needs
+    explanation = await world.controller.explain(ALICE, ExplainRequest(name=reply.waiter.id))
+    assert any(turn in line for line in explanation.lines)
+
+
+async def test_a_place_stays_when_another_machine_goes_out_of_service(world: World) -> None:
+    await create(world, "a", "a1", 0, 8)
+    await create(world, "a", "a2", 8, 8)
+    (place,) = (await enqueue(world, "b", head("job 1", 8))).places
+    state = world.controller._state
+    cluster = state.inventory.clusters["pod16"]
+    other = cluster.refs[0][15 - place.devices[0][1]].machine
+    cluster.drained.add(other)
+    state.freed(None, (), "")
+    assert (await enqueue(world, "b", head("job 1", 8))).places == [place]
+    cluster.drained.clear()
+
+
+async def test_what_others_use_after_a_job_became_due_is_before_it_what_its_own_guest_uses_is_not(
+    world: World,
+) -> None:
+    """Guest a holds 12 of 16 and has a job that is due; b's jobs of 4 come one after another."""
+    await create(world, "a", "a1", 0, 8)
+    await create(world, "a", "a2", 8, 4)
+    await create(world, "b", "b0", 12, 4)
+    for turn in range(20):
+        await world.time.advance(5.0)
+        await remove(world, f"b{turn}")
+        await enqueue(world, "b", head(f"job b{turn + 1}", 4))
+        (place,) = (await enqueue(world, "a", head("job a3", 4))).places
+        if place.job:
+            break
+        await enqueue(world, "b", head(f"job b{turn + 1}", 4))
+        await create(world, "b", f"b{turn + 1}", 12, 4)
+    assert turn <= 2
