@@ -49,7 +49,6 @@ class TwoControllers(World):
         )
         self._running = asyncio.create_task(self.operator.run())
 
-
     def submit(self, spec: dict[str, object], name: str = "job") -> None:
         """Create a job as of now."""
         self.kube.create(spec, name=name)

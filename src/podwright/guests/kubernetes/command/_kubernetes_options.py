@@ -26,6 +26,10 @@ class SettingOptions(opt.OptionTable):
     credentials_secret = opt.text(
         "a secret of that namespace with vipu-cli.hcl, and what that names", "NAME"
     )
+    cluster_name = _CLUSTER_NAME_OPTION
+    host_network = opt.choice(
+        "as for operator; true, and false with --simulated", ("true", "false"), None
+    )
     exec_fallback = opt.flag(
         "launchers call workers that they cannot connect to through the API server; for that "
         "the operator may itself use pods/exec everywhere, and make accounts and roles"
@@ -97,6 +101,12 @@ class OperatorOptions(opt.OptionTable):
         "they cannot connect to them; false",
         ("true", "false"),
         "false",
+    )
+    room_after = opt.value(
+        "how long a job waits before devices are kept for it that are in use; 60",
+        "S",
+        opt.seconds,
+        60.0,
     )
     sweep_seconds = opt.value("between two full looks, 60", "S", opt.positive, 60)
     listen = opt.text(

@@ -53,6 +53,7 @@ class Serving(NamedTuple):
     lease: str = ""
     identity: str = ""
     options: PodOptions = _POD_OPTIONS
+    room_s: float = 60.0
     sweep_s: float = 60.0
     listen: tuple[str, int] | None = None
 
@@ -149,6 +150,7 @@ async def _serve_cluster(
             clock=time.monotonic,
             pod_options=operator_options.options,
             sweep_s=operator_options.sweep_s,
+            room_s=operator_options.room_s,
             counts=probes_and_metrics.counts,
         )
         probes_and_metrics.acts = True
