@@ -198,7 +198,7 @@ async def serve_shared(
     machines: Machines,
     drivers: Callable[[ServedHardware], Mapping[str, Driver]] = ServedHardware.drivers,
     visible: Visible | None = None,
-    weights: Mapping[str, float],
+    weights: Mapping[str, float] | None = None,
     open_handle: Callable[[], SharedStore] | None = None,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby` and has not started.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
@@ -196,7 +197,7 @@ class SimulatedPod:
                             job.submit,
                             1,
                             next(self._serial),
-                            lambda g=guest, j=job: self.submit(g, j),
+                            partial(self.submit, guest, job),
                         )
                     )
         heapify(self._events)

@@ -46,7 +46,7 @@ class Waits(NamedTuple):
 class Decline(NamedTuple):
     """How often a job has left an offer untaken, and when it last did."""
 
-    count: int
+    times: int
     at: float
 
 
@@ -101,7 +101,7 @@ class JobNaming:
         }
         for title in {*declined, *self._lost_offers} & since.keys():
             earlier = self._declined.get(title)
-            self._declined[title] = Decline(1 + (earlier.count if earlier else 0), now)
+            self._declined[title] = Decline(1 + (earlier.times if earlier else 0), now)
             for pod in [pod for pod, named in self.named.items() if named.job.title == title]:
                 del self.named[pod]
         self._lost_offers.clear()
@@ -172,7 +172,7 @@ class JobNaming:
         if not self._patience_s:
             return False
         decline = self._declined.get(job.title)
-        doublings = min(decline.count, _MAX_DOUBLINGS) if decline else 0
+        doublings = min(decline.times, _MAX_DOUBLINGS) if decline else 0
         starts = [self._last_start[pod] for pod in job.orders if pod in self._last_start]
         waited_s = now - max([self._since[job.title], *starts])
         return job.started or waited_s >= self._patience_s * 2**doublings

@@ -35,12 +35,9 @@ from podwright.guests.kubernetes.job._reconcile import (
 )
 from podwright.guests.kubernetes.operator._operator_metrics import OperatorCounts
 from podwright.guests.kubernetes.operator._work_queue import FIRST_RETRY_S, WorkQueue
-from podwright.guests.kubernetes.partitions._job_partitions import (
-    DevicePlace,
-    JobServer,
-    Partitions,
-)
+from podwright.guests.kubernetes.partitions._job_partitions import DevicePlace, Partitions
 from podwright.guests.kubernetes.partitions._job_queue import Granted
+from podwright.guests.kubernetes.partitions._vipu_controller_client import JobServer
 from podwright.guests.kubernetes.partitions._vipu_controller_list import program_environment
 from podwright.guests.kubernetes.pods._exec_rights import exec_rights
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions, build_pod, owned_by
