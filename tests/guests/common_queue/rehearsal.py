@@ -118,11 +118,9 @@ class PodRehearsal:
             id=name, since=now, name=user_name, role=Role.USER, create=create_request
         )
         waiter = Waiter(record, _ACTION, now)
-        claim = try_place(
-            self._state,
-            waiter.checked,
-            owner=user_name,
-        )
+        claim = None
+        if not self._queue.guest_queue.holds_back(spec):
+            claim = try_place(self._state, waiter.checked, owner=user_name)
         if claim is not None:
             self._serve_waiter(waiter, claim)
         else:

@@ -145,20 +145,23 @@ def scripts(name: str, count: int, size: int, seconds: float, runs: int) -> list
     return jobs
 
 
-@pytest.mark.parametrize(("size", "looping"), [(4, 4), (8, 2), (16, 2)])
+@pytest.mark.parametrize("looping", [2, 8])
+@pytest.mark.parametrize("size", [4, 8, 16])
 def test_shares_of_an_hour_are_three_to_one_within_one_largest_job(size: int, looping: int) -> None:
     """People's scripts have no request in the queue for a moment between two jobs."""
     seconds, hour = 100.0, 3600.0
-    people = scripts("people", max(looping, 16 // size), size, seconds, 200)
+    people = scripts("people", looping, size, seconds, 200)
     slurm = [Job(f"s-{n}", size, seconds + n % 7) for n in range(1200)]
     pod = SimulatedPod(64, {"people": people, "slurm": slurm}, weights={"slurm": 3.0}, room_s=60.0)
     played(pod, 600.0)
     had = [device_seconds(pod, guest) for guest in (0, 1)]
     pod.run_on(600.0 + hour)
     got = [device_seconds(pod, guest) - had[guest] for guest in (0, 1)]
-    assert got[0] <= sum(got) / 4 + 2 * 64 * seconds / 4 + size * seconds
-    largest_share = min(sum(got) / 4, max(looping, 16 // size) * size * hour)
-    assert got[0] >= largest_share - size * seconds - 0.05 * sum(got)
+    largest = 16 * (seconds + 7)
+    assert got[0] <= sum(got) / 4 + largest
+    if looping * size > 64 / 4:  # they always want more than their share
+        assert got[0] >= sum(got) / 4 - 3 * largest  # what is kept for them counts as had
+    assert sum(got) >= 0.98 * 64 * hour
 
 
 def device_seconds(pod: SimulatedPod, guest: int) -> float:

@@ -310,6 +310,25 @@ class GuestQueue:
         if self._waiter is not None and self._waiter.tag is None:
             self._waiter.tag = self.shares.time(PEOPLE)
 
+    def holds_back(self, spec: PartitionSpec) -> bool:
+        """Whether a request of people waits although its devices may be free: a scheduler whose
+        turn is earlier has an offer there that it has not answered, and answers within two seconds.
+
+        People's requests are answered at once. Without this they would take all that becomes free
+        between two calls of a scheduler.
+        """
+        turn = self.shares.time(PEOPLE)
+        if self._waiter is not None and self._waiter.tag is not None:
+            turn = self._waiter.tag
+        return any(
+            (first_job.offered_at or first_job.used)
+            and self._job_rank(first_job)[0] < turn
+            and spec.cluster in ("", need.cluster)
+            and (not need.allocation or spec.allocation in ("", need.allocation))
+            for first_job in self._waiting_jobs()
+            for need in first_job.needs
+        )
+
     # -- places ------------------------------------------------------------------------------
 
     def _end_times(self) -> dict[str, float]:

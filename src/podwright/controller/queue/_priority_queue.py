@@ -41,6 +41,8 @@ class WaitingQueue:
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
         self.guest_queue = GuestQueue(state, self._first_waiter)
+        #: Pools whose place is a scheduler's, so that a waiter got none there in this look.
+        self._awaited_pools: set[tuple[str, str]] = set()
         state.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
@@ -101,23 +103,37 @@ class WaitingQueue:
         """Start all waiters that can start now, in the order of the queue, and keep places for the
         schedulers' jobs."""
         self._lift_over_quota()
+        self._awaited_pools.clear()
         self.guest_queue.plan(before_people=True)
         shape_heads: list[tuple[WaiterOrder, Key]] = [
             (shape_waiters[0].order, shape_key) for shape_key, shape_waiters in self._shapes.items()
         ]
         heapq.heapify(shape_heads)
-        tried_count = 0
+        tried_count, is_held_back = 0, False
         while shape_heads and tried_count < MOST_SHAPES:
             tried_count += 1
             _, shape_key = heapq.heappop(shape_heads)
-            waiter = self._first_within_quota(self._shapes[shape_key])
-            if (
-                waiter
-                and self._try_waiter(waiter)
-                and (remaining_waiters := self._shapes.get(shape_key))
-            ):
+            waiter = self._next_of_shape(self._shapes[shape_key])
+            if waiter and self._is_held_back(waiter):
+                is_held_back = True
+                break  # nobody passes it meanwhile
+            had_place = waiter is not None and self._has_place(waiter)
+            if waiter is None or not self._try_waiter(waiter):
+                continue
+            if had_place:
+                self.start_ready()  # the pool's next place is for the first without one
+                return
+            if remaining_waiters := self._shapes.get(shape_key):
                 heapq.heappush(shape_heads, (remaining_waiters[0].order, shape_key))
-        self.guest_queue.plan()
+        self.guest_queue.plan(before_people=is_held_back)
+
+    def _is_held_back(self, waiter: Waiter) -> bool:
+        return not self._has_place(waiter) and self.guest_queue.holds_back(waiter.spec)
+
+    def _has_place(self, waiter: Waiter) -> bool:
+        return any(
+            reservation.waiter == waiter.id for reservation in self._state.reservations.values()
+        )
 
     def _lift_over_quota(self) -> None:
         """Reserve nothing for those who have reached their quota since they got their place."""
@@ -140,6 +156,18 @@ class WaitingQueue:
             self._first_within_quota(shape_waiters) for shape_waiters in self._shapes.values()
         ]
         return min(filter(None, first_waiters), key=_waiter_order, default=None)
+
+    def _next_of_shape(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
+        """The waiter of a shape that has a place, unless one of higher priority came; or else the
+        first."""
+        first = self._first_within_quota(shape_waiters)
+        for reservation in self._state.reservations.values():
+            index = bisect.bisect_left(shape_waiters, reservation.order, key=_waiter_order)
+            if index == len(shape_waiters) or shape_waiters[index].id != reservation.waiter:
+                continue
+            if first is None or reservation.order[0] <= first.order[0]:
+                return shape_waiters[index]
+        return first
 
     def _first_within_quota(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""
@@ -237,10 +265,14 @@ class WaitingQueue:
             for allocation_name in cluster.allocations:
                 pool = (cluster.layout.name, allocation_name)
                 other_reservation = state.reservations.get(pool)
-                if spec.allocation not in ("", allocation_name) or (
+                if spec.allocation not in ("", allocation_name):
+                    continue
+                if other_reservation is not None and other_reservation.guest:
+                    self._awaited_pools.add(pool)
+                if pool in self._awaited_pools or (
                     other_reservation is not None
                     and other_reservation.waiter != waiter.id
-                    and (other_reservation.guest or other_reservation.order < waiter.order)
+                    and other_reservation.order[0] <= waiter.order[0]  # it stays with its waiter
                 ):
                     continue
                 goal = goal_for(state, cluster, waiter.record.name, spec, allocation_name)
