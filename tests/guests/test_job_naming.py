@@ -24,7 +24,7 @@ class Played:
 
     def start(self, name: str) -> None:
         """The job gets its place and starts there."""
-        self.naming.hear("pod", kept=True, offered=True)
+        self.naming.hear("pod", has_place=True, offered=True)
         self.waiting = [waiting for waiting in self.waiting if waiting.title != name]
 
 
@@ -46,7 +46,7 @@ def test_a_due_job_stays_named_whatever_comes_before_it() -> None:
 def test_a_job_with_a_place_stays_named_although_it_is_not_due() -> None:
     guest = Played(job("first"))
     guest.look(0.0)
-    guest.naming.hear("pod", kept=True, offered=False)
+    guest.naming.hear("pod", has_place=True, offered=False)
     guest.waiting.append(job("urgent", priority=9, since=-100.0))
     assert guest.look(1.0) == ("first", False)
 
@@ -73,8 +73,8 @@ def test_a_turn_at_free_devices_puts_nobody_back() -> None:
 def test_who_leaves_an_offer_untaken_waits_twice_as_long_for_the_next() -> None:
     guest = Played(job("old", since=0.0), job("other", since=0.0))
     guest.look(60.0)
-    guest.naming.hear("pod", kept=True, offered=True)
-    guest.naming.hear("pod", kept=False, offered=False)
+    guest.naming.hear("pod", has_place=True, offered=True)
+    guest.naming.hear("pod", has_place=False, offered=False)
     assert guest.look(61.0) == ("other", True)
     guest.waiting.pop()
     assert guest.look(61.0 + 119.0) == ("old", False)

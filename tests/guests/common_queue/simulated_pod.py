@@ -457,7 +457,7 @@ class SimulatedPod:
         else:
             self.pod.enqueue(guest.name, "", 0, due=False)
         own = [place for place in self.pod.places(guest.name) if place.own]
-        guest.naming.hear("pod", kept=bool(own), offered=any(place.offered for place in own))
+        guest.naming.hear("pod", has_place=bool(own), offered=any(place.offered for place in own))
         guest.offered = sum(_bits(place.blocks) for place in own if place.offered)
         if not alone:
             guest.raised.update(waits.job for waits in guest.naming.passed())

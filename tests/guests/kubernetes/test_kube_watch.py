@@ -150,8 +150,9 @@ async def test_a_stream_that_neither_ends_nor_speaks_is_silent(
     watch = KindWatch(api, "Pod", "/pods", {}, lambda *_: None, lambda: 9.0)
     task = asyncio.create_task(watch.run())
     async with asyncio.timeout(300):
-        while not (watch.deaf_since is not None and "did not end" in watch.problem):
-            await asyncio.sleep(0.005)
+        await api.over.wait()
+    assert watch.deaf_since == 9.0
+    assert "did not end" in watch.problem
     task.cancel()
 
 

@@ -47,22 +47,22 @@ class Decline(NamedTuple):
     """How often a job has left an offer untaken, and when it last did."""
 
     times: int
-    at: float
+    moment: float
 
 
 @dataclass(slots=True)
 class NamedJob:
     """The job that is named for a pod.
 
-    since: when its waiting began. is_due: it was due when it was named, or has become so. kept,
-    is_offered: the server keeps devices for it, and all of them are free. was_offered: they once
-    were.
+    since: when its waiting began. is_due: it was due when it was named, or has become so.
+    has_place, is_offered: the server keeps devices for it, and all of them are free. was_offered:
+    they once were.
     """
 
     job: Waits
     since: float
     is_due: bool
-    kept: bool = False
+    has_place: bool = False
     is_offered: bool = False
     was_offered: bool = False
 
@@ -109,7 +109,7 @@ class JobNaming:
             title: decline for title, decline in self._declined.items() if title in since
         }
         for title, decline in self._declined.items():
-            since[title] = max(since[title], decline.at)
+            since[title] = max(since[title], decline.moment)
         self._since = since
         for pod, named in list(self.named.items()):
             if named.job.title not in since and pod not in busy_pods:
@@ -134,7 +134,7 @@ class JobNaming:
                 for pod in job.orders
                 if pod in before and before[pod].job.title == job.title
             ]
-            if any(named.kept for named in own):
+            if any(named.has_place for named in own):
                 group = 0
             elif job.started:
                 group = 1
@@ -177,14 +177,14 @@ class JobNaming:
         waited_s = now - max([self._since[job.title], *starts])
         return job.started or waited_s >= self._patience_s * 2**doublings
 
-    def hear(self, pod: str, *, kept: bool, offered: bool) -> None:
+    def hear(self, pod: str, *, has_place: bool, offered: bool) -> None:
         """Take over what the server keeps for the named job of a pod."""
         named = self.named.get(pod)
         if named is None:
             return
-        if named.is_offered and not kept:
+        if named.is_offered and not has_place:
             self._lost_offers.add(named.job.title)
-        named.kept, named.is_offered = kept, offered
+        named.has_place, named.is_offered = has_place, offered
         named.was_offered = named.was_offered or offered
 
     def passed(self) -> list[Waits]:
@@ -193,7 +193,7 @@ class JobNaming:
         return [
             named.job
             for named in self.named.values()
-            if named.was_offered and named.kept and not named.is_offered
+            if named.was_offered and named.has_place and not named.is_offered
         ]
 
 

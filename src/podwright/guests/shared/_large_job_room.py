@@ -151,7 +151,7 @@ class Room(Generic[K]):
         has_changed = book.keep(own_bits, others_bits)
         if book.emptied:
             return has_changed
-        self._naming.hear(pod, kept=bool(own_bits), offered=is_offered)
+        self._naming.hear(pod, has_place=bool(own_bits), offered=is_offered)
         if named is None or not own_bits or (is_offered and not named.job.alone):
             has_changed = has_changed or bool(book.closed)
             book.close(0)
