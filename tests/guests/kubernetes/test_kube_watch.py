@@ -139,10 +139,12 @@ async def test_a_stream_that_neither_ends_nor_speaks_is_silent(
     """The API server is frozen, or something on the way drops packets."""
     monkeypatch.setattr(_kube_watch, "_SILENT_S", 0.05)
 
+    frozen = asyncio.Event()
+
     class Frozen(PlayedApi):
         async def listed(self, path: str, query: Mapping[str, Any]) -> tuple[list[Object], str]:
             if not self.lists:
-                self.over.set()
+                frozen.set()
                 await asyncio.Event().wait()
             return await super().listed(path, query)
 
@@ -150,7 +152,7 @@ async def test_a_stream_that_neither_ends_nor_speaks_is_silent(
     watch = KindWatch(api, "Pod", "/pods", {}, lambda *_: None, lambda: 9.0)
     task = asyncio.create_task(watch.run())
     async with asyncio.timeout(300):
-        await api.over.wait()
+        await frozen.wait()
     assert watch.deaf_since == 9.0
     assert "did not end" in watch.problem
     task.cancel()

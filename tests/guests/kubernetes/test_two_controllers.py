@@ -107,7 +107,7 @@ async def test_a_job_of_before_is_left_alone_until_its_controller_was_read(
     await both.becomes("Running", "far")
     await both.kill()
     both.absent = Unavailable("nobody listens there")
-    await asyncio.sleep(1.0 - time.time() % 1.0)  # creation times are whole seconds
+    await asyncio.sleep(1.1 - time.time() % 1.0)  # creation times are whole seconds
     both.start_both()
     both.submit(job())
     await both.pods("far-worker-0", "job-worker-0")

@@ -81,9 +81,8 @@ class Operator:
         self._wall, self._decide = wall, decide
         self._more_places = dict(more_places or {})
         self._began_at = float(int(wall()))  # as times of creation are
-        #: The names of controllers that were not read yet.
-        self._unread = {place.site.name for place in partitions.places.values()}
-        self._unread |= self._more_places.keys()
+        #: The names of controllers that were not found yet.
+        self._absent = set(self._more_places)
         self._refresh_s, self._sweep_s = refresh_s, sweep_s
         self._locks: Locks[str] = Locks()
         self.jobs = WorkQueue(self.reconcile, wall=wall, clock=clock, counts=self.counts)
@@ -188,7 +187,9 @@ class Operator:
                 if server is None and callable(source):
                     places = await source()
                     self.partitions.add_places(places)
+                    self._absent.discard(site_name)
                     server = places[0].server
+                was_unread = site_name in self.partitions.unread
                 changed_uids = await self.partitions.refresh(server)
             except PodwrightError as error:
                 self._note_problem(site_name, str(error))
@@ -197,8 +198,7 @@ class Operator:
                 for job_uid in changed_uids:
                     if job_key := self.jobs.key_of(job_uid) or self.partitions.key_of(job_uid):
                         self.jobs.poke(job_key)
-                if site_name in self._unread:
-                    self._unread.discard(site_name)
+                if was_unread:
                     self.jobs.poke_all()
                 self._grants_wanted.set()
             await asyncio.sleep(self._refresh_s)
@@ -289,7 +289,7 @@ class Operator:
             await self._clean_up_orphan(job_key)
             return 0.0
         job = read_job(job_object)
-        if self._unread and not self._may_decide(job):
+        if (self._absent or self.partitions.unread) and not self._may_decide(job):
             return self._wall() + FIRST_RETRY_S
         # The status says that the job has started before its first pod is made, so a job that has
         # not started has no pods. To find pods, the API server searches the whole namespace.

@@ -93,6 +93,8 @@ class Partitions:
         self.guest = f"kubernetes {kubernetes}"[:64]
         #: What is wrong with controllers now, by the names of their sites.
         self.problems: dict[str, str] = {}
+        #: The names of the sites whose partitions were not read yet.
+        self.unread: set[str] = set()
         self.add_places(places)
         self.line = JobQueue(kubernetes)
         self.room: Room[str] | None = None
@@ -112,6 +114,7 @@ class Partitions:
         """Add devices that jobs may get once they were read (`refresh`)."""
         for device_place in places:
             device_place.server.guest = self.guest
+            self.unread.add(device_place.site.name)
             self.places[device_place.name] = device_place
             self.books[device_place.name] = ClaimBook(
                 self.kubernetes, device_place.cluster, device_place.allocation
@@ -146,6 +149,7 @@ class Partitions:
         if last_error is not None:
             self._infos |= partition_infos
             raise last_error
+        self.unread -= {device_place.site.name for device_place in places.values()}
         held_names = {name for book in self.books.values() for name in book.holdings}
         retained_infos = {name: info for name, info in self._infos.items() if name in held_names}
         self._infos = retained_infos | partition_infos
