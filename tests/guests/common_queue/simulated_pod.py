@@ -560,8 +560,8 @@ class SimulatedPod:
 
     def _judge_start(self, guest: Guest, job: Job) -> None:
         kept = self.kept.pop(self._title(guest, job), None)
-        if kept is None or kept.lost:
-            return
+        if kept is None or kept.lost or guest.away_until > kept.since:
+            return  # nobody starts a job while its guest is away
         late = self.now - kept.until()
         self.worst_late = max(self.worst_late, late)
         if late > 30.0 or len(kept.passes) > 2:
