@@ -15,6 +15,7 @@ from podwright.wire import (
     CreateRequest,
     EnqueueReply,
     EnqueueRequest,
+    ExplainRequest,
     JobInfo,
     JobReport,
     ListRequest,
@@ -237,16 +238,28 @@ async def test_what_is_refused(world: World, pool: PoolHead) -> None:
     assert not (await world.controller.enqueue(ROOT, EnqueueRequest(pools=[head()]))).places
 
 
-def test_a_guest_that_begins_to_wait_starts_at_the_least_use() -> None:
+def test_a_guest_that_begins_to_wait_continues_at_its_own_time_or_the_queues() -> None:
     shares = Shares({"b": 2.0})
-    shares.update(["x/a", "x/b"], {"x/a": 10, "x/b": 10}, 0.0)
-    shares.update(["x/a", "x/b"], {}, 10.0)
-    assert (shares.use("x/a"), shares.use("x/b")) == (100.0, 50.0)
-    shares.update(["x/a", "x/b", PEOPLE], {}, 20.0)
-    assert shares.use(PEOPLE) == 50.0
-    shares.update(["x/b"], {}, 30.0)
-    shares.update(["x/a", "x/b"], {}, 40.0)
-    assert shares.use("x/a") == 50.0, "what it had before it waited does not count"
+    both = {"x/a": None, "x/b": None}
+    shares.update(both, {"x/a": 10, "x/b": 10}, 0.0)
+    shares.update(both, {}, 10.0)
+    assert (shares.time("x/a"), shares.time("x/b")) == (100.0, 50.0)
+    shares.update({**both, PEOPLE: None}, {}, 20.0)
+    assert shares.time(PEOPLE) == 50.0, "who comes first time saves up nothing"
+    shares.update({"x/b": None}, {}, 30.0)
+    shares.update(both, {}, 40.0)
+    assert shares.time("x/a") == 100.0, "nothing is shed by leaving for a moment"
+    shares.update({"x/a": None}, {}, 50.0)
+    shares.update(both, {}, 60.0)
+    assert shares.time("x/b") == 100.0, "the queue went on meanwhile"
+
+
+def test_the_queue_does_not_pass_a_tag_while_its_job_waits() -> None:
+    shares = Shares()
+    waiting = {"x/a": 5.0, "x/b": None}
+    shares.update(waiting, {"x/a": 10, "x/b": 10}, 0.0)
+    shares.update(waiting, {}, 10.0)
+    assert (shares.time("x/a"), shares.time(PEOPLE)) == (100.0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +280,7 @@ async def test_who_waits_for_a_quota_is_not_among_those_who_share(world: World) 
     guests = world.controller._services.waiting.line.guest_queue
     await world.time.advance(5.0)
     await enqueue(world, "b", first)
-    assert guests.shares.use(PEOPLE) == 0.0
+    assert guests.shares.time(PEOPLE) == 0.0
     await world.controller.set_quota(ROOT, QuotaInfo(user="alice", devices=24))
     (place,) = (await enqueue(world, "b", first)).places
     assert not place.job, "people wait for devices now, and hers come first"
@@ -277,3 +290,46 @@ async def test_who_waits_for_a_quota_is_not_among_those_who_share(world: World) 
     await world.controller.wait(BOB, WaitRequest(create=CreateRequest(spec=spec)))
     (place,) = (await enqueue(world, "b", first)).places
     assert place.job == "job 2", "bob waits for devices, so a job gets devices in use, too"
+
+
+async def test_who_waits_learns_whose_turn_it_is_and_how_far_that_place_is(world: World) -> None:
+    await create(world, "a", "a1", 0, 8)
+    await enqueue(world, "b", head("job 1", 16))
+    spec = PartitionSpec(name="p1", size=8, cluster="pod16")
+    reply = await world.controller.wait(ALICE, WaitRequest(create=CreateRequest(spec=spec)))
+    turn = "it is the turn of b first: 8 of 16 devices that are kept for it in pod16 are free"
+    assert turn in reply.waiter.needs
+    explanation = await world.controller.explain(ALICE, ExplainRequest(name=reply.waiter.id))
+    assert any(turn in line for line in explanation.lines)
+
+
+async def test_a_place_stays_when_another_machine_goes_out_of_service(world: World) -> None:
+    await create(world, "a", "a1", 0, 8)
+    await create(world, "a", "a2", 8, 8)
+    (place,) = (await enqueue(world, "b", head("job 1", 8))).places
+    state = world.controller._state
+    cluster = state.inventory.clusters["pod16"]
+    other = cluster.refs[0][15 - place.devices[0][1]].machine
+    cluster.drained.add(other)
+    state.freed(None, (), "")
+    assert (await enqueue(world, "b", head("job 1", 8))).places == [place]
+    cluster.drained.clear()
+
+
+async def test_what_others_use_after_a_job_became_due_is_before_it_what_its_own_guest_uses_is_not(
+    world: World,
+) -> None:
+    """Guest a holds 12 of 16 and has a job that is due; b's jobs of 4 come one after another."""
+    await create(world, "a", "a1", 0, 8)
+    await create(world, "a", "a2", 8, 4)
+    await create(world, "b", "b0", 12, 4)
+    for turn in range(20):
+        await world.time.advance(5.0)
+        await remove(world, f"b{turn}")
+        await enqueue(world, "b", head(f"job b{turn + 1}", 4))
+        (place,) = (await enqueue(world, "a", head("job a3", 4))).places
+        if place.job:
+            break
+        await enqueue(world, "b", head(f"job b{turn + 1}", 4))
+        await create(world, "b", f"b{turn + 1}", 12, 4)
+    assert turn <= 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.controller import Caller, Role, Sharing
+from podwright.controller import Caller, Role
 from podwright.controller._store_check import find_faults
 from podwright.errors import Denied, InvalidRequest
 from podwright.wire import EventsRequest, ListRequest, ShareInfo, ShareRequest
@@ -68,11 +68,11 @@ async def test_a_weight_does_not_count_for_the_past(world: World) -> None:
     queue = world.controller._services.waiting.line.guest_queue
     await world.time.advance(5.0)
     await weigh(world, "a", 1000)
-    used = queue.shares.use("slurm/a")
+    used = queue.shares.time("slurm/a")
     assert used >= 16 * 5, "five seconds of 16 devices at a weight of 1"
     await world.time.advance(5.0)
     await enqueue(world, "a", head("job 1", 16))
-    assert queue.shares.use("slurm/a") - used < 1
+    assert queue.shares.time("slurm/a") - used < 1
 
 
 async def test_a_place_that_is_kept_stays_when_a_weight_changes(world: World) -> None:
@@ -104,7 +104,7 @@ async def test_a_weight_survives_a_restart_and_is_in_the_audit(world: World) -> 
 
 async def test_a_stored_weight_comes_before_the_option(world: World) -> None:
     queue = world.controller._services.waiting.line.guest_queue
-    queue.configure(Sharing(weights={"slurm": 2.0, "people": 4.0}))
+    queue.configure({"slurm": 2.0, "people": 4.0})
     await weigh(world, "slurm", 1)
     listed = await shares(world)
     assert (listed["slurm"].weight, listed["slurm"].source) == (1.0, "STORED")
@@ -123,9 +123,6 @@ async def test_who_shares_the_pods_now(world: World) -> None:
     assert {name: share.active for name, share in (await shares(world)).items()} == {
         "a": True, "b": False, "people": True,
     }  # fmt: skip
-    queue = world.controller._services.waiting.line.guest_queue
-    queue.configure(Sharing(enabled=False))
-    assert not any(share.active for share in (await shares(world)).values())
 
 
 @pytest.mark.parametrize(

@@ -175,22 +175,33 @@ async def test_one_may_start_beside_what_is_kept(world: World, queue: Queue) -> 
     assert await queue.state("large") == "DONE", "it lies beside a"
 
 
-async def test_a_short_one_slips_ahead_where_it_delays_nobody(world: World, queue: Queue) -> None:
-    request = CreateRequest(spec=PartitionSpec(name="long", size=8), duration=1000)
-    await world.controller.create_partition(ROOT, request)
+async def test_nothing_new_starts_on_a_kept_place_however_short_it_is(
+    world: World, queue: Queue
+) -> None:
+    """Who is there may end earlier than announced, and the place is to be free then."""
+    for name, seconds in (("long", 1000), ("longer", 3600)):
+        request = CreateRequest(spec=PartitionSpec(name=name, size=8), duration=seconds)
+        await world.controller.create_partition(ROOT, request)
     large = await queue.join("large", 16)
-    assert large.waiter.state == "WAITING"
-    assert large.waiter.estimate == pytest.approx(1000, abs=2)
-    assert large.waiter.reserved == 8
-    assert (await queue.join("unknown", 4)).waiter.state == "WAITING"
-    assert (await queue.join("toolong", 4, duration=2000)).waiter.state == "WAITING"
-    assert (await queue.join("short", 4, duration=500)).waiter.state == "DONE"
-    assert (await queue.ask("large")).waiter.estimate == pytest.approx(1000, abs=2)
-    assert (await queue.ask("large")).waiter.reserved == 4
-    await world.remove("short")
+    assert large.waiter.estimate == pytest.approx(3600, abs=2)
     await world.remove("long")
+    assert (await queue.join("short", 4, duration=500)).waiter.state == "WAITING"
+    assert (await queue.join("unknown", 4)).waiter.state == "WAITING"
+    await world.remove("longer")
     await queue.settle()
     assert await queue.state("large") == "DONE"
+    assert await queue.state("short") == "WAITING"
+
+
+async def test_the_time_of_a_place_moves_earlier_with_each_early_end(
+    world: World, queue: Queue
+) -> None:
+    for name, seconds in (("long", 1000), ("longer", 3600)):
+        request = CreateRequest(spec=PartitionSpec(name=name, size=8), duration=seconds)
+        await world.controller.create_partition(ROOT, request)
+    await queue.join("large", 16)
+    await world.remove("longer")
+    assert (await queue.ask("large")).waiter.estimate == pytest.approx(1000, abs=2)
 
 
 async def test_leaving_frees_what_was_kept(world: World, queue: Queue) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from podwright.wire import (
     EnqueueRequest,
     GatewayRouting,
     JobInfo,
+    KeptPlace,
     PartitionInfo,
     PartitionSpec,
     Routing,
@@ -77,6 +78,17 @@ class Eight:
 
     def __init__(self) -> None:
         self.made: dict[str, tuple[str, list[tuple[int, int]]]] = {}
+        self.named: list[EnqueueRequest] = []
+        self.places: list[KeptPlace] = []
+
+    def keep(self, job: str, devices: Iterable[int]) -> None:
+        """Keep a place for a job; none of it is offered."""
+        kept = [(0, device) for device in devices]
+        self.places = [KeptPlace(cluster="pod8", allocation="", job=job, devices=kept)]
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
+        self.named.append(request)
+        return EnqueueReply(sharing=True, places=self.places)
 
     async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
         of = {at: name for name, (_, devices) in self.made.items() for _, at in devices}
@@ -118,9 +130,6 @@ class Eight:
 
     async def relocate(self, name: str) -> None:
         raise AssertionError
-
-    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
-        return EnqueueReply()
 
     async def report(self, jobs: list[JobInfo]) -> None:
         raise AssertionError
@@ -207,16 +216,19 @@ async def test_the_sweep_ends_what_jobs_hold_that_are_over(server: Eight, book: 
     assert list(server.made) == ["k.lab.b"]
 
 
-async def test_room_is_made_for_the_first_that_waits(server: Eight, book: Claims) -> None:
+async def test_a_place_is_closed_until_all_of_it_is_free(server: Eight, book: Claims) -> None:
     now, told = [0.0], []
     room: Room[Key] = Room({"pod8": book}, 60, lambda: now[0], lambda: told.append(now[0]))
     await _start(book, server, A, 1)
     await _start(book, server, B, 1)
     waits = [Waits(5, C, {"pod8": [3]})]
-    room.update(waits, {A: "10:00", B: "11:00", C: ""})
-    assert not book.closed
-    now[0] = 60
-    room.update(waits, {A: "10:00", B: "11:00", C: ""})
+    for now[0] in (0, 60):
+        room.update(waits, {A: "10:00", B: "11:00", C: ""})
+        await room.exchange({"pod8": server})
+        assert server.named[-1].pools[0].due == (now[0] == 60)
+        assert not book.closed, "the server keeps nothing yet"
+    server.keep("job " + str(C), range(8))
+    await room.exchange({"pod8": server})
     assert (book.closed, book.closed_for, told) == (0xFF, C, [60])
     assert book.find(0) is None
     book.release(A)

@@ -26,7 +26,7 @@ from podwright.replay import (
     replay,
     run_all,
 )
-from podwright.replay._report_tables import duration, way_table
+from podwright.replay._report_tables import way_table
 from podwright.replay._report_types import WayFigures
 
 TRACE = example(2, days=1)
@@ -281,10 +281,6 @@ def test_control_c_ends_all_of_it(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err
-
-
-def test_times_for_people() -> None:
-    assert [duration(s) for s in (5, 100, 7200, 400000)] == ["5 s", "2 min", "2.0 h", "4.6 d"]
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "replay.md"

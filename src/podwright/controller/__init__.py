@@ -15,10 +15,7 @@ from .administration._privacy import Visible as Visible
 from .administration._privacy import private_kinds as private_kinds
 from .administration._users import first_user as first_user
 from .hardware._discovery import Discovery as Discovery
-from .queue._fair_share import Sharing as Sharing
 from .queue._fair_share import weights_of as weights_of
-from .queue._simulated_queue import PlaceInPod as PlaceInPod
-from .queue._simulated_queue import PodRehearsal as PodRehearsal
 from .state._caller import Caller as Caller
 from .state._caller import Role as Role
 from .state._own_host import OwnHost as OwnHost

@@ -29,7 +29,7 @@ from podwright.controller.calls._call_table import CALLS
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.queue import _stored_weights as stored_weights
-from podwright.controller.queue._fair_share import Sharing, guest_name
+from podwright.controller.queue._fair_share import guest_name
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._allocation_access import restrict_to_open
 from podwright.controller.state._caller import Caller
@@ -55,7 +55,7 @@ class Controller:
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
     for one call to a machine. machines: how it finds those that an administrator registers.
-    visible: what callers see of others' objects. sharing: between schedulers and people. sleep:
+    visible: what callers see of others' objects. weights: of schedulers and of people. sleep:
     how the timer waits. own_host: the host that
     the controller runs on, whose processes it can examine itself; None: it examines none.
     """
@@ -71,7 +71,7 @@ class Controller:
         driver_timeout: float = 30.0,
         machines: Machines | None = None,
         visible: Visible | None = None,
-        sharing: Sharing | None = None,
+        weights: Mapping[str, float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         own_host: OwnHost | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Controller:
             self._state, version, machines or Machines(), visible or Visible(), sleep
         )
         self.observer = PodObserver(self._services)
-        self._services.waiting.line.guest_queue.configure(sharing or Sharing())
+        self._services.waiting.line.guest_queue.configure(weights or {})
         bound_calls = checked_calls(self._services, CALLS, self._check_serving)
         self._calls = {
             METHODS[method_name].function: bound_call

@@ -11,13 +11,6 @@ _UNITS = (("s", 1, 90), ("min", 60, 5400), ("h", 3600, 172800), ("d", 86400, flo
 _WAITS = (("mean wait", "mean"), ("p50", "p50"), ("p95", "p95"), ("p99", "p99"))
 
 
-def duration(seconds: float) -> str:
-    """Return a time for people: `45 s`, `12 min`, `3.4 h`, `5.2 d`."""
-    unit, unit_seconds = _unit([seconds])
-    amount = seconds / unit_seconds
-    return f"{amount:.1f} {unit}" if unit in ("h", "d") else f"{amount:.0f} {unit}"
-
-
 def _unit(values: Iterable[float]) -> tuple[str, int]:
     """Return the unit in which the largest of these seconds is read best, and its seconds."""
     largest = max(map(abs, values), default=0.0)

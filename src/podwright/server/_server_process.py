@@ -10,13 +10,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from podwright._version import __version__
 from podwright.agents import Driver
-from podwright.controller import Controller, Machines, Sharing, Visible
+from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
 from podwright.page import SiteProxy
@@ -82,7 +82,8 @@ class ServingOptions:
     names the callers of its page. pod: its name in metrics; empty: `pod_name` of the store. munge:
     the socket of MUNGE, whose credentials are accepted; empty: the usual one; None: they are not
     accepted. fabric: what joins devices of several machines. visible: what callers see of others'
-    objects. sharing: between schedulers and people.
+    objects. weights: of schedulers
+    and people.
     """
 
     storage: Path | str
@@ -109,7 +110,7 @@ class ServingOptions:
     pod: str = ""
     munge: str | None = None
     visible: Visible | None = None
-    sharing: Sharing | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
     administrators: frozenset[str] = frozenset()
 
 
@@ -213,7 +214,7 @@ async def _serve_shared(
         machines=_machine_connections(options, lambda: server.calls.identity.secure),
         drivers=seam.drivers,
         visible=options.visible,
-        sharing=options.sharing,
+        weights=options.weights,
         open_handle=open_anew,
     )
 
@@ -354,7 +355,7 @@ async def _serve_own_store(
                     version=__version__,
                     machines=_machine_connections(options, lambda: options.secure or secure),
                     visible=(options.visible or Visible()).settled(secure=options.secure or secure),
-                    sharing=options.sharing,
+                    weights=options.weights,
                     own_host=ThisHost(hardware.local),
                 )
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from podwright._version import __version__
 from podwright.agents import Driver
-from podwright.controller import Controller, Machines, Sharing, Visible
+from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailable
 from podwright.server._garbage_collection import start_without_gc
 from podwright.server._standby_answers import Standby
@@ -198,7 +198,7 @@ async def serve_shared(
     machines: Machines,
     drivers: Callable[[ServedHardware], Mapping[str, Driver]] = ServedHardware.drivers,
     visible: Visible | None = None,
-    sharing: Sharing | None = None,
+    weights: Mapping[str, float] | None = None,
     open_handle: Callable[[], SharedStore] | None = None,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby` and has not started.
@@ -228,7 +228,7 @@ async def serve_shared(
                     version=__version__,
                     machines=machines,
                     visible=(visible or Visible()).settled(secure=server.calls.identity.secure),
-                    sharing=sharing,
+                    weights=weights,
                 )
 
             controller = make(store_right.read_only or store)

@@ -52,7 +52,8 @@ class JobReport(Value):
 
 
 class PoolHead(Value):
-    """The first job of a scheduler that waits for devices of a pool, and for nothing else.
+    """The job of a scheduler that it names for a pool: it waits for devices and for nothing else.
+    Each task of a job array is a job, by a name of its own.
 
     cluster, allocation: the pool; an empty allocation: the whole cluster. job: empty: no job waits.
     sizes: devices of each block that the job needs, each a power of two. due: it has waited so long
@@ -102,8 +103,8 @@ class KeptPlace(Value):
 
 
 class EnqueueReply(Value):
-    """What is kept in the caller's pools. sharing: whether this server keeps devices for
-    schedulers; if not, each makes room in its own way.
+    """What is kept in the caller's pools. sharing: the server keeps devices for schedulers. An
+    older one that was told not to says no, and keeps none.
     """
 
     sharing: bool = False
@@ -124,8 +125,8 @@ class ShareRequest(Value):
 class ShareInfo(Value):
     """The weight of a guest. source: STORED by an administrator, OPTION of the server, or DEFAULT.
 
-    active: the guest shares the pods now. False: the server keeps no devices for schedulers, or no
-    scheduler of this name has called it in the last minute.
+    active: the guest shares the pods now. False: no scheduler of this name has called in the last
+    minute.
     """
 
     guest: str

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from podwright.controller import Sharing
 from tests.controller.world import virtually
 from tests.guests.common_queue.shared_pod import ROOM_S, Guest, Job, People, SharedPod, User
 
@@ -163,8 +162,7 @@ async def test_shares_follow_weights_and_the_pod_stays_used(
 ) -> None:
     pod = SharedPod()
     await pod.world.start()
-    sharing = Sharing(weights={"slurm": weight})
-    pod.world.controller._services.waiting.line.guest_queue.configure(sharing)
+    pod.world.controller._services.waiting.line.guest_queue.configure({"slurm": weight})
     for name in ("slurm", other):
         jobs = [Job(f"{name}-{n}", 4, seconds * (1 + 0.07 * (n % 16))) for n in range(150)]
         user(pod, name, jobs)
@@ -176,16 +174,3 @@ async def test_shares_follow_weights_and_the_pod_stays_used(
     share = had["slurm"] / sum(had.values())
     assert 0.9 * expected <= share <= 1.1 * expected, had
     assert (pod.used - used) / (64 * 9 * seconds) >= 0.95
-
-
-@virtually
-async def test_without_sharing_a_scheduler_starves_another() -> None:
-    pod = SharedPod()
-    await pod.world.start()
-    pod.world.controller._services.waiting.line.guest_queue.configure(Sharing(enabled=False))
-    user(pod, "kubernetes", stream("kubernetes", 200))
-    large = Job("slurm-large", 16, 50.0, due=20.0)
-    user(pod, "slurm", [large])
-    await pod.run(500.0)
-    assert large.started < 0
-    await pod.world.stop()

@@ -131,3 +131,32 @@ async def test_while_nothing_is_heard_it_is_deaf() -> None:
         await watch.run()
     assert watch.deaf_since == 9.0
     assert watch.problem == str(problem)
+
+
+async def test_a_stream_that_neither_ends_nor_speaks_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The API server is frozen, or something on the way drops packets."""
+    monkeypatch.setattr(_kube_watch, "_SILENT_S", 0.05)
+
+    frozen = asyncio.Event()
+
+    class Frozen(PlayedApi):
+        async def listed(self, path: str, query: Mapping[str, Any]) -> tuple[list[Object], str]:
+            if not self.lists:
+                frozen.set()
+                await asyncio.Event().wait()
+            return await super().listed(path, query)
+
+    api = Frozen([[item("a")]], [])
+    watch = KindWatch(api, "Pod", "/pods", {}, lambda *_: None, lambda: 9.0)
+    task = asyncio.create_task(watch.run())
+    async with asyncio.timeout(300):
+        await frozen.wait()
+    assert watch.deaf_since == 9.0
+    assert "did not end" in watch.problem
+    task.cancel()
+
+
+async def test_a_stream_ends_before_it_counts_as_silent() -> None:
+    assert _kube_watch._STREAM_LIFETIME_S < _kube_watch._SILENT_S <= 12.0

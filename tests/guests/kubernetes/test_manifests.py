@@ -298,4 +298,25 @@ def test_the_charts_schema_takes_its_values_and_refuses_mistakes_of_ours() -> No
     assert ours["additionalProperties"] is False
     assert ours["properties"].keys() == VALUES["podwright"].keys()
     assert ours["properties"]["serviceMonitor"] == {"type": "boolean"}
-    assert "additionalProperties" not in schema["properties"]["global"]
+    assert schema["properties"]["global"]["additionalProperties"] is False
+    assert schema["properties"]["nameOverride"] == {"type": "string", "maxLength": 0}
+
+
+def test_options_of_manifests_reach_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["kubernetes", "manifests", "--controllers", "a:1"]
+    assert main([*words, "--cluster-name", "lab", "--host-network", "false"]) == 0
+    printed = capsys.readouterr().out
+    assert "--cluster-name=lab" in printed
+    assert "--host-network=false" in printed
+
+
+def test_a_simulated_pod_that_does_not_exist_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["kubernetes", "manifests", "--simulated", "nosuch"]) != 0
+    assert "there is no simulated pod 'nosuch'" in capsys.readouterr().err
+
+
+def test_two_answers_to_who_makes_partitions_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kubernetes", "manifests", "--controllers", "a:1", "--simulated", "pod16"]) != 0
+    assert "are both given" in capsys.readouterr().err

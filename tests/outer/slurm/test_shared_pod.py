@@ -55,7 +55,7 @@ def emptied(lab: NativeLab) -> Iterator[None]:
     try:
         yield
     finally:
-        lab.run("scancel", "--user=alice,root")
+        lab.run("scancel", *(str(job) for job in lab.jobs()))  # whatever their owners are called
         with closing(lab.client()) as client:
             for name in lab.partitions():
                 if not name.startswith("slurm_"):
@@ -76,3 +76,20 @@ def test_a_stream_of_small_jobs_starves_no_large_job(pod: NativeLab, many: str, 
             every=0.2,
         )
         assert first.waiting(), "the stream was over: nothing was in the large job's way"
+
+
+@pytest.mark.parametrize(
+    "pod", ["newest", pytest.param("oldest", marks=pytest.mark.soak)], indirect=True, scope="module"
+)
+def test_urgent_jobs_of_slurm_do_not_starve_an_old_one(pod: NativeLab) -> None:
+    """A stream of Kubernetes fills the pod. An old job waits behind urgent ones."""
+    with emptied(pod), KubernetesUser(pod) as stream:
+        stream.stream()
+        poll("a full pod", lambda: len(pod.partitions()) == 64 // SMALL, seconds=60)
+        old = pod.batch("sleep 2", "--ipus=16", "--nice=5000", "-t1", "-o", "/dev/null")
+
+        def started() -> bool:
+            pod.batch("sleep 7", f"--ipus={SMALL}", "-t1", "-o", "/dev/null")
+            return any(name.startswith(f"slurm_{old}") for name in pod.partitions())
+
+        poll("the old job", started, seconds=120, every=2.0)

@@ -149,8 +149,8 @@ def _share(arguments: options.ShareOptions, now: ShareInfo, verb: str) -> int:
         lines.append("That is what vipu-server --share says.")
     if not now.active:
         lines.append(
-            "It has no effect now: no scheduler of this name calls the server, or the server has "
-            "--sharing off. vipu-admin list shares shows all."
+            "It has no effect now: no scheduler of this name calls the server. vipu-admin list "
+            "shares shows all."
         )
     return show(arguments, now, lambda: "\n".join(lines))
 

@@ -18,9 +18,6 @@ a report of what you have:
   podwright replay sacct.txt --pod pod64 --ways native,static:8x4+2x16,host-mapping:4x16
   podwright replay trace.csv --pod pod256 --policy best-fit,lowest,moves
 
-who gains and who loses when schedulers share a pod:
-  podwright replay sacct.txt --with kubernetes=jobs.csv --share slurm=3
-
 to get sacct.txt from a Slurm site (as somebody who sees all jobs):
   podwright replay --fields"""
 
@@ -39,8 +36,6 @@ def _run(arguments: ReplayOptions) -> int:
             operation="replay jobs",
             would_work="podwright replay --example",
         )
-    if arguments.guests or arguments.share or arguments.part:
-        return _share(arguments)
     from podwright.replay.command import _replay_from_options as chosen
 
     ways, devices = chosen.chosen_ways(arguments)
@@ -63,20 +58,6 @@ def _run(arguments: ReplayOptions) -> int:
     from podwright.replay.command._report_text import report_lines
 
     print(*report_lines(report), sep="\n")
-    return 0
-
-
-def _share(arguments: ReplayOptions) -> int:
-    from podwright.replay.command._guests_from_options import compare_chosen_guests
-    from podwright.replay.command._sharing_text import sharing_lines
-
-    progress = _Progress()
-    figures = compare_chosen_guests(arguments, progress.show)
-    progress.clear()
-    if arguments.json:
-        _print_json(figures)
-    else:
-        print(*sharing_lines(figures), sep="\n")
     return 0
 
 

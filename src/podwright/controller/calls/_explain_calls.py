@@ -29,7 +29,7 @@ async def explain(services: Services, caller: Caller, request: ExplainRequest) -
     if request.spec is None:
         return _explain_named_object(services, caller, request.name)
     checked_spec = CheckedSpec(request.spec, described(request.spec, state.inventory.noun))
-    return _explain_placement(services, caller, checked_spec, request.duration)
+    return _explain_placement(services, caller, checked_spec)
 
 
 def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest) -> Explanation:
@@ -47,7 +47,7 @@ def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest
     checked_spec = CheckedSpec(
         acquire_outcome.create, acquire_outcome.action, launch_hosts=request.hosts
     )
-    explanation = _explain_placement(services, caller, checked_spec, request.duration)
+    explanation = _explain_placement(services, caller, checked_spec)
     if explanation.starts_now:
         explanation = msgspec.structs.replace(
             explanation, lines=[acquire_outcome.outcome, *explanation.lines]
@@ -56,11 +56,11 @@ def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest
 
 
 def _explain_placement(
-    services: Services, caller: Caller, checked_spec: CheckedSpec, duration: float
+    services: Services, caller: Caller, checked_spec: CheckedSpec
 ) -> Explanation:
     state, action = services.state, checked_spec.action
     try:
-        claim = partitions.place(state, checked_spec, owner=caller.name, duration=duration)
+        claim = partitions.place(state, checked_spec, owner=caller.name)
     except InvalidRequest:
         raise
     except PodwrightError as error:
@@ -107,9 +107,7 @@ def _explain_named_object(services: Services, caller: Caller, object_name: str) 
     if waiter_info.estimate:
         sentences.append(f"it can start in about {waiter_info.estimate:.0f} s")
     try:
-        claim = partitions.place(
-            state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
-        )
+        claim = partitions.place(state, waiter.checked, owner=waiter.caller.name)
     except PodwrightError as error:
         explanation = explaining.explanation_of_error(waiter_info.asked, error)
         return Explanation(

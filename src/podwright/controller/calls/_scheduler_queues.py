@@ -92,8 +92,6 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
             owner_by_job[job] = _cleaned_text(pool_head.owner)
             due_by_job[job] = due_by_job.get(job, True) and pool_head.due
             needs_by_job.setdefault(job, []).append(need)
-    if not guest_queue.enabled:
-        return EnqueueReply()
     scheduler_key = guest_key(caller.name, request.guest)
     seconds_by_partition = {
         record.name: end_time_entry.seconds

@@ -13,7 +13,7 @@ from podwright.controller.requests._allocation_access import guard
 from podwright.controller.requests._explain import in_the_way
 from podwright.controller.requests._pool_hosts import known_hosts
 from podwright.controller.requests._refusals import failed, held_by_others_error, no_placement_error
-from podwright.controller.requests._reserve_devices import backfill_reserved, reservations_lent_to
+from podwright.controller.requests._reserve_devices import reservations_lent_to
 from podwright.controller.requests._spec import CheckedSpec, check_name
 from podwright.controller.state._caller import (
     Caller,
@@ -47,21 +47,17 @@ def place(
     *,
     owner: str,
     guest: str = "",
-    duration: float = 0.0,
     instead_of: PartitionRecord | None = None,
 ) -> DeviceClaim:
     """Take devices for a partition in the first cluster that has them.
 
     owner: whose it will be. guest: the scheduler that asks, which may have what is kept for it.
-    duration: seconds for which they are needed, if that is known. instead_of: a partition that
-    goes.
+    instead_of: a partition that goes.
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
     with reservations_lent_to(state, guest):
-        claim = try_place(
-            state, checked_spec, owner=owner, duration=duration, instead_of=instead_of
-        )
+        claim = try_place(state, checked_spec, owner=owner, instead_of=instead_of)
     if claim is not None:
         return claim
     partition_spec = checked_spec.spec
@@ -92,7 +88,6 @@ def try_place(
     checked_spec: CheckedSpec,
     *,
     owner: str,
-    duration: float = 0.0,
     instead_of: PartitionRecord | None = None,
 ) -> DeviceClaim | None:
     """The same; None where nothing is free, without reasons.
@@ -119,13 +114,6 @@ def try_place(
                 guard(cluster, partition_spec, placement)
             routing = checked_spec.routing(cluster.layout, placement.blocks)
             cluster.index.take(placement)
-        elif duration and state.reservations:
-            placement = backfill_reserved(
-                state, cluster, owner, placement_request, state.now() + duration
-            )
-            if placement is not None:
-                routing = checked_spec.routing(cluster.layout, placement.blocks)
-        if placement is not None:
             claim = _admit_claim(
                 state,
                 cluster,
@@ -271,9 +259,7 @@ async def begin_create(
     """
     try:
         _check_create(state, caller, checked_spec, duration)
-        claim = claim or place(
-            state, checked_spec, owner=caller.name, guest=guest, duration=duration
-        )
+        claim = claim or place(state, checked_spec, owner=caller.name, guest=guest)
     except BaseException:
         give_back(state, claim)
         raise

@@ -1,19 +1,20 @@
 """Whose turn it is among those that share a pod: schedulers, and the people of the server's queue.
 
-Each is a guest. While a guest waits for devices, the device-seconds that it holds or has kept are
-added to its use. The waiting guest with the least use for its weight is served next. A guest that
-begins to wait starts at the least use of those that wait already. So nobody saves up turns by not
-using the pod, and nobody pays for the time in which there was enough for all.
+Each is a guest. Start-time fair queueing decides, charged as devices are used, because nobody knows
+how long a job will run. While anybody waits, the device-seconds that a guest holds or has kept,
+divided by its weight, are added to its virtual time. That time only grows. The queue has a virtual
+time of its own: the least one of those that wait. A guest that begins to wait continues at the
+larger of its own and the queue's. So nobody saves up turns by not using the pod, and nobody sheds
+what it has had by leaving the queue for a moment.
 
-A guest that waits is never served before another one that waits and has less use. A guest that is
-ahead of the others therefore waits until their use has grown past its own, and then for at most one
-more request of each of them (docs/design/common-queue.md).
+The waiting guest with the least virtual time is next. A job that is due keeps the time that its
+guest had then, its tag: what its guest's running jobs use later counts for the guest's next job
+(docs/design/common-queue.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from podwright.errors import InvalidRequest
@@ -22,16 +23,6 @@ from podwright.errors import InvalidRequest
 PEOPLE: Final = ""
 LEAST_WEIGHT: Final = 0.01
 MOST_WEIGHT: Final = 1000.0
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """How a site shares its pods. enabled: keep devices for schedulers' jobs, in turn. weights: by
-    the name of a scheduler, or `people`, for those without a stored one; 1 where none is given.
-    """
-
-    enabled: bool = True
-    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 def weights_of(arguments: Iterable[str]) -> dict[str, float]:
@@ -69,7 +60,7 @@ def guest_name(guest_key: str) -> str:
 
 
 class Shares:
-    """The use of each guest that waits, in device-seconds for a weight of 1.
+    """The virtual time of each guest, in device-seconds for a weight of 1.
 
     weights: by `guest_name`; 1 where none is given. They are read at each update, so they may
     change.
@@ -77,31 +68,38 @@ class Shares:
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
         self._weights = weights if weights is not None else {}
-        self._use: dict[str, float] = {}
+        self._times: dict[str, float] = {}
+        self._queue_time = 0.0
         self._devices: Mapping[str, int] = {}
         self._updated_at = 0.0
 
     def update(
-        self, waiting: Collection[str], device_counts: Mapping[str, int], now: float
+        self, waiting: Mapping[str, float | None], device_counts: Mapping[str, int], now: float
     ) -> None:
         """Charge the guests for the time since the last update, then note who waits now.
 
-        device_counts: those that each guest has from now on. now: seconds that never go backwards.
+        waiting: the least tag of each guest's jobs, or None where none is due. device_counts: those
+        that each guest has from now on; empty: nothing is charged. now: seconds that never go
+        backwards.
         """
         elapsed_seconds = max(0.0, now - self._updated_at)
-        for guest in self._use:
-            self._use[guest] += (
-                elapsed_seconds * self._devices.get(guest, 0) / self._weight_of_guest(guest)
-            )
+        for guest, device_count in self._devices.items():
+            charge = elapsed_seconds * device_count / self._weight_of_guest(guest)
+            self._times[guest] = self.time(guest) + charge
         self._updated_at, self._devices = now, device_counts
-        self._use = {guest: guest_use for guest, guest_use in self._use.items() if guest in waiting}
-        least_use = min(self._use.values(), default=0.0)
         for guest in waiting:
-            self._use.setdefault(guest, least_use)
+            self._times[guest] = self.time(guest)
+        turns = [self.time(guest) if tag is None else tag for guest, tag in waiting.items()]
+        self._queue_time = max(self._queue_time, min(turns, default=0.0))
+        self._times = {
+            guest: virtual_time
+            for guest, virtual_time in self._times.items()
+            if guest in waiting or virtual_time > self._queue_time
+        }
 
     def _weight_of_guest(self, guest: str) -> float:
         return self._weights.get(guest_name(guest), 1.0)
 
-    def use(self, guest: str) -> float:
-        """The use of a guest; 0 for one that does not wait."""
-        return self._use.get(guest, 0.0)
+    def time(self, guest: str) -> float:
+        """The virtual time of a guest. One that has none starts at the queue's."""
+        return max(self._times.get(guest, 0.0), self._queue_time)

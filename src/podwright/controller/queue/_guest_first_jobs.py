@@ -5,7 +5,8 @@ small jobs would each starve the other's large one, since neither leaves a block
 other has a partition. So each scheduler names its first job that waits for devices alone
 (`Enqueue`), and the controller keeps a place for it, as it does for a waiter of its own queue
 (`_priority_queue`). One request of a pool has a kept place at a time. Whose request comes next is
-decided among guests (`_fair_share`), not among jobs: each scheduler's own order stays its own.
+decided among guests (`_fair_share`), not among jobs: which job a scheduler names is its own
+decision. A job that is due has a tag, by which it comes in turn from then on.
 
 A job that has not waited long gets no more than its turn: of what becomes free, a place that is
 free at once and that fits. So guests that both have more jobs than devices each get their share. A
@@ -15,7 +16,7 @@ Such a place stays where it is until its job has started. Nothing else starts on
 the job waits at most until the last partition on it ends. A place that moved to wherever the
 estimate is better today could move for ever, because the end of most partitions is only an
 estimate. The place changes only if its machines go out of service, or if another place is free at
-once.
+once. The time at which it is expected to be free is computed again at each change (`retime`).
 
 Once all of its devices are free, the place is offered: the scheduler may create partitions there.
 A scheduler that does not do so within OFFERED_S loses its place for a while, which doubles each
@@ -31,12 +32,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from podwright.controller.queue._fair_share import PEOPLE, Shares, Sharing, guest_name
-from podwright.controller.requests._reserve_devices import guest_goal, in_service
+from podwright.controller.queue._fair_share import PEOPLE, Shares, guest_name
+from podwright.controller.queue._waiter import Waiter
+from podwright.controller.requests._reserve_devices import (
+    guest_goal,
+    in_service,
+    overlap,
+    retimed,
+)
 from podwright.controller.requests._spec import CheckedSpec
+from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._reservation import Goal, Reservation
 from podwright.errors import InvalidRequest
+from podwright.placement import Block
 from podwright.wire import PartitionSpec
 
 OFFERED_S: Final = 60.0  #: seconds in which an offered place is to be used
@@ -65,7 +74,9 @@ class FirstJob:
     guest: the scheduler (`guest_key`). due: devices in use are kept for it, too. since: when it was
     first named. offered_at: since when all of its devices are free; 0: they are not. untaken: how
     often it did not take its offer. not_before: until then nothing is kept for it. promised:
-    devices in use have been kept for it, so it counts as due from then on.
+    devices in use have been kept for it, so it counts as due from then on. tag: the virtual time of
+    its guest when it became due; None: it has not yet. used: its scheduler has started something on
+    its offered place since it last called; only the next call says whether that was this job.
     """
 
     guest: str
@@ -78,6 +89,8 @@ class FirstJob:
     untaken: int = 0
     not_before: float = 0.0
     promised: bool = False
+    tag: float | None = None
+    used: bool = False
 
     @property
     def name(self) -> str:
@@ -95,26 +108,25 @@ class _GuestState:
 class GuestQueue:
     """The first jobs of all schedulers.
 
-    oldest_waiter: since when the first waiter of the server's own queue waits for devices; None:
-    none does. enabled: whether devices are kept for schedulers. shares: decides whose turn it is.
-    stored_weights, option_weights: by the name of a scheduler, or `people`; a stored one comes
-    first.
+    first_waiter: returns the first waiter of the server's own queue that waits for devices; None:
+    there is none. shares: decides whose turn it is. stored_weights, option_weights: by the name of
+    a scheduler, or `people`; a stored one comes first.
     """
 
-    def __init__(self, state: ControllerState, oldest_waiter: Callable[[], float | None]) -> None:
-        self._state, self._oldest_waiter = state, oldest_waiter
+    def __init__(self, state: ControllerState, first_waiter: Callable[[], Waiter | None]) -> None:
+        self._state, self._first_waiter = state, first_waiter
         self._guests: dict[str, _GuestState] = {}
-        # What oldest_waiter returned at the last charge.
-        self._people_wait_since: float | None = None
+        #: The first waiter at the last charge.
+        self._waiter: Waiter | None = None
         self._guests_compete = False  # do two guests wait
         #: The devices of the largest due job, by cluster.
         self._due_sizes: dict[str, int] = {}
         self.stored_weights: dict[str, float] = {}
-        self.configure(Sharing())
+        self.configure({})
 
-    def configure(self, sharing: Sharing) -> None:
-        """Share as the site says. Called before anybody waits."""
-        self.enabled, self.option_weights = sharing.enabled, dict(sharing.weights)
+    def configure(self, weights: Mapping[str, float]) -> None:
+        """Share by these weights where none is stored. Called before anybody waits."""
+        self.option_weights = dict(weights)
         self.shares = Shares(ChainMap(self.stored_weights, self.option_weights))
 
     def __bool__(self) -> bool:
@@ -131,12 +143,8 @@ class GuestQueue:
 
     @property
     def names(self) -> set[str]:
-        """The names of the schedulers that call, and `people`. Empty if nothing is shared."""
-        return (
-            {guest_name(guest_key) for guest_key in (PEOPLE, *self._guests)}
-            if self.enabled
-            else set()
-        )
+        """The names of the schedulers that call, and `people`."""
+        return {guest_name(guest_key) for guest_key in (PEOPLE, *self._guests)}
 
     # -- what schedulers say -----------------------------------------------------------------
 
@@ -163,8 +171,11 @@ class GuestQueue:
             ):
                 self._drop_reservations(guest.heads.pop(job_id))
             else:
-                first_job.due = new_job.due
+                first_job.due, first_job.used = new_job.due, False
         guest.heads = jobs_by_id | guest.heads
+        for first_job in guest.heads.values():
+            for reservation in self._reservations_of(first_job):
+                self._retime(reservation)
 
     def places(self, guest_key: str, pool: Pool) -> Iterator[tuple[str, Goal, bool]]:
         """What is kept in a pool: the scheduler's own job or empty, the place, and whether it is
@@ -208,12 +219,12 @@ class GuestQueue:
         A job of several pools gets all its places at once, so that no two jobs can each keep what
         the other lacks. While it waits for that, no job behind it gets a place in its pools.
         """
-        if not self.enabled or not self:
+        if not self:
             return
         self._charge_use()
         rank_limit = (math.inf, math.inf)
-        if before_people:
-            rank_limit = (self.shares.use(PEOPLE), self._people_wait_since or 0.0)
+        if before_people and self._waiter is not None:
+            rank_limit = (self._waiter.tag or 0.0, self._waiter.record.since)
         claimed_pools: set[Pool] = set()
         for first_job in sorted(self._waiting_jobs(), key=self._job_rank):
             if self._job_rank(first_job)[:2] >= rank_limit:
@@ -257,7 +268,7 @@ class GuestQueue:
         return (
             first_job.due
             or first_job.promised
-            or self._people_wait_since is not None
+            or self._waiter is not None
             or all(
                 sum(need.sizes) <= self._due_sizes.get(need.cluster, 0) for need in first_job.needs
             )
@@ -265,43 +276,82 @@ class GuestQueue:
 
     def _waiting_jobs(self) -> Iterator[FirstJob]:
         now = self._state.now()
-        return (
-            first_job
-            for first_job in self._first_jobs()
-            if self.enabled and first_job.not_before <= now
-        )
+        return (first_job for first_job in self._first_jobs() if first_job.not_before <= now)
 
     def _job_rank(self, first_job: FirstJob) -> tuple[float, float, str]:
-        return self.shares.use(first_job.guest), first_job.since, first_job.name
+        turn = self.shares.time(first_job.guest) if first_job.tag is None else first_job.tag
+        return turn, first_job.since, first_job.name
 
     def _charge_use(self) -> None:
+        """Charge for the time that has passed, and give those a tag who are due now."""
         first_jobs = list(self._waiting_jobs())
-        waiting_guests = {first_job.guest for first_job in first_jobs}
         self._due_sizes = {}
         for need in (need for first_job in first_jobs if first_job.due for need in first_job.needs):
             largest_size = self._due_sizes.get(need.cluster, 0)
             self._due_sizes[need.cluster] = max(largest_size, sum(need.sizes))
-        self._people_wait_since = self._oldest_waiter()
-        if self._people_wait_since is not None:
-            waiting_guests.add(PEOPLE)
+        self._waiter = self._first_waiter()
+        waiting: dict[str, float | None] = {}
+        for first_job in first_jobs:
+            tags = (first_job.tag, waiting.get(first_job.guest))
+            waiting[first_job.guest] = min((tag for tag in tags if tag is not None), default=None)
+        if self._waiter is not None:
+            waiting[PEOPLE] = self._waiter.tag
         device_counts: Counter[str] = Counter()
-        self._guests_compete = len(waiting_guests) > 1
-        if self._guests_compete:
+        if waiting:
             for record in self._state.partitions.records():
                 device_counts[record.guest] += record.size
             for reservation in self._state.reservations.values():
                 device_counts[reservation.guest] += reservation.reserved
-        self.shares.update(waiting_guests, device_counts, self._state.now())
+        self._guests_compete = len(waiting) > 1
+        self.shares.update(waiting, device_counts, self._state.now())
+        for first_job in first_jobs:
+            if first_job.tag is None and (first_job.due or first_job.promised):
+                first_job.tag = self.shares.time(first_job.guest)
+        if self._waiter is not None and self._waiter.tag is None:
+            self._waiter.tag = self.shares.time(PEOPLE)
+
+    def holds_back(self, spec: PartitionSpec) -> bool:
+        """Whether a request of people waits although its devices may be free: a scheduler whose
+        turn is earlier has an offer there that it has not answered, and answers within two seconds.
+
+        People's requests are answered at once. Without this they would take all that becomes free
+        between two calls of a scheduler.
+        """
+        turn = self.shares.time(PEOPLE)
+        if self._waiter is not None and self._waiter.tag is not None:
+            turn = self._waiter.tag
+        return any(
+            (first_job.offered_at or first_job.used)
+            and self._job_rank(first_job)[0] < turn
+            and spec.cluster in ("", need.cluster)
+            and (not need.allocation or spec.allocation in ("", need.allocation))
+            for first_job in self._waiting_jobs()
+            for need in first_job.needs
+        )
 
     # -- places ------------------------------------------------------------------------------
 
-    def _find_goals(self, first_job: FirstJob, barred_pools: Collection[Pool]) -> list[Goal] | None:
-        """A place for each need, in pools that are not barred; None unless there are all."""
-        end_times = {
+    def _end_times(self) -> dict[str, float]:
+        return {
             partition_name: end_time
             for guest in self._guests.values()
             for partition_name, end_time in guest.end_times.items()
         }
+
+    def freed(self, cluster: IndexedCluster, blocks: Sequence[Block]) -> None:
+        """Keep devices that became free for whose place they are, and compute its time again."""
+        for reservation in self._state.reservations.values():
+            if reservation.goal.cluster is cluster and overlap(reservation.goal.blocks, blocks):
+                reservation.reserve_free_blocks()
+                self._retime(reservation)
+
+    def _retime(self, reservation: Reservation) -> None:
+        end_times = self._end_times() if reservation.guest else {}
+        reservation.goal = retimed(self._state, reservation.goal, reservation.owner, end_times)
+
+    def _find_goals(self, first_job: FirstJob, barred_pools: Collection[Pool]) -> list[Goal] | None:
+        """A place for each need, in pools that are not barred; None unless there are all."""
+        end_times = self._end_times()
         goals: list[Goal] = []
         for need in first_job.needs:
             best_goal: Goal | None = None
@@ -364,6 +414,9 @@ class GuestQueue:
             return
         if not any(reservation.missing for reservation in reservations):
             return
+        first_job.used = first_job.used or bool(first_job.offered_at)
+        if first_job.used:
+            return
         if not self._is_due(first_job):
             self._drop_reservations(first_job)  # its scheduler has started something there
             return
@@ -382,6 +435,7 @@ class GuestQueue:
             return
         for reservation in reservations:
             reservation.reserve_free_blocks()
+            self._retime(reservation)
 
     def _fits_now(self, first_job: FirstJob) -> bool:
         """Whether devices for each need are free that are kept for nobody. It costs far less than

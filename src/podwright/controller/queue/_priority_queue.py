@@ -18,7 +18,7 @@ from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.queue._guest_first_jobs import GuestQueue
 from podwright.controller.queue._waiter import Waiter, WaiterOrder
 from podwright.controller.requests import _quotas as quotas
-from podwright.controller.requests._reserve_devices import goal_at, goal_for, in_service, overlap
+from podwright.controller.requests._reserve_devices import goal_at, goal_for, in_service
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._reservation import DeviceClaim, Goal, Reservation
@@ -40,7 +40,9 @@ class WaitingQueue:
         self._start = start_waiter
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
-        self.guest_queue = GuestQueue(state, self._oldest_wait_start)
+        self.guest_queue = GuestQueue(state, self._first_waiter)
+        #: Pools whose place is a scheduler's, so that a waiter got none there in this look.
+        self._awaited_pools: set[tuple[str, str]] = set()
         state.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
@@ -86,11 +88,12 @@ class WaitingQueue:
         """Serve waiters after devices became free, a lease on `partition_name` ended or machines
         changed.
         """
-        for reservation in self._state.reservations.values():
-            if not blocks and not partition_name:
-                reservation.planned_at = 0.0  # machines or quotas changed: think it over
-            if reservation.goal.cluster is cluster and overlap(reservation.goal.blocks, blocks):
-                reservation.reserve_free_blocks()
+        if not blocks and not partition_name:
+            for reservation in self._state.reservations.values():
+                if not reservation.guest:
+                    reservation.planned_at = 0.0  # machines or quotas changed: think it over
+        if cluster is not None:
+            self.guest_queue.freed(cluster, blocks)
         if partition_name in self._named:
             self._try_partition_waiters(partition_name)
         if self._shapes or self.guest_queue:
@@ -100,23 +103,37 @@ class WaitingQueue:
         """Start all waiters that can start now, in the order of the queue, and keep places for the
         schedulers' jobs."""
         self._lift_over_quota()
+        self._awaited_pools.clear()
         self.guest_queue.plan(before_people=True)
         shape_heads: list[tuple[WaiterOrder, Key]] = [
             (shape_waiters[0].order, shape_key) for shape_key, shape_waiters in self._shapes.items()
         ]
         heapq.heapify(shape_heads)
-        tried_count = 0
+        tried_count, is_held_back = 0, False
         while shape_heads and tried_count < MOST_SHAPES:
             tried_count += 1
             _, shape_key = heapq.heappop(shape_heads)
-            waiter = self._first_within_quota(self._shapes[shape_key])
-            if (
-                waiter
-                and self._try_waiter(waiter)
-                and (remaining_waiters := self._shapes.get(shape_key))
-            ):
+            waiter = self._next_of_shape(self._shapes[shape_key])
+            if waiter and self._is_held_back(waiter):
+                is_held_back = True
+                break  # nobody passes it meanwhile
+            had_place = waiter is not None and self._has_place(waiter)
+            if waiter is None or not self._try_waiter(waiter):
+                continue
+            if had_place:
+                self.start_ready()  # the pool's next place is for the first without one
+                return
+            if remaining_waiters := self._shapes.get(shape_key):
                 heapq.heappush(shape_heads, (remaining_waiters[0].order, shape_key))
-        self.guest_queue.plan()
+        self.guest_queue.plan(before_people=is_held_back)
+
+    def _is_held_back(self, waiter: Waiter) -> bool:
+        return not self._has_place(waiter) and self.guest_queue.holds_back(waiter.spec)
+
+    def _has_place(self, waiter: Waiter) -> bool:
+        return any(
+            reservation.waiter == waiter.id for reservation in self._state.reservations.values()
+        )
 
     def _lift_over_quota(self) -> None:
         """Reserve nothing for those who have reached their quota since they got their place."""
@@ -132,20 +149,25 @@ class WaitingQueue:
                 if waiter.id in reserving_ids and self._is_over_quota(waiter):
                     self._lift_reservation(waiter)
 
-    def _oldest_wait_start(self) -> float | None:
-        """Since when the first waiter for devices waits; None: there is none. Those who wait for
-        their quota do not count."""
+    def _first_waiter(self) -> Waiter | None:
+        """The first waiter for devices; None: there is none. Those who wait for their quota do not
+        count."""
         first_waiters = [
             self._first_within_quota(shape_waiters) for shape_waiters in self._shapes.values()
         ]
-        return min(
-            (
-                first_waiter.record.since
-                for first_waiter in first_waiters
-                if first_waiter is not None
-            ),
-            default=None,
-        )
+        return min(filter(None, first_waiters), key=_waiter_order, default=None)
+
+    def _next_of_shape(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
+        """The waiter of a shape that has a place, unless one of higher priority came; or else the
+        first."""
+        first = self._first_within_quota(shape_waiters)
+        for reservation in self._state.reservations.values():
+            index = bisect.bisect_left(shape_waiters, reservation.order, key=_waiter_order)
+            if index == len(shape_waiters) or shape_waiters[index].id != reservation.waiter:
+                continue
+            if first is None or reservation.order[0] <= first.order[0]:
+                return shape_waiters[index]
+        return first
 
     def _first_within_quota(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""
@@ -210,9 +232,7 @@ class WaitingQueue:
         if reservation is not None and is_free:
             reservation.lift()
         try:
-            return partitions.try_place(
-                self._state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
-            )
+            return partitions.try_place(self._state, waiter.checked, owner=waiter.caller.name)
         except NoCapacity:
             return None
         finally:
@@ -245,10 +265,14 @@ class WaitingQueue:
             for allocation_name in cluster.allocations:
                 pool = (cluster.layout.name, allocation_name)
                 other_reservation = state.reservations.get(pool)
-                if spec.allocation not in ("", allocation_name) or (
+                if spec.allocation not in ("", allocation_name):
+                    continue
+                if other_reservation is not None and other_reservation.guest:
+                    self._awaited_pools.add(pool)
+                if pool in self._awaited_pools or (
                     other_reservation is not None
                     and other_reservation.waiter != waiter.id
-                    and (other_reservation.guest or other_reservation.order < waiter.order)
+                    and other_reservation.order[0] <= waiter.order[0]  # it stays with its waiter
                 ):
                     continue
                 goal = goal_for(state, cluster, waiter.record.name, spec, allocation_name)
@@ -307,7 +331,6 @@ def _shape_key(waiter: Waiter) -> Key:
         spec.num_ilds,
         spec.reconfigurable,
         tuple(spec.devices),
-        waiter.duration,
     )
 
 

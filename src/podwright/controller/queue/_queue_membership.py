@@ -260,7 +260,11 @@ class Waiting:
         waiter = Waiter(record, "", state.now())
         waiter.action = wanted_in_words(state, waiter)
         self._waiters[waiter.id] = waiter
-        self._start_serving(waiter, None)
+        if waiter.creates and self.line.guest_queue.holds_back(waiter.spec):
+            waiter.waited = True
+            self.line.add(waiter)
+        else:
+            self._start_serving(waiter, None)
         return waiter
 
     def _start_serving(self, waiter: Waiter, claim: DeviceClaim | None) -> None:

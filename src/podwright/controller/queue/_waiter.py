@@ -45,12 +45,13 @@ class Waiter:
 
     target: the partition that it waits for; empty while it waits for devices. seen: when it last
     asked. asking: how many of its calls are being answered now. reported: an answer has named what
-    it was given. refused: its failure is durable. cancelled: it has left the queue.
+    it was given. refused: its failure is durable. cancelled: it has left the queue. tag: the
+    virtual time of all people when it became the first; None: it was not yet.
     """
 
     __slots__ = (
         "_checked", "action", "asking", "cancelled", "changed", "created", "error", "lease",
-        "partition", "record", "refused", "reported", "seen", "starting", "target", "waited",
+        "partition", "record", "refused", "reported", "seen", "starting", "tag", "target", "waited",
     )  # fmt: skip
 
     def __init__(self, record: WaiterRecord, action: str, seen: float) -> None:
@@ -60,6 +61,7 @@ class Waiter:
         self.seen = seen
         self.asking = 0
         self.target = ""
+        self.tag: float | None = None
         self.starting = self.cancelled = self.created = self.waited = False
         self.reported = self.refused = False
         self.error: PodwrightError | None = None

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from podwright.controller.partitions import _partition_lifecycle as partitions
+from podwright.controller.queue._fair_share import guest_name
 from podwright.controller.queue._waiter import Waiter
 from podwright.controller.requests._spec import described
 from podwright.controller.state._controller_state import ControllerState
@@ -53,7 +54,7 @@ def waiter_info(
             "those ahead, and devices that are free"
             if queue_position > 1
             else _obstacle_in_words(state, waiter)
-        )
+        ) + _turn_in_words(state, waiter)
     return msgspec.structs.replace(
         info,
         place=queue_position,
@@ -100,15 +101,33 @@ def _blockers_in_words(state: ControllerState, waiter: Waiter, reservation: Rese
     )
 
 
+def _turn_in_words(state: ControllerState, waiter: Waiter) -> str:
+    """Whose turn it is before a waiter's, where a place is kept for a scheduler's job; or empty."""
+    spec = waiter.spec
+    for (cluster_name, allocation), reservation in state.reservations.items():
+        if (
+            reservation.guest
+            and spec.cluster in ("", cluster_name)
+            and spec.allocation in ("", allocation)
+        ):
+            guest = guest_name(reservation.guest)
+            if not state.sight.private.isdisjoint(("waiters", "partitions")):
+                guest = "another guest"
+            device_count = sum(block.size for block in reservation.goal.blocks)
+            return (
+                f"; it is the turn of {guest} first: {reservation.reserved} of {device_count} "
+                f"devices that are kept for it in {allocation} are free"
+            )
+    return ""
+
+
 def _obstacle_in_words(state: ControllerState, waiter: Waiter) -> str:
     """What the first of the queue waits for, in the words of the refusal that it would get now.
 
     `vipu explain` shows the same refusal, so that both say the same.
     """
     try:
-        claim = partitions.place(
-            state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
-        )
+        claim = partitions.place(state, waiter.checked, owner=waiter.caller.name)
     except PodwrightError as error:
         return error.problem
     partitions.undo_claim(state, claim)

@@ -2,9 +2,9 @@
 
 The first waiter of an allocation gets a goal: the place that will be free soonest. Its free devices
 are reserved, devices that become free join them, and the waiter starts once the place is complete.
-A reservation is a plan that can change; no partition holds its devices. If all partitions in the
-way have announced when they end, a request that ends before may use the reserved devices
-meanwhile.
+A reservation is a plan that can change; no partition holds its devices. Nothing new starts on them,
+also not what would end soon: a partition in the way may end earlier than announced, and then
+nothing but the waiter is to be there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from podwright.controller.requests._spec import blocks_of
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._reservation import Goal
 from podwright.fabric import Cluster, ClusterTopology
-from podwright.placement import Block, Placement, Refusal, Request
+from podwright.placement import Block
 from podwright.placement.move_plans import likely_end_time
 from podwright.wire import PartitionSpec
 
@@ -75,6 +75,19 @@ def goal_at(
     """A given place as it stands now. owner: see `goal_for`."""
     occupied_by_domain = _occupied_blocks(state, cluster, owner, allocation, {})
     return _make_goal(cluster, allocation, blocks, occupied_by_domain, state.now())
+
+
+def retimed(state: ControllerState, goal: Goal, owner: str, end_times: Mapping[str, float]) -> Goal:
+    """The same place, with the time and the partitions in the way as they are now.
+
+    A time that was announced moves later only once it has passed. owner, end_times: see
+    `guest_goal`.
+    """
+    occupied = _occupied_blocks(state, goal.cluster, owner, goal.allocation, end_times)
+    current = _make_goal(goal.cluster, goal.allocation, goal.blocks, occupied, state.now())
+    if goal.known and state.now() < goal.starts_at < current.starts_at:
+        return replace(current, starts_at=goal.starts_at, known=True)
+    return current
 
 
 def guest_goal(
@@ -267,42 +280,6 @@ def _legal_offsets(cluster: Cluster, domain: int, part_size: int) -> Iterator[in
             or offset % devices_per_machine + part_size <= devices_per_machine
         ):
             yield offset
-
-
-def backfill_reserved(
-    state: ControllerState,
-    cluster: IndexedCluster,
-    owner: str,
-    request: Request,
-    request_end: float,
-) -> Placement | None:
-    """Devices that are kept for a waiter who cannot start before `request_end`; taken on return.
-
-    owner: whose request it is. When the waiter can start is told by what others said; so where
-    partitions are private, only requests of the waiter's own owner slip in.
-    """
-    now = state.now()
-    for (cluster_name, allocation), reservation in state.reservations.items():
-        goal = reservation.goal
-        if cluster_name != cluster.layout.name or request.allocation not in (None, allocation):
-            continue
-        if not goal.known or not now < request_end <= goal.starts_at:
-            continue
-        if "partitions" in state.sight.private and owner != reservation.owner:
-            continue
-        reservation.lift()
-        try:
-            placement = cluster.index.plan(_in_allocation(request, allocation))
-            if not isinstance(placement, Refusal):
-                cluster.index.take(placement)
-                return placement
-        finally:
-            reservation.reserve_free_blocks()
-    return None
-
-
-def _in_allocation(request: Request, allocation: str) -> Request:
-    return replace(request, allocation=allocation)
 
 
 def _make_goal(

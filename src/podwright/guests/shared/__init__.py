@@ -19,7 +19,8 @@ from podwright.guests.shared._device_positions import PodPlaces
 from podwright.guests.shared._failed_start_limit import HELD, FailedStart, attempts, failed
 from podwright.guests.shared._guest_interface import Guest
 from podwright.guests.shared._job_locks import Freed, Locks
-from podwright.guests.shared._large_job_room import Room, Waits, first_in_line
+from podwright.guests.shared._job_naming import JobNaming, Waits, first_in_line
+from podwright.guests.shared._large_job_room import Room
 from podwright.guests.shared._retries import until_done
 from podwright.guests.shared._sweep_ended_jobs import sweep
 from podwright.guests.shared._vipu_server_client import CALL_TIMEOUT, GuestServer, ThreadedServer
@@ -33,6 +34,7 @@ __all__ = [
     "Guest",
     "GuestServer",
     "Holding",
+    "JobNaming",
     "Locks",
     "PodPlaces",
     "Room",

@@ -73,6 +73,7 @@ class Book(ABC, Generic[K, H]):
         self.blocks = BuddyBlocks(0)
         self.broken: set[K] = set()  #: jobs that hold devices of a machine that is down
         self.unusable = 0  #: devices that nobody can have now
+        self.out_of_service = 0  #: devices of machines that are down or drained
         self.closed = 0  #: blocks that are being emptied for a large job
         self.closed_for: K | None = None  #: that job
         self.own_place = 0  #: devices that the server keeps for a job of this guest
@@ -214,10 +215,11 @@ class Book(ABC, Generic[K, H]):
         devices = await server.devices(self.cluster, self.allocation)
         pod_places = PodPlaces(devices)
         bits_by_partition: dict[str, int] = {}
-        unusable_bits = resetting_bits = 0
+        unusable_bits = resetting_bits = away_bits = 0
         broken_jobs: set[K] = set()
         for device in devices:
             device_bit = 1 << pod_places.place(device)
+            away_bits |= device_bit if device.state in ("DOWN", "DRAINED") else 0
             if device.partition:
                 bits_by_partition[device.partition] = (
                     bits_by_partition.get(device.partition, 0) | device_bit
@@ -263,6 +265,7 @@ class Book(ABC, Generic[K, H]):
         }
         self.broken = broken_jobs & self.holdings.keys()
         self.unusable, self.resetting = unusable_bits, resetting_bits
+        self.out_of_service = away_bits
         self.count()
 
     def _adopt_partition(

@@ -1,21 +1,16 @@
 """Makes room for a large job, which small jobs that fit would otherwise overtake for ever.
 
 A guest that starts whatever fits sets no devices aside for a job that does not fit yet, because it
-cannot know which blocks will join. So once the first waiting job has waited for a while, the block
-of its size that comes free soonest is closed. Its devices, those that are free and those that come
-free, are not counted as free until the whole block is. Then they are counted again, and the guest
-considers its jobs by priority.
+cannot know which blocks will join. So it names one job for each pod (`_job_naming`), and the server
+keeps a place for that job, in turn with those of other guests (`exchange`). The guest does not
+count the devices of the place as free until all of them are. Then they are counted again, and the
+guest considers its jobs by priority; or they are for the named job alone, where the guest can tell
+its jobs apart (`Waits.alone`). It counts no device that the server keeps for another guest, so that
+it starts nothing there.
 
-A job of several blocks gets all of them, in all of its pods, or none. The blocks stay closed until
-all are free, and are then free for that job alone. A job that was offered its devices and did not
-take them waits twice as long for its next room, and so on. Room is made for one job of a pod at a
-time.
-
-The server chooses the block where it can, because it knows what other guests hold and wait for
-(`exchange`). The guest names its first jobs, says which have waited long enough, and closes
-what the server keeps for them. It counts no device that the server keeps for another guest, so that
-it starts nothing there. A server that is too old, or that is not to share pods, leaves the choice
-to the guest, which then knows of its own jobs only.
+A job of several blocks gets all of them, in all of its pods, or none. A job that was offered its
+devices and did not take them waits twice as long for its next room, and so on. A server that is too
+old keeps no places, and then no room is made.
 """
 
 from __future__ import annotations
@@ -23,46 +18,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from podwright.errors import Denied, InvalidRequest, NotFound
 from podwright.guests.shared._block_holdings import Book
+from podwright.guests.shared._job_naming import JobNaming, Waits
 from podwright.guests.shared._vipu_server_client import GuestServer
-from podwright.placement.buddy_blocks import fit, soonest
+from podwright.placement.buddy_blocks import BuddyBlocks, fit
 from podwright.wire import EnqueueReply, EnqueueRequest, PartitionEnd, PoolHead
 
 _log = logging.getLogger("podwright.guests")
-_MAX_DOUBLINGS = 6  # times at most
-
 K = TypeVar("K", bound=Hashable)
 
 
-class Waits(NamedTuple):
-    """A job that waits for devices and for nothing else. orders: what it wants of each pod, the
-    largest first. alone: its blocks are kept for it once they are free; served: they are.
-    started: the guest has started it already, so room is due at once. name, owner: as people know
-    the job; an empty name: as `job` is.
-    """
-
-    priority: int
-    job: Any
-    orders: dict[str, list[int]]
-    alone: bool = False
-    served: bool = False
-    started: bool = False
-    name: str = ""
-    owner: str = ""
-
-    @property
-    def title(self) -> str:
-        """The job's name for people."""
-        return self.name or f"job {self.job}"
-
-
 class Room(Generic[K]):
-    """Finds with each sweep which job waits first, and for how long it has waited.
+    """Names jobs to the server with each look, and closes what it keeps for them.
 
     books: by pod. patience_s: how long the first job waits before room is made; 0: room is never
     made. clock: seconds, never backwards. on_change: called when more or less is counted.
@@ -77,17 +49,9 @@ class Room(Generic[K]):
     ) -> None:
         self._books, self._seconds = books, patience_s
         self._clock, self._changed = clock, on_change
-        self._shared: set[str] = set()  # pods whose server chooses the blocks
         self._refusal = ""
-        self._first: dict[str, tuple[Waits, bool]] = {}  # pod -> its first job; is room due
+        self._naming = JobNaming(patience_s)
         self._end_times: Mapping[K, str] = {}
-        self._since: dict[K, float] = {}  # job -> when it was first there
-        self._declined: dict[K, int] = {}  # job -> how often it did not take what it got
-
-    @property
-    def shared(self) -> bool:
-        """Whether a server keeps devices for the guest's jobs."""
-        return bool(self._shared)
 
     def update(
         self,
@@ -95,58 +59,38 @@ class Room(Generic[K]):
         end_times: Mapping[K, str],
         declined_jobs: Collection[K] = (),
     ) -> None:
-        """Close and open blocks as the queue is now.
+        """Choose the jobs that are named as the queue is now.
 
         end_times: when each job that is known ends, as text that sorts; empty: not known.
         declined_jobs: those that since the last look did not take what they were offered.
         """
-        first_waiting_jobs = first_in_line(waiting)
-        first_jobs = {
-            pod: waiting_job.job for waiting_job in first_waiting_jobs for pod in waiting_job.orders
-        }
-        for pod, book in self._books.items():
-            if book.emptied or pod in self._shared:
-                continue  # whoever moves jobs opens it, or the server's reply does
-            if book.closed_for != first_jobs.get(pod) or book.closed & book.unusable:
-                # Another job is first now, or a machine of the block failed.
-                self._open_blocks(book)
-        now = self._clock()
-        decline_counts = {
-            job: self._declined.get(job, 0) + (job in declined_jobs) for job in end_times
-        }
-        self._declined = {
-            job: decline_count for job, decline_count in decline_counts.items() if decline_count
-        }
-        known_since = {
-            job: waiting_since
-            for job, waiting_since in self._since.items()
-            if job not in declined_jobs
-        }
-        self._since = {
-            waiting_job.job: known_since.get(waiting_job.job, now)
-            for waiting_job in first_waiting_jobs
-        }
-        self._first, self._end_times = {}, end_times
-        for waiting_job in first_waiting_jobs:
-            books = [self._books[pod] for pod in waiting_job.orders]
-            doublings = min(self._declined.get(waiting_job.job, 0), _MAX_DOUBLINGS)
-            waited_s = now - self._since[waiting_job.job]
-            is_due = waiting_job.started or waited_s >= self._seconds * 2**doublings
-            is_due = is_due and self._seconds > 0
-            if not any(book.emptied or book.moves for book in books):
-                self._first |= dict.fromkeys(waiting_job.orders, (waiting_job, is_due))
-            if not self._shared.isdisjoint(waiting_job.orders):
-                continue
-            if not is_due:
-                for book in books:
-                    if not book.emptied:
-                        self._open_blocks(book)
-            elif not (
-                waiting_job.served
-                or any(pod_book.moves for pod_book in books)
-                or all(pod_book.closed for pod_book in books)
-            ):
-                self._close_blocks(waiting_job, end_times)
+        fitting: dict[tuple[str, tuple[int, ...]], bool] = {}
+        jobs = [
+            job
+            for job in waiting
+            if all(self._can_fit(pod, orders, fitting) for pod, orders in job.orders.items())
+        ]
+        self._naming.update(
+            jobs,
+            self._clock(),
+            declined={job.title for job in jobs if job.job in declined_jobs},
+            busy_pods={pod for pod, book in self._books.items() if book.emptied or book.moves},
+        )
+        self._end_times = end_times
+
+    def _can_fit(
+        self, pod: str, orders: Sequence[int], known: dict[tuple[str, tuple[int, ...]], bool]
+    ) -> bool:
+        """Whether blocks fit into a pod once nobody uses it."""
+        key = pod, tuple(orders)
+        if key not in known:
+            book = self._books[pod]
+            known[key] = fit(BuddyBlocks(book.blocks.capacity & ~book.out_of_service), orders)
+        return known[key]
+
+    def passed(self) -> list[Waits]:
+        """See `JobNaming.passed`."""
+        return self._naming.passed()
 
     async def exchange(self, servers: Mapping[str, GuestServer]) -> None:
         """Name the jobs that are to get room, and take over what the servers keep.
@@ -163,9 +107,6 @@ class Room(Generic[K]):
                 if str(error) != self._refusal:
                     _log.warning("the server keeps no devices for jobs: %s", error)
                 self._refusal, reply = str(error), EnqueueReply()
-            self._shared = self._shared.difference(pods)
-            if reply.sharing:
-                self._shared |= set(pods)
             changed_pods = [pod for pod in pods if self._apply_reply(pod, reply)]
             if changed_pods:
                 self._changed()
@@ -174,16 +115,15 @@ class Room(Generic[K]):
         pool_heads = []
         for pod in pods:
             book = self._books[pod]
-            waiting_job, is_due = self._first.get(pod, (None, False))
+            named = self._naming.named.get(pod)
             pool_head = PoolHead(cluster=book.cluster, allocation=book.allocation)
-            if waiting_job is not None:
-                sizes = [1 << order for order in waiting_job.orders[pod]]
+            if named is not None and not (book.emptied or book.moves):
                 pool_head = msgspec.structs.replace(
                     pool_head,
-                    job=waiting_job.title,
-                    owner=waiting_job.owner,
-                    sizes=sizes,
-                    due=is_due,
+                    job=named.job.title,
+                    owner=named.job.owner,
+                    sizes=[1 << order for order in named.job.orders[pod]],
+                    due=named.is_due,
                 )
             pool_heads.append(pool_head)
         now = datetime.now().timestamp()
@@ -197,76 +137,31 @@ class Room(Generic[K]):
 
     def _apply_reply(self, pod: str, reply: EnqueueReply) -> bool:
         """Close and open blocks as the server says. Returns whether anything has changed."""
-        book = self._books[pod]
-        waiting_job, _ = self._first.get(pod, (None, False))
+        book, named = self._books[pod], self._naming.named.get(pod)
         own_bits = others_bits = 0
         is_offered = False
         for kept_place in reply.places:
             if (kept_place.cluster, kept_place.allocation) != (book.cluster, book.allocation):
                 continue
             device_bits = book.line.bits(kept_place.devices)
-            if waiting_job is not None and kept_place.job == waiting_job.title:
+            if named is not None and kept_place.job == named.job.title:
                 own_bits, is_offered = own_bits | device_bits, kept_place.offered
             else:
                 others_bits |= device_bits
         has_changed = book.keep(own_bits, others_bits)
-        if book.emptied or pod not in self._shared:
+        if book.emptied:
             return has_changed
-        is_to_close = (
-            bool(own_bits) and waiting_job is not None and (not is_offered or waiting_job.alone)
-        )
-        if not is_to_close:
+        self._naming.hear(pod, has_place=bool(own_bits), offered=is_offered)
+        if named is None or not own_bits or (is_offered and not named.job.alone):
             has_changed = has_changed or bool(book.closed)
             book.close(0)
-        elif waiting_job is not None and (book.closed, book.closed_for) != (
-            own_bits,
-            waiting_job.job,
-        ):
+        elif (book.closed, book.closed_for) != (own_bits, named.job.job):
             _log.info(
-                "job %s waits: %d devices of %s are kept",
-                waiting_job.job,
-                own_bits.bit_count(),
-                pod,
+                "%s waits: %d devices of %s are kept", named.job.title, own_bits.bit_count(), pod
             )
-            book.close(own_bits, waiting_job.job, alone=waiting_job.alone)
+            book.close(own_bits, named.job.job, alone=named.job.alone)
             has_changed = True
         return has_changed
-
-    def _close_blocks(self, waiting_job: Waits, end_times: Mapping[K, str]) -> None:
-        books = {pod: self._books[pod] for pod in waiting_job.orders}
-        if all(fit(book.blocks, waiting_job.orders[pod]) for pod, book in books.items()):
-            return  # the guest knows, or it is kept for it, and it starts
-        chosen_blocks = {
-            pod: _soonest_blocks(book, waiting_job.orders[pod], end_times)
-            for pod, book in books.items()
-        }
-        if not all(chosen_blocks.values()):
-            for book in books.values():
-                self._open_blocks(book)  # with what failed or was drained it cannot be
-            return
-        for pod, book in books.items():
-            sizes_text = " and ".join(str(1 << order) for order in waiting_job.orders[pod])
-            _log.info(
-                "job %s waits for %s devices of %s: room is made", waiting_job.job, sizes_text, pod
-            )
-            book.close(chosen_blocks[pod], waiting_job.job, alone=waiting_job.alone)
-        self._changed()
-
-    def _open_blocks(self, book: Book[K, Any]) -> None:
-        if book.closed:
-            book.close(0)
-            self._changed()
-
-
-def first_in_line(waiting_jobs: Iterable[Waits]) -> list[Waits]:
-    """Who is first in the queue for each pod that it wants devices of."""
-    first_waiting_jobs: list[Waits] = []
-    claimed_pods: set[str] = set()
-    for candidate in sorted(waiting_jobs, key=lambda wait: (-wait.priority, wait.job)):
-        if claimed_pods.isdisjoint(candidate.orders):
-            first_waiting_jobs.append(candidate)
-            claimed_pods |= candidate.orders.keys()
-    return first_waiting_jobs
 
 
 def _timestamp(end_time: str) -> float:
@@ -275,11 +170,3 @@ def _timestamp(end_time: str) -> float:
         return datetime.fromisoformat(end_time).timestamp()
     except ValueError:
         return 0.0
-
-
-def _soonest_blocks(book: Book[K, Any], orders: Sequence[int], end_times: Mapping[K, str]) -> int:
-    """Blocks of these sizes whose jobs end soonest, as bits; 0: there are not so many."""
-    holdings = [
-        (holding.bits, end_times.get(holding.job, "")) for holding in book.holdings.values()
-    ]
-    return soonest(book.blocks.capacity, book.unusable, holdings, orders, first="")

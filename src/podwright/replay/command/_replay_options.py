@@ -9,7 +9,6 @@ from podwright.option_rows import positive, seconds
 
 _DEVICE_OPTIONS = opt.OptionGroup("which devices")
 _WAY_OPTIONS = opt.OptionGroup("what to try")
-_GUEST_OPTIONS = opt.OptionGroup("who shares the pod")
 _SLURM_OPTIONS = opt.OptionGroup("which Slurm")
 _READING_OPTIONS = opt.OptionGroup("how to read")
 _OUTPUT_OPTIONS = opt.OptionGroup("what to write")
@@ -57,28 +56,6 @@ class ReplayOptions(opt.OptionTable):
         share_of_devices,
         None,
         group=_WAY_OPTIONS,
-    )
-    guests = opt.several(
-        "another trace on the same pod, of kubernetes, 'kubernetes NAME' or people, while "
-        "TRACE is Slurm's; may be given several times",
-        "NAME=FILE",
-        str,
-        name="--with",
-        group=_GUEST_OPTIONS,
-    )
-    share = opt.several(
-        "the weight of a guest, as of vipu-server (1 each), as in slurm=3; may be given "
-        "several times",
-        "NAME=N",
-        str,
-        group=_GUEST_OPTIONS,
-    )
-    part = opt.several(
-        "what the guest would have alone, were the pod split (in proportion to the weights); "
-        "may be given several times",
-        "NAME=DEVICES",
-        str,
-        group=_GUEST_OPTIONS,
     )
     slurm_conf = opt.optional(
         "backfill and priorities as this slurm.conf has them", "FILE", group=_SLURM_OPTIONS

@@ -170,15 +170,8 @@ class ServerArguments(opt.OptionTable):
     anonymous_endpoints = opt.flag(
         "let callers without credentials see the addresses of all devices", group=TRUST_OPTIONS
     )
-    sharing = opt.choice(
-        "keep devices for the first jobs of schedulers, in turn with people: on; off: each "
-        "scheduler makes room among its own jobs only",
-        ("on", "off"),
-        "on",
-        group=LIFETIME_OPTIONS,
-    )
     share = opt.several(
-        "with --sharing on: the weight of slurm, of 'kubernetes NAME' or of people (0.01 to 1000, "
+        "the weight in the common queue of slurm, of 'kubernetes NAME' or of people (0.01 to 1000, "
         "default: 1 each), as in slurm=3; may be given several times; vipu-admin set share comes "
         "before it",
         "NAME=N",

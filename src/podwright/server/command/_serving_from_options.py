@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from podwright.agents import read_key
-from podwright.controller import Sharing, Visible, private_kinds, weights_of
+from podwright.controller import Visible, private_kinds, weights_of
 from podwright.errors import InvalidRequest
 from podwright.hosts._state_folders import own_key, state_folder
 from podwright.page import SiteProxy
@@ -74,7 +74,7 @@ def serving_options(arguments: ServerArguments) -> ServingOptions:
             # On loopback, every caller of a user's own server is this user.
             arguments.anonymous_endpoints or arguments.user,
         ),
-        sharing=Sharing(arguments.sharing == "on", weights_of(arguments.share)),
+        weights=weights_of(arguments.share),
         certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
         interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
     )

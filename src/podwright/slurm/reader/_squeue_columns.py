@@ -18,6 +18,9 @@ _SQUEUE_COLUMNS: Final = {
     "comment": "admin_comment",
     "user_id": "UserID",
     "submitted": "SubmitTime",
+    "array_job": "ArrayJobID",
+    "array_task": "ArrayTaskID",
+    "eligible": "EligibleTime",
     "node_list": "NodeList",
 }
 

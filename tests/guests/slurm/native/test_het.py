@@ -43,7 +43,7 @@ class Queue:
 
     def _row(self, job: int) -> str:
         words = [str(job), self.state, "0", self.leader, self.priority, "Resources", "", "1:00"]
-        words += [self.licences if job == 20 else "", self.notes[job], "", ""]
+        words += [self.licences if job == 20 else "", self.notes[job], *[""] * 5]
         padded = (
             word.ljust(w) for word, w in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
         )
@@ -213,7 +213,7 @@ class TwoJobs:
     def _row(self, job: int, leader: int) -> str:
         words = [str(job), "PENDING", "0", str(leader), "9", "Resources", "", "1:00"]
         words += ["podwright_het_wait:1" if job == leader else ""]
-        words += [f"ipus={self.size} gcds=1 pod=pod16", "", ""]
+        words += [f"ipus={self.size} gcds=1 pod=pod16", *[""] * 5]
         padded = (
             word.ljust(w) for word, w in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
         )

@@ -131,7 +131,7 @@ class Queue:
         rows = []
         for job, (state, restarts) in self.jobs.items():
             words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", self.licences]
-            words += ["", self.uid, self.at]
+            words += ["", self.uid, self.at, "", "", ""]
             rows.append(
                 "".join(
                     word.ljust(w)

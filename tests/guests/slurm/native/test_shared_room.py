@@ -12,6 +12,7 @@ from podwright.guests.slurm.service import Service, Site
 from podwright.guests.slurm.service._hook_calls import Busy
 from podwright.guests.slurm.service._missed_hook_sweep import sentence
 from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
+from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.slurm.site.commands import FakeSlurm
 from podwright.wire import EnqueueReply, EnqueueRequest, KeptPlace
 from tests.guests.slurm.native.test_room import Clock, listed
@@ -150,20 +151,62 @@ async def test_a_job_that_waits_in_its_prolog_comes_first_and_is_due_at_once(
     assert not server.requests[-1].pools[0].job
 
 
-async def test_an_older_server_leaves_room_to_the_service(
+async def test_an_older_server_keeps_no_places_and_that_is_said_once(
     service: Service, server: SharedPod, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     room, book = QueueRoom(service), service.books["pod16"]
     server.refusal = InvalidRequest("the server does not know the call Enqueue")
-    for job in (1, 2, 3, 4):
-        await service.begin_job(ask(job, 4))
-    jobs = {job: listed(job, 4, "RUNNING") for job in (1, 2, 3, 4)}
-    jobs[9] = listed(9, 8, "PENDING", priority=7)
+    await service.begin_job(ask(1, 16))
+    jobs = {1: listed(1, 16, "RUNNING"), 9: listed(9, 8, "PENDING", priority=7)}
     for clock.now in (0, 60):
         room.update(jobs)
         await room.exchange()
-    assert book.closed.bit_count() == 8
+    assert book.closed == 0
     assert sum("keeps no devices" in record.getMessage() for record in caplog.records) == 1
+
+
+def task(number: int, *, priority: int = 1) -> Listed:
+    """A pending task of array 100. All have its number."""
+    return listed(100, 8, "PENDING", priority=priority)._replace(array=100, task=number)
+
+
+async def test_a_task_of_an_array_is_a_job_and_the_next_one_another(
+    service: Service, server: SharedPod, clock: Clock
+) -> None:
+    room = QueueRoom(service, wall=lambda: 5000.0 + clock.now)
+    old = task(4)._replace(eligible=4000)
+    room.update({100: old})
+    await room.exchange()
+    (pool,) = server.requests[-1].pools
+    assert (pool.job, pool.due) == ("job 100_4", True), "it was eligible long ago"
+    server.keep("job 100_4", 0, 8, offered=True)
+    await room.exchange()
+    room.update({101: listed(101, 8, "RUNNING"), 100: old._replace(task=5)})
+    server.places = []
+    await room.exchange()
+    (pool,) = server.requests[-1].pools
+    assert (pool.job, pool.due) == ("job 100_5", False), "its guest has just had its turn"
+    clock.now = 60
+    room.update({100: old._replace(task=5)})
+    await room.exchange()
+    assert server.requests[-1].pools[0].due
+
+
+async def test_a_job_whose_offered_place_others_used_gets_the_highest_priority(
+    service: Service, server: SharedPod, clock: Clock
+) -> None:
+    room = QueueRoom(service)
+    jobs = {9: listed(9, 8, "PENDING", priority=7), 10: listed(10, 4, "PENDING", priority=90)}
+    room.update({9: jobs[9]})
+    server.keep("job 9", 0, 8, offered=True)
+    await room.exchange()
+    server.keep("job 9", 0, 8)
+    await room.exchange()
+    slurm = service.slurm
+    assert isinstance(slurm, FakeSlurm)
+    room.update(jobs)
+    await room.raise_passed(jobs)
+    assert ("scontrol", "update", "jobid=9", "priority=91") in slurm.commands
 
 
 async def test_a_silent_server_changes_nothing(service: Service, server: SharedPod) -> None:

@@ -25,7 +25,7 @@ class OneJob:
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
         if argv[0] == "squeue":
-            words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", "", "", "", ""]
+            words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", *[""] * 7]
             words[9:11] = self.comment, self.uid
             return (
                 "".join(

@@ -57,8 +57,8 @@ def slurm(
                 else CommandResult(1, "", "Invalid job id specified")
             )
         rows = [
-            ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", "1:00", licences, "", "", ""],
-            ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", "", "", ""],
+            ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", "1:00", licences, *[""] * 6],
+            ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", *[""] * 6],
         ]
         return "".join(
             "".join(w.ljust(n) for w, n in zip(row, _SQUEUE_COLUMN_WIDTHS.values(), strict=True))

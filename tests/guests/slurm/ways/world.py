@@ -96,7 +96,7 @@ class Slurm(FakeSlurm):
             rows = []
             for job, (state, licences, said) in self.jobs.items():
                 words = [str(job), state, "0", "0", "1", "Licenses", "NONE", "1:00", licences, said]
-                words += ["", ""]
+                words += [""] * 5
                 rows.append(
                     "".join(
                         w.ljust(n)

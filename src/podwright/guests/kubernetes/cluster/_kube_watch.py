@@ -18,9 +18,11 @@ from podwright.errors import PodwrightError, Unavailable
 from podwright.guests.kubernetes.cluster._kube_interface import Object, Told
 
 _log = logging.getLogger("podwright.guests.kubernetes")
-#: Seconds after which the API server ends a stream. A connection that broke without a word is
-#: noticed by then.
-_STREAM_LIFETIME_S: Final = 60
+#: Seconds after which the API server ends a stream, also one without any change.
+_STREAM_LIFETIME_S: Final = 10
+#: Seconds after which a stream that has not ended is silent: the API server is frozen, or something
+#: on the way drops packets. Bookmarks come too rarely to tell.
+_SILENT_S: Final = 12.0
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
 _MAX_EVENT_BYTES: Final = 64 << 20  # bytes
@@ -103,13 +105,20 @@ class KindWatch:
             "timeoutSeconds": _STREAM_LIFETIME_S,
         }
         unfinished_line = b""
-        async for piece in self._api.stream(self._path, query):
-            self.deaf_since = None  # the first piece is empty: the server has accepted the watch
-            *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
-            if len(unfinished_line) > _MAX_EVENT_BYTES:
-                raise Unavailable(f"the API server sends a {self.kind} of more than 64 MiB")
-            for line in filter(None, lines):
-                resource_version = self._read_event(line) or resource_version
+        try:
+            async with asyncio.timeout(_SILENT_S):
+                async for piece in self._api.stream(self._path, query):
+                    self.deaf_since = None  # the first is empty: the watch is accepted
+                    *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
+                    if len(unfinished_line) > _MAX_EVENT_BYTES:
+                        raise Unavailable(f"the API server sends a {self.kind} of more than 64 MiB")
+                    for line in filter(None, lines):
+                        resource_version = self._read_event(line) or resource_version
+        except TimeoutError:
+            raise Unavailable(
+                f"the API server did not end a watch of {_STREAM_LIFETIME_S} s within "
+                f"{_SILENT_S:g} s"
+            ) from None
         return resource_version
 
     def _read_event(self, event_line: bytes) -> str:

@@ -55,6 +55,7 @@ class Leader:
         self._leases, self._namespace, self._name = leases, namespace, lease_name
         self._identity, self._wall = identity, wall_clock
         self._seen: tuple[str, float] = ("", 0.0)
+        self.lost = ""  #: why the lease was not renewed, in words
 
     async def acquire(self) -> None:
         """Return once the lease is ours."""
@@ -76,10 +77,12 @@ class Leader:
             await asyncio.sleep(_RENEW_S)
             try:
                 if not await self.attempt():
+                    self.lost = "the lease is somebody else's"
                     return
                 renewed_at = self._wall()
             except PodwrightError as error:
                 _log.warning("lease: %s", error)
+        self.lost = f"the lease could not be renewed for {LEASE_SECONDS} s"
 
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[asyncio.Task[None]]:

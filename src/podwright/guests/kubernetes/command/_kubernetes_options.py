@@ -26,6 +26,10 @@ class SettingOptions(opt.OptionTable):
     credentials_secret = opt.text(
         "a secret of that namespace with vipu-cli.hcl, and what that names", "NAME"
     )
+    cluster_name = _CLUSTER_NAME_OPTION
+    host_network = opt.choice(
+        "as for operator; true, and false with --simulated", ("true", "false"), None
+    )
     service_monitor = opt.flag(
         "a Service and a ServiceMonitor too, by which Prometheus finds the operator"
     )
@@ -78,6 +82,12 @@ class OperatorOptions(opt.OptionTable):
         "Podwright's, out of which launcher and relay are put into pods; by default none are, "
         "and a launcher cannot reach its workers",
         "IMAGE",
+    )
+    room_after = opt.value(
+        "how long a job waits before devices are kept for it that are in use; 60",
+        "S",
+        opt.seconds,
+        60.0,
     )
     sweep_seconds = opt.value("between two full looks, 60", "S", opt.positive, 60)
     listen = opt.text(

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from podwright.errors import InvalidRequest
+from podwright.fabric import presets
 from podwright.guests.kubernetes.command._kubernetes_options import (
     OperatorOptions,
     RemoveOptions,
@@ -24,17 +25,27 @@ def chosen_setting(arguments: SettingOptions, verb: str) -> Setting:
     """Return the objects' setting. Raises InvalidRequest where partitions come from nowhere."""
     if bool(arguments.controllers) == bool(arguments.simulated):
         raise InvalidRequest(
-            "no option says which controller makes partitions",
+            "--controllers and --simulated are both given"
+            if arguments.controllers
+            else "no option says which controller makes partitions",
             operation=f"podwright kubernetes {verb}",
             would_work="--controllers HOST:PORT, or --simulated pod16",
         )
     if arguments.controllers:
         read_sites(arguments.controllers)
+    elif arguments.simulated not in presets():
+        raise InvalidRequest(
+            f"there is no simulated pod {arguments.simulated[:40]!r}",
+            operation=f"podwright kubernetes {verb}",
+            would_work=f"--simulated with one of {', '.join(presets())}",
+        )
     setting = Setting(
         namespace=arguments.namespace,
         controllers=arguments.controllers,
         simulated=arguments.simulated,
         credentials=arguments.credentials_secret,
+        cluster_name=arguments.cluster_name,
+        host_network=arguments.host_network != "false",
         service_monitor=arguments.service_monitor,
     )
     return setting._replace(image=arguments.image) if arguments.image else setting
@@ -60,6 +71,7 @@ def operator_serving(arguments: OperatorOptions) -> Serving:
             launcher_image=arguments.launcher_image,
             image=arguments.image,
         ),
+        room_s=arguments.room_after,
         sweep_s=float(arguments.sweep_seconds),
         listen=host_port(arguments.listen, "--listen") if arguments.listen else None,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from podwright.errors import Denied, PodwrightError
@@ -35,14 +35,16 @@ from podwright.guests.kubernetes.job._reconcile import (
 )
 from podwright.guests.kubernetes.operator._operator_metrics import OperatorCounts
 from podwright.guests.kubernetes.operator._work_queue import FIRST_RETRY_S, WorkQueue
-from podwright.guests.kubernetes.partitions._job_partitions import Partitions
+from podwright.guests.kubernetes.partitions._job_partitions import DevicePlace, Partitions
 from podwright.guests.kubernetes.partitions._job_queue import Granted
+from podwright.guests.kubernetes.partitions._vipu_controller_client import JobServer
 from podwright.guests.kubernetes.partitions._vipu_controller_list import program_environment
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions, build_pod, owned_by
 from podwright.guests.shared import Locks, Room, until_done
 
 _log = logging.getLogger("podwright.guests.kubernetes")
 
+FindPlaces = Callable[[], Awaitable[list[DevicePlace]]]
 _MAX_STEPS: Final = 8  # steps for one job without a pause
 
 
@@ -53,7 +55,8 @@ class Operator:
     1970. clock: returns seconds and never goes backwards. refresh_s: seconds between two looks at
     partitions. sweep_s: seconds between two looks at all jobs. room_s: seconds that the first job
     in the queue waits before room is made for it. decide: returns what is to be done for a job.
-    counts: what is counted for /metrics.
+    counts: what is counted for /metrics. more_places: by the names of controllers, functions that
+    find their places, or raise PodwrightError while they do not answer.
     """
 
     def __init__(
@@ -68,12 +71,17 @@ class Operator:
         sweep_s: float = 60.0,
         room_s: float = 60.0,
         decide: Callable[..., JobPlan] = plan,
+        more_places: Mapping[str, FindPlaces] | None = None,
         counts: OperatorCounts | None = None,
     ) -> None:
         self.kube, self.partitions = kube, partitions
         self.options = pod_options or PodOptions()
         self.counts = counts or OperatorCounts()
         self._wall, self._decide = wall, decide
+        self._more_places = dict(more_places or {})
+        self._began_at = float(int(wall()))  # as times of creation are
+        #: The names of controllers that were not found yet.
+        self._absent = set(self._more_places)
         self._refresh_s, self._sweep_s = refresh_s, sweep_s
         self._locks: Locks[str] = Locks()
         self.jobs = WorkQueue(self.reconcile, wall=wall, clock=clock, counts=self.counts)
@@ -94,7 +102,7 @@ class Operator:
             asyncio.ensure_future(loop_coroutine)
             for loop_coroutine in (
                 self._watch_cluster(),
-                self._refresh_loop(),
+                *self._controller_loops(),
                 self._sweep_loop(),
                 self._grant_loop(),
             )
@@ -111,7 +119,6 @@ class Operator:
 
     async def _read_cluster(self) -> None:
         """Read what exists, before anything is decided."""
-        await self.partitions.refresh()
         await self._read_lost_nodes()
         await self._read_priorities()
 
@@ -163,22 +170,50 @@ class Operator:
             self.partitions.line.priorities = priorities
             self._grants_wanted.set()
 
-    async def _refresh_loop(self) -> None:
-        last_problem = ""
+    def _controller_loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """One loop for each controller, so that none waits for another one."""
+        known = {place.site.name: place.server for place in self.partitions.places.values()}
+        for site_name, server in known.items():
+            yield self._controller_loop(site_name, server)
+        for site_name, find_places in self._more_places.items():
+            yield self._controller_loop(site_name, find_places)
+
+    async def _controller_loop(self, site_name: str, source: JobServer | FindPlaces) -> None:
+        """Look at a controller's partitions for ever. source: it, or what finds its places."""
+        server = None if callable(source) else source
         while True:
-            await asyncio.sleep(self._refresh_s)
             try:
-                changed_uids = await self.partitions.refresh()
+                if server is None and callable(source):
+                    places = await source()
+                    self.partitions.add_places(places)
+                    self._absent.discard(site_name)
+                    server = places[0].server
+                was_unread = site_name in self.partitions.unread
+                changed_uids = await self.partitions.refresh(server)
             except PodwrightError as error:
-                if str(error) != last_problem:
-                    _log.warning("%s", error)
-                last_problem = str(error)
-                continue
-            last_problem = ""
-            for job_uid in changed_uids:
-                if job_key := self.jobs.key_of(job_uid) or self.partitions.key_of(job_uid):
-                    self.jobs.poke(job_key)
-            self._grants_wanted.set()
+                self._note_problem(site_name, str(error))
+            else:
+                self._note_problem(site_name, "")
+                for job_uid in changed_uids:
+                    if job_key := self.jobs.key_of(job_uid) or self.partitions.key_of(job_uid):
+                        self.jobs.poke(job_key)
+                if was_unread:
+                    self.jobs.poke_all()
+                self._grants_wanted.set()
+            await asyncio.sleep(self._refresh_s)
+
+    def _note_problem(self, site_name: str, problem: str) -> None:
+        """Remember what is wrong with a controller, for the status of the jobs that want it."""
+        problems = self.partitions.problems
+        if problem == problems.get(site_name, ""):
+            return
+        if problem:
+            _log.warning("V-IPU controller %s: %s", site_name, problem)
+            problems[site_name] = problem
+        else:
+            del problems[site_name]
+        self.partitions.explain_anew()
+        self._grants_wanted.set()
 
     async def _sweep_loop(self) -> None:
         while True:
@@ -253,6 +288,8 @@ class Operator:
             await self._clean_up_orphan(job_key)
             return 0.0
         job = read_job(job_object)
+        if (self._absent or self.partitions.unread) and not self._may_decide(job):
+            return self._wall() + FIRST_RETRY_S
         # The status says that the job has started before its first pod is made, so a job that has
         # not started has no pods. To find pods, the API server searches the whole namespace.
         pod_objects = await self.kube.pods(job_key.namespace, job_key.uid) if job.started else []
@@ -269,6 +306,11 @@ class Operator:
             taken_name=self._taken_pod_names.get(job_key.uid, ""),
         )
         return None if await self._carry_out_plan(job, job_plan) else job_plan.look_at
+
+    def _may_decide(self, job: IpuJob) -> bool:
+        """Whether it is known what a job holds although some controllers were not read yet: a new
+        job holds nothing, and a job holds partitions of one controller only."""
+        return job.created >= self._began_at or bool(self.partitions.holdings_of(job.key.uid))
 
     async def _clean_up_orphan(self, job_key: JobKey) -> None:
         """End the pods of a job that is gone, and then give back what it holds. Somebody may have

@@ -8,6 +8,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from podwright.errors import Held, InvalidRequest, NotFound, PodwrightError
@@ -52,6 +53,7 @@ class Serving(NamedTuple):
     lease: str = ""
     identity: str = ""
     options: PodOptions = _POD_OPTIONS
+    room_s: float = 60.0
     sweep_s: float = 60.0
     listen: tuple[str, int] | None = None
 
@@ -137,18 +139,18 @@ async def _serve_cluster(
     await leader.acquire()
     _log.info("acts for cluster %s", cluster_name)
     async with leader.holding() as lease_term:
-        device_places = [
-            device_place
-            for vipu_site, controller in controller_by_site.items()
-            for device_place in await _places_of_site(operator_options, vipu_site, controller)
-        ]
         operator = Operator(
             kube,
-            Partitions(cluster_name, device_places, time.monotonic),
+            Partitions(cluster_name, (), time.monotonic),
+            more_places={
+                vipu_site.name: partial(_places_of_site, operator_options, vipu_site, controller)
+                for vipu_site, controller in controller_by_site.items()
+            },
             wall=time.time,
             clock=time.monotonic,
             pod_options=operator_options.options,
             sweep_s=operator_options.sweep_s,
+            room_s=operator_options.room_s,
             counts=probes_and_metrics.counts,
         )
         probes_and_metrics.acts = True
@@ -157,7 +159,7 @@ async def _serve_cluster(
             await asyncio.wait({lease_term, operator_task}, return_when=asyncio.FIRST_COMPLETED)
             if operator_task.done():
                 await operator_task
-            _log.warning("the lease is somebody else's")
+            _log.warning("%s", leader.lost)
             return 1
         finally:
             operator_task.cancel()
@@ -241,11 +243,10 @@ async def _places_of_site(
     operator_options: Serving, vipu_site: VipuSite, controller: VipuController
 ) -> list[DevicePlace]:
     vipu_clusters = [operator_options.vipu_cluster]
-    while not vipu_clusters[0]:
-        vipu_clusters = await _patiently(controller.clusters) or [""]
-        if not vipu_clusters[0]:
-            _log.warning("V-IPU controller %s has no cluster", vipu_site.name)
-            await asyncio.sleep(_RETRY_S)
+    if not vipu_clusters[0]:
+        vipu_clusters = await controller.clusters()
+    if not vipu_clusters:
+        raise NotFound("it has no cluster", would_work="vipu-admin create cluster")
     return [
         DevicePlace(vipu_site, controller, vipu_cluster, operator_options.allocation)
         for vipu_cluster in vipu_clusters

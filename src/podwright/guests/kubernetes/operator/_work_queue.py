@@ -69,6 +69,11 @@ class WorkQueue:
         """Whether nothing is under way and nothing is due later."""
         return not (self._tasks or self._timers)
 
+    def poke_all(self) -> None:
+        """Reconcile all known jobs now."""
+        for job_key in list(self._keys.values()):
+            self.poke(job_key)
+
     def poke(self, job_key: JobKey) -> None:
         """Reconcile a job now, or as soon as the reconciliation that is under way has finished."""
         if self._over:

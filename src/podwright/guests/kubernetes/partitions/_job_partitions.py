@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -88,14 +88,14 @@ class Partitions:
         retry_s: float = 5.0,
     ) -> None:
         self.kubernetes = kubernetes
-        self.places = {device_place.name: device_place for device_place in places}
+        self.places: dict[str, DevicePlace] = {}
+        self.books: dict[str, ClaimBook] = {}
         self.guest = f"kubernetes {kubernetes}"[:64]
-        for device_place in places:
-            device_place.server.guest = self.guest
-        self.books = {
-            book_name: ClaimBook(kubernetes, device_place.cluster, device_place.allocation)
-            for book_name, device_place in self.places.items()
-        }
+        #: What is wrong with controllers now, by the names of their sites.
+        self.problems: dict[str, str] = {}
+        #: The names of the sites whose partitions were not read yet.
+        self.unread: set[str] = set()
+        self.add_places(places)
         self.line = JobQueue(kubernetes)
         self.room: Room[str] | None = None
         self._clock, self._retry_s = clock, retry_s
@@ -110,15 +110,30 @@ class Partitions:
 
     # -- what there is -----------------------------------------------------------------------
 
-    async def refresh(self) -> set[str]:
-        """Read the controllers' partitions. Raises PodwrightError.
+    def add_places(self, places: Iterable[DevicePlace]) -> None:
+        """Add devices that jobs may get once they were read (`refresh`)."""
+        for device_place in places:
+            device_place.server.guest = self.guest
+            self.unread.add(device_place.site.name)
+            self.places[device_place.name] = device_place
+            self.books[device_place.name] = ClaimBook(
+                self.kubernetes, device_place.cluster, device_place.allocation
+            )
+
+    async def refresh(self, server: JobServer | None = None) -> set[str]:
+        """Read the partitions of a controller; None: of all. Raises PodwrightError.
 
         Returns the uids of jobs whose holdings have changed, and of those whose reason to wait is
         due to be asked again.
         """
+        places = {
+            name: device_place
+            for name, device_place in self.places.items()
+            if server is None or device_place.server is server
+        }
         last_error: PodwrightError | None = None
         partition_infos: dict[str, PartitionInfo] = {}
-        for name, device_place in self.places.items():
+        for name, device_place in places.items():
             try:
                 await self.books[name].refresh(device_place.server)
                 listed_partitions = await device_place.server.partitions(
@@ -134,6 +149,7 @@ class Partitions:
         if last_error is not None:
             self._infos |= partition_infos
             raise last_error
+        self.unread -= {device_place.site.name for device_place in places.values()}
         held_names = {name for book in self.books.values() for name in book.holdings}
         retained_infos = {name: info for name, info in self._infos.items() if name in held_names}
         self._infos = retained_infos | partition_infos
@@ -147,7 +163,7 @@ class Partitions:
         self._seen = current_holdings
         if self.room is not None:
             await self.room.exchange(
-                {name: device_place.server for name, device_place in self.places.items()}
+                {name: device_place.server for name, device_place in places.items()}
             )
         clock_seconds = self._clock()
         return changed_uids | {
@@ -265,6 +281,10 @@ class Partitions:
             self.room.update(self.line.waits(self.books), end_times)
         return granted_jobs
 
+    def explain_anew(self) -> None:
+        """Ask again why jobs wait: a controller answers again, or no longer."""
+        self._explanations.clear()
+
     def unexplained(self) -> list[JobKey]:
         """Return the queued jobs whose reason for waiting has not been asked for yet."""
         return [
@@ -295,6 +315,14 @@ class Partitions:
         failed_starts = self._failed.get(queued_job.key.uid)
         if failed_starts is not None and failed_starts.text:
             return f"try {failed_starts.count} failed: {failed_starts.text}"
+        problems = [
+            f"V-IPU controller {site_name}: {problem}"
+            for site_name, problem in self.problems.items()
+            if site_name in {self.places[name].site.name for name in queued_job.pods}
+            or not queued_job.pods
+        ]
+        if problems and len(problems) >= len(queued_job.pods):
+            return "; ".join(problems)
         if not queued_job.pods:
             return "no V-IPU controller's nodes are those that nodeSelector names"
         for book_name in queued_job.pods:

@@ -108,6 +108,7 @@ class JobQueue:
                     len(ranked_jobs) - queue_index,
                     queued_job.key.uid,
                     {book_name: size_orders},
+                    alone=True,
                     name=f"job {queued_job.key.namespace}/{queued_job.key.name}",
                     owner=queued_job.key.namespace,
                 )

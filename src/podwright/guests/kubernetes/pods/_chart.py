@@ -110,12 +110,15 @@ def chart() -> dict[str, str]:
 def values_schema() -> dict[str, Any]:
     """Return the JSON schema by which Helm checks a site's values.
 
-    Values of Graphcore's chart may have more keys than are listed. Below `podwright` an unknown key
-    is refused, since it is a mistake.
+    Values of Graphcore's chart may have more keys than are listed. Below `podwright` and `global`
+    an unknown key is refused, since it is a mistake. So are names of objects, which are ours.
     """
     schema = _schema_of(VALUES)
     schema["$schema"] = "http://json-schema.org/draft-07/schema#"
-    schema["properties"]["podwright"]["additionalProperties"] = False
+    for section in ("podwright", "global"):
+        schema["properties"][section]["additionalProperties"] = False
+    for name in ("nameOverride", "fullnameOverride"):
+        schema["properties"][name]["maxLength"] = 0
     return schema
 
 

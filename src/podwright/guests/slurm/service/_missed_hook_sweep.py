@@ -86,6 +86,7 @@ class Sweep:
         if self._mover is not None:
             await self._mover.update(listed_jobs, self._room.waiting(listed_jobs))
         self._room.update(listed_jobs)
+        await self._room.raise_passed(listed_jobs)
         service.counts.poke()  # renews the reservation, and makes it if it is missing
         if words:
             waiting_jobs = list(self._waiting(listed_jobs))

@@ -1,7 +1,9 @@
 """Finds the jobs in Slurm's queue that wait for devices, for the room that is made for a large job
 (`guests`).
 
-Slurm starts whatever fits, in the order of its priorities. For a heterogeneous job Slurm gives
+Slurm starts whatever fits, in the order of its priorities, also on a place that was offered for
+another job. Where that has happened to a job, its priority is raised above those of all jobs that
+wait for devices. For a heterogeneous job Slurm gives
 nodes as the reason even where devices are missing. So a heterogeneous job that was offered its
 devices and did not take them waits longer for its next room. This is our own choice, because Slurm
 has no means for it.
@@ -9,6 +11,7 @@ has no means for it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -23,10 +26,13 @@ from podwright.placement.move_plans import likely_end_time
 if TYPE_CHECKING:
     from podwright.guests.slurm.service._native_service import Service
 
+_log = logging.getLogger("podwright.slurm")
+
 #: Slurm shows the reason None while it looks at a job again.
 _DEVICE_WAIT_REASONS = ("Licenses", "None")
 #: Above all priorities of Slurm, which has 32 bits for them.
 _STARTED_JOB_PRIORITY = 1 << 32
+_HIGHEST_PRIORITY = (1 << 32) - 3  #: slurm.h: the highest values mean "not set" and "infinite"
 _HET_WAIT_REASONS = ("Resources", "Priority", "Reservation")
 
 
@@ -35,6 +41,7 @@ class QueueRoom:
 
     def __init__(self, service: Service, wall: Callable[[], float] = time.time) -> None:
         self._service, self._wall = service, wall
+        self._wall_ahead_s = wall() - service.clock()
         self._room: Room[int] = Room(
             service.books, service.site.room_s, service.clock, service.counts.poke
         )
@@ -99,20 +106,16 @@ class QueueRoom:
         """
         service = self._service
         waiting_jobs = []
-        if self._room.shared:
-            for job_number, (pod_type, block_order) in service.in_prolog.items():
-                if job_number in jobs and _may_be_in_prolog(jobs[job_number]):
-                    orders_by_pod = {pod_type: [block_order]}
-                    owner_name = user_name(jobs[job_number].uid)
-                    waiting_jobs.append(
-                        Waits(
-                            _STARTED_JOB_PRIORITY,
-                            job_number,
-                            orders_by_pod,
-                            started=True,
-                            owner=owner_name,
-                        )
+        for job_number, (pod_type, block_order) in service.in_prolog.items():
+            if job_number in jobs and _may_be_in_prolog(jobs[job_number]):
+                waiting_jobs.append(
+                    self._waits(
+                        jobs[job_number],
+                        {pod_type: [block_order]},
+                        priority=_STARTED_JOB_PRIORITY,
+                        started=True,
                     )
+                )
         for listed_job in jobs.values():
             devices_request = None if listed_job.het else listed_job.request(service.site.pods)
             waits_for_devices = (
@@ -122,14 +125,7 @@ class QueueRoom:
             )
             if devices_request and waits_for_devices:
                 orders_by_pod = {devices_request[0].type: [devices_request[1].bit_length() - 1]}
-                waiting_jobs.append(
-                    Waits(
-                        listed_job.priority,
-                        listed_job.job,
-                        orders_by_pod,
-                        owner=user_name(listed_job.uid),
-                    )
-                )
+                waiting_jobs.append(self._waits(listed_job, orders_by_pod))
         for leader_number, (priority, job_parts) in service.het.waiting(jobs.values()).items():
             leader_job = jobs.get(leader_number)
             if leader_job is None or leader_job.reason not in (
@@ -142,19 +138,60 @@ class QueueRoom:
                 job_parts.values(), key=lambda pod_and_size: -pod_and_size[1]
             ):
                 orders_by_pod.setdefault(pod.type, []).append(device_count.bit_length() - 1)
-            has_reserved_devices = not service.het.busy().isdisjoint(job_parts)
-            owner_name = user_name(leader_job.uid)
             waiting_jobs.append(
-                Waits(
-                    priority,
-                    leader_number,
-                    orders_by_pod,
-                    alone=True,
-                    served=has_reserved_devices,
-                    owner=owner_name,
-                )
+                self._waits(leader_job, orders_by_pod, priority=priority, alone=True)
             )
         return waiting_jobs
+
+    def _waits(
+        self,
+        listed_job: Listed,
+        orders_by_pod: dict[str, list[int]],
+        *,
+        priority: int | None = None,
+        alone: bool = False,
+        started: bool = False,
+    ) -> Waits:
+        """Return a job for `guests.Room`, by whose clock it has waited since it was eligible."""
+        since = listed_job.eligible - self._wall_ahead_s if listed_job.eligible else None
+        return Waits(
+            listed_job.priority if priority is None else priority,
+            listed_job.job,
+            orders_by_pod,
+            alone=alone,
+            started=started,
+            name=f"job {listed_job.name}",
+            owner=user_name(listed_job.uid),
+            since=since,
+        )
+
+    async def raise_passed(self, jobs: Mapping[int, Listed]) -> None:
+        """Raise the priority of jobs on whose place Slurm has started others.
+
+        Slurm counts devices, and cannot count them for one job alone. Without this, small jobs of
+        high priority could use the place of a large one again and again.
+        """
+        waiting_priorities = [
+            listed_job.priority for listed_job in jobs.values() if listed_job.waits
+        ]
+        for passed_job in self._room.passed():
+            listed_job = jobs.get(passed_job.job)
+            highest = max(waiting_priorities, default=0)
+            if (
+                listed_job is None
+                or passed_job.alone
+                or passed_job.started
+                or not 0 < listed_job.priority < highest < _HIGHEST_PRIORITY
+            ):
+                continue
+            reply = await self._service.slurm.run(
+                "scontrol", "update", f"jobid={listed_job.name}", f"priority={highest + 1}"
+            )
+            _log.info(
+                "job %s: others have started on its place; its priority is %s",
+                listed_job.name,
+                reply.text if reply.code else highest + 1,
+            )
 
 
 def _may_be_in_prolog(listed_job: Listed) -> bool:

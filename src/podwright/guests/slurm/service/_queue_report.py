@@ -76,7 +76,7 @@ def in_slurm_order(waiting_jobs: Iterable[WaitingJob]) -> list[JobInfo]:
     )[:MAX_REPORTED_JOBS]
     return [
         JobInfo(
-            id=str(listed_job.job),
+            id=listed_job.name,
             place=queue_place,
             owner=user_name(listed_job.uid),
             asked=devices_text,

@@ -32,6 +32,9 @@ _SQUEUE_COLUMN_WIDTHS = {
     "comment": 1000,
     "user_id": 12,
     "submitted": 22,
+    "array_job": 20,
+    "array_task": 20,
+    "eligible": 22,
 }
 #: Time limits that mean none: for such jobs Slurm 22.05 shows a year, and an end a year ahead.
 _ENDLESS_TIME_LIMITS = ("UNLIMITED", "365-00:00:00")
@@ -51,7 +54,8 @@ class Listed(NamedTuple):
 
     end: when its time is over, as text that sorts; a job without an end sorts last. submitted:
     seconds since 1970, where a requeued job counts as submitted again; 0: not known. uid: -1: not
-    known.
+    known. array, task: of a task of a job array: the array's number and the task's; array 0: it is
+    none. eligible: since when Slurm may start it, in seconds since 1970; 0: not known.
     """
 
     job: int
@@ -65,6 +69,15 @@ class Listed(NamedTuple):
     comment: str
     uid: int = -1
     submitted: int = 0
+    array: int = 0
+    task: int = 0
+    eligible: int = 0
+
+    @property
+    def name(self) -> str:
+        """The job's name for people and for the server. All pending tasks of an array have one
+        number, so a task is named as Slurm names it: 123_4."""
+        return f"{self.array}_{self.task}" if self.array else str(self.job)
 
     @property
     def alone(self) -> str:
@@ -171,8 +184,9 @@ def _take_task_error(listing_task: asyncio.Task[dict[int, Listed]]) -> None:
 
 
 async def listed(slurm: Slurm, *job_numbers: int) -> dict[int, Listed]:
-    """Return all jobs that slurmctld remembers, or only the given ones, by number. Raises
-    Unavailable where it does not answer.
+    """Return all jobs that slurmctld remembers, or only the given ones, by number. Of the pending
+    tasks of an array, which have one number, the first is returned. Raises Unavailable where
+    slurmctld does not answer.
     """
     job_selection = ["-j", ",".join(map(str, job_numbers))] if job_numbers else []
     squeue_reply = await slurm.run(
@@ -182,7 +196,7 @@ async def listed(slurm: Slurm, *job_numbers: int) -> dict[int, Listed]:
         return {}
     if squeue_reply.code:
         raise Unavailable(f"squeue failed: {squeue_reply.text[:300]}")
-    jobs_by_number = {}
+    jobs_by_number: dict[int, Listed] = {}
     for listing_row in read_listing(squeue_reply.out, **_SQUEUE_COLUMN_WIDTHS):
         if listing_row["job"].isdecimal():
             listed_job = Listed(
@@ -199,8 +213,15 @@ async def listed(slurm: Slurm, *job_numbers: int) -> dict[int, Listed]:
                 comment="" if listing_row["comment"] == "N/A" else listing_row["comment"],
                 uid=_number_or_zero(listing_row["user_id"]) if listing_row["user_id"] else -1,
                 submitted=_number_or_zero(listing_row["submitted"]),
+                array=_number_or_zero(listing_row["array_job"])
+                if listing_row["array_task"].isdecimal()
+                else 0,
+                task=_number_or_zero(listing_row["array_task"]),
+                eligible=_number_or_zero(listing_row["eligible"]),
             )
-            jobs_by_number[listed_job.job] = listed_job
+            same_number = jobs_by_number.get(listed_job.job)
+            if same_number is None or listed_job.task < same_number.task:
+                jobs_by_number[listed_job.job] = listed_job
     return jobs_by_number
 
 

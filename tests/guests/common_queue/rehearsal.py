@@ -1,6 +1,6 @@
 """The queue of one pod without hardware, without a store and in a time that its caller sets.
 
-`podwright replay` runs it with recorded jobs. All decisions are the server's own: the queue of
+All decisions are the server's own: the queue of
 people (`_priority_queue`), the places that are kept for schedulers and whose turn it is
 (`_guest_first_jobs`, `_fair_share`), and which devices a request may have. What a server does
 beside that is left out here: partitions are neither written down nor configured, and nobody's
@@ -10,7 +10,7 @@ clients fall silent.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from podwright.controller.partitions._partition_lifecycle import (
@@ -18,7 +18,7 @@ from podwright.controller.partitions._partition_lifecycle import (
     make_record,
     try_place,
 )
-from podwright.controller.queue._fair_share import Sharing
+from podwright.controller.queue._fair_share import PEOPLE
 from podwright.controller.queue._guest_first_jobs import REPLAN_S, FirstJob, JobNeed
 from podwright.controller.queue._priority_queue import WaitingQueue
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
@@ -74,7 +74,7 @@ class PodRehearsal:
     def __init__(
         self,
         cluster: Cluster,
-        sharing: Sharing,
+        weights: Mapping[str, float],
         on_served: Callable[[str, tuple[Block, ...]], None],
         *,
         machines: Sequence[str],
@@ -84,7 +84,7 @@ class PodRehearsal:
         allocations = {cluster.name: {"pool": machines}}
         self._state = ControllerState(self._clock, [cluster], {}, allocations, driver_timeout=1.0)
         self._queue = WaitingQueue(self._state, self._serve_waiter)
-        self._queue.guest_queue.configure(sharing)
+        self._queue.guest_queue.configure(weights)
         self._served = on_served
         self._end_times: dict[str, dict[str, float]] = {}  # guest -> partition -> its end
         self._guest_of: dict[str, str] = {}  # by partition
@@ -118,7 +118,9 @@ class PodRehearsal:
             id=name, since=now, name=user_name, role=Role.USER, create=create_request
         )
         waiter = Waiter(record, _ACTION, now)
-        claim = try_place(self._state, waiter.checked, owner=user_name, duration=waiter.duration)
+        claim = None
+        if not self._queue.guest_queue.holds_back(spec):
+            claim = try_place(self._state, waiter.checked, owner=user_name)
         if claim is not None:
             self._serve_waiter(waiter, claim)
         else:
@@ -136,8 +138,6 @@ class PodRehearsal:
         """Name a scheduler's first job, as `Enqueue` does. job: empty: none waits. device_count:
         devices, a power of two. due: devices that are in use are kept for it, too.
         """
-        if not self._queue.guest_queue.enabled:
-            return
         scheduler_key, now = guest_key(guest, ""), self._state.now()
         needs = (JobNeed(*self._pool, (device_count,)),)
         jobs = [FirstJob(scheduler_key, job, guest, needs, due, now)] if job else []
@@ -145,22 +145,11 @@ class PodRehearsal:
         self._queue.start_ready()
 
     def places(self, guest: str) -> Iterator[PlaceInPod]:
-        """Return what is kept in the pod, as this scheduler learns it.
-
-        Without a common queue it learns of no place. It sees only that some free devices are
-        reserved for people.
-        """
-        if self._queue.guest_queue.enabled:
-            for job_id, goal, is_offered in self._queue.guest_queue.places(
-                guest_key(guest, ""), self._pool
-            ):
-                yield PlaceInPod(goal.blocks, bool(job_id), is_offered)
-            return
-        for reservation in self._state.reservations.values():
-            blocks = tuple(
-                block for placement in reservation.placements for block in placement.blocks
-            )
-            yield PlaceInPod(blocks, own=False, offered=False)
+        """Return what is kept in the pod, as this scheduler learns it."""
+        for job_id, goal, is_offered in self._queue.guest_queue.places(
+            guest_key(guest, ""), self._pool
+        ):
+            yield PlaceInPod(goal.blocks, bool(job_id), is_offered)
 
     def start(
         self, guest: str, name: str, devices: Sequence[tuple[int, int]], end_time: float
@@ -215,6 +204,47 @@ class PodRehearsal:
     def replan(self) -> None:
         """Serve who can be served, and think over what is kept."""
         self._queue.start_ready()
+
+    def cancel(self, name: str) -> None:
+        """Withdraw a person's request that waits."""
+        waiter = next(waiter for waiter in self._queue if waiter.id == name)
+        self._queue.remove(waiter)
+        self._queue.start_ready()
+
+    def sweep(self, present: Iterable[str]) -> None:
+        """Forget schedulers that are silent. present: those that call, whether or not the caller
+        has left out calls that change nothing."""
+        for guest in present:
+            if known := self._queue.guest_queue._guests.get(guest_key(guest, "")):
+                known.seen = self._state.now()
+        if self._queue.guest_queue:
+            self._queue.guest_queue.sweep()
+            self._queue.start_ready()
+
+    def set_machine(self, machine: str, *, in_service: bool) -> None:
+        """Take a machine out of service, or return it."""
+        cluster = self._state.inventory.clusters[self._pool[0]]
+        if in_service:
+            cluster.drained.discard(machine)
+            cluster.index.resume(machine)
+        else:
+            cluster.drained.add(machine)
+            cluster.index.drain(machine)
+        self._state.freed(None, (), "")
+
+    def turns(self) -> dict[str, tuple[float, bool]]:
+        """Each first job, by its name and its guest: its turn, and whether it has a tag. People's
+        first waiter is there by its id and as PEOPLE."""
+        guests, shares = self._queue.guest_queue, self._queue.guest_queue.shares
+        jobs = {
+            job.name: (shares.time(job.guest) if job.tag is None else job.tag, job.tag is not None)
+            for job in guests._waiting_jobs()
+        }
+        jobs[PEOPLE] = shares.time(PEOPLE), False
+        waiter = self._queue._first_waiter()
+        if waiter is not None and waiter.tag is not None:
+            jobs[waiter.id] = jobs[PEOPLE] = waiter.tag, True
+        return jobs
 
     @property
     def thinks_at(self) -> float:
