@@ -18,7 +18,7 @@ from podwright.agents import (
 )
 from podwright.errors import NoCapacity, NotFound, Unavailable, WrongState
 from podwright.fabric import Family, Machine, preset
-from podwright.wire import EventsRequest, ReadyState
+from podwright.wire import EventsRequest, ExplainRequest, PartitionSpec, ReadyState
 from tests.controller.world import ROOT, World, claim, virtually
 
 #: Seconds within which the issue wants a difference to be seen.
@@ -208,6 +208,12 @@ async def test_a_device_that_the_fabric_could_not_join_is_not_placed() -> None:
     await world.time.advance(SEEN_WITHIN)
     with pytest.raises(NoCapacity):
         await world.create("p1", 8)
+    request = ExplainRequest(spec=PartitionSpec(name="", size=8))
+    explanation = await world.controller.explain(ROOT, request)
+    assert (
+        "device 1 of machine gpu1 cannot be joined: it is in tenant-7, which is not Podwright's"
+        in explanation.lines
+    )
     await world.create("p1", 4)
     assert fabric.partitions["p1"].isdisjoint(gpus(0, 1))
     await world.remove("p1")

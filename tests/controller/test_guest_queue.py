@@ -198,10 +198,11 @@ async def test_a_device_that_is_ill_is_in_no_place(world: World) -> None:
     state = world.controller._state
     cluster = state.inventory.clusters["pod16"]
     ill = cluster.refs[0][place.devices[3][1]]
-    cluster.unhealthy[ill.machine] = frozenset({ill.index})
+    machine = world.machines[ill.machine]
+    machine.set_healthy(ill.index, False)
+    cluster.learn(ill.machine, await machine.describe())
     (moved,) = (await enqueue(world, "a", head("job 1", 8))).places
     assert not set(moved.devices) & set(place.devices)
-    cluster.unhealthy.clear()
 
 
 async def test_announced_ends_choose_the_place(world: World) -> None:

@@ -81,9 +81,15 @@ def in_the_way(
         ],
         "unhealthy": [
             f"device {device_index} of machine {machine}"
-            for machine in allocation_machines
-            if machine not in state.down
-            for device_index in sorted(cluster.unhealthy.get(machine, ()))
+            for machine in sorted(cluster.ill - state.down, key=cluster.places.__getitem__)
+            if _is_in_allocation(cluster, machine, spec.allocation)
+            for device_index in sorted(cluster.unhealthy[machine])
+        ][:MAX_SHOWN_PARTITIONS],
+        "unjoinable": [
+            f"device {device_index} of machine {machine} cannot be joined: {reason}"
+            for machine, reasons in cluster.unjoinable.items()
+            if _is_in_allocation(cluster, machine, spec.allocation)
+            for device_index, reason in sorted(reasons.items())
         ][:MAX_SHOWN_PARTITIONS],
         "kept_for": sorted(
             reservation.waiter
@@ -226,6 +232,7 @@ def lines_of(error_data: Mapping[str, Any]) -> list[str]:
             f"machine {machine} {state_text}" for machine in error_data.get(machine_state, ())
         ]
     sentences += [f"{device} is unhealthy" for device in error_data.get("unhealthy", ())]
+    sentences += error_data.get("unjoinable", ())
     sentences += [
         f"devices are kept for {_waiter_in_words(waiter)}"
         for waiter in error_data.get("kept_for", ())

@@ -156,8 +156,8 @@ def in_service(state: ControllerState, goal: Goal) -> bool:
 
 
 def _is_healthy(cluster: IndexedCluster, blocks: Sequence[Block]) -> bool:
-    return not any(cluster.unhealthy.values()) or all(
-        cluster.unhealthy.get(machine, frozenset()).isdisjoint(device_indices)
+    return not (cluster.ill or cluster.unjoinable) or all(
+        cluster.avoided(machine).isdisjoint(device_indices)
         for machine, device_indices in cluster.parts(blocks).items()
     )
 

@@ -160,6 +160,9 @@ class IndexedCluster:
         """Take over which free devices of a machine the fabric could not join, and why."""
         if reasons != self.unjoinable.get(machine, {}):
             self.unjoinable[machine] = reasons
+            if not reasons:
+                del self.unjoinable[machine]
+            self.touch_machine(machine)
             if machine in self.attributes:  # else its first report does it
                 self._update_index(machine)
 
