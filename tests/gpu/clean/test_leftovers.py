@@ -61,7 +61,7 @@ def test_an_environment_is_no_proof_while_its_user_has_a_job_on_the_node() -> No
     [
         {"uid": 0, "environ_uid": 0},
         {"environ_uid": 1002},
-        {"other_node": "n2"},
+        {"other_place": "node n2"},
         {"group_jobs": (11,)},
         {"uid": 0, "group_jobs": (12,)},
     ],
@@ -139,7 +139,7 @@ def _provable(node: Mixture, case: object, living_users: set[int]) -> bool:
 @pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_no_random_node_has_a_wrong_end_or_a_missed_leftover(count: int) -> None:
     chance = random.Random(44)
-    totals = [sum(column) for column in zip(*(check(mixture(chance)) for _ in range(count)))]
-    wrong, provable, missed, silent = totals
+    counts = [check(mixture(chance)) for _ in range(count)]
+    wrong, provable, missed, silent = (sum(column) for column in zip(*counts, strict=True))
     assert (wrong, missed, silent) == (0, 0, 0)
     assert provable > count / 4

@@ -16,13 +16,18 @@ import pytest
 
 from podwright.gpu.clean import _node_processes
 from podwright.gpu.clean._clean_node import CleanReport, GpusSeen, clean
-from podwright.gpu.clean._leftovers import Belongs, GpuUse
+from podwright.gpu.clean._leftovers import Belongs, GpuUse, Here
 from podwright.gpu.clean._listed_jobs import _WIDTHS
 from podwright.gpu.clean._node_processes import end, read_process
 from tests.outer.lab import poll
 
 UID = os.getuid() or 65534
-ENDED, LIVING = (12, 14, 16), (13, 15)
+#: Slurm gives no job a number this high, and no other run of these tests has the same ones: what is
+#: ended here is never a job of a Slurm on this machine.
+FIRST = random.SystemRandom().randrange(100_000_000, 900_000_000, 10)
+JOB, OTHER_JOB = FIRST, FIRST + 1
+HERE = Here("n1", "blue")
+ENDED, LIVING = (JOB, FIRST + 2, FIRST + 4), (OTHER_JOB, FIRST + 3)
 #: How a process gets away from its parent. {}: the words that start it.
 ESCAPES = {
     "child": "{} &",
@@ -65,18 +70,18 @@ class Processes:
 
     def clean(self, listing: str | None, *, end_leftovers: bool = False) -> CleanReport:
         return clean(
-            "n1",
+            HERE,
             lambda words: listing,
             lambda: GpusSeen(self.gpus),
             end_leftovers=end_leftovers,
         )
 
     def living(self) -> list[int]:
-        return [pid for pid in self.pids if read_process(pid, "n1") is not None]
+        return [pid for pid in self.pids if read_process(pid, HERE) is not None]
 
     def stop(self) -> None:
         for pid in self.pids:
-            if (process := read_process(pid, "n1")) and process.command == "sleep":
+            if (process := read_process(pid, HERE)) and process.command == "sleep":
                 os.kill(pid, signal.SIGKILL)
         for shell in self.shells:
             shell.kill()
@@ -110,13 +115,13 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
 
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_an_orphan_of_an_ended_job_is_found_and_ended(processes: Processes, escape: str) -> None:
-    pid = processes.start(of_job(12), escape)
-    report = processes.clean(listing(13))
+    pid = processes.start(of_job(JOB), escape)
+    report = processes.clean(listing(OTHER_JOB))
     (verdict,) = report.left
-    assert (verdict.process.pid, verdict.process.gpus, verdict.job) == (pid, (0,), 12)
+    assert (verdict.process.pid, verdict.process.gpus, verdict.job) == (pid, (0,), JOB)
     assert report.reason.startswith(f"podwright: held: GPU 0 by sleep {pid} of ")
-    assert report.reason.endswith(", job 12")
-    report = processes.clean(listing(13), end_leftovers=True)
+    assert report.reason.endswith(f", job {JOB}")
+    report = processes.clean(listing(OTHER_JOB), end_leftovers=True)
     assert [process.pid for process in report.ended] == [pid]
     assert (report.reason, processes.living()) == ("", [])
 
@@ -124,16 +129,16 @@ def test_an_orphan_of_an_ended_job_is_found_and_ended(processes: Processes, esca
 @pytest.mark.parametrize("trap", ["trap '' TERM", "kill -STOP $$ &"])
 def test_what_ignores_a_request_to_end_is_killed(processes: Processes, trap: str) -> None:
     if trap.startswith("kill"):
-        pid = processes.start(of_job(12))
+        pid = processes.start(of_job(JOB))
         os.kill(pid, signal.SIGSTOP)
     else:
-        processes.start(of_job(12), trap=trap)
+        processes.start(of_job(JOB), trap=trap)
     assert processes.clean(listing(), end_leftovers=True).reason == ""
     assert processes.living() == []
 
 
 def test_without_slurms_answer_nothing_is_ended(processes: Processes) -> None:
-    processes.start(of_job(12))
+    processes.start(of_job(JOB))
     for answer in (None, "slurm_load_jobs error: Unable to contact slurm controller\n"):
         report = processes.clean(answer, end_leftovers=True)
         assert [verdict.belongs for verdict in report.processes] == [Belongs.NOT_KNOWN]
@@ -141,11 +146,11 @@ def test_without_slurms_answer_nothing_is_ended(processes: Processes) -> None:
 
 
 def test_a_pid_that_was_given_to_another_process_is_left_alone(processes: Processes) -> None:
-    pid = processes.start(of_job(12))
-    seen = read_process(pid, "n1")
+    pid = processes.start(of_job(JOB))
+    seen = read_process(pid, HERE)
     assert seen is not None
-    for changed in ({"start": seen.start - 1}, {"environ_job": 11}, {"uid": seen.uid + 1}):
-        end([msgspec.structs.replace(seen, **changed)], "n1")
+    for changed in ({"start": seen.start - 1}, {"environ_job": OTHER_JOB}, {"uid": seen.uid + 1}):
+        end([msgspec.structs.replace(seen, **changed)], HERE)
     assert processes.living() == [pid]
 
 
@@ -159,9 +164,10 @@ def test_among_many_only_those_of_ended_jobs_are_ended(processes: Processes, cou
         job = chance.choice([*ENDED, *LIVING, None])
         environ = {} if job is None else of_job(job)
         if chance.random() < 0.2:
-            environ["SLURMD_NODENAME"] = "n2"
+            name = chance.choice(["SLURMD_NODENAME", "SLURM_CLUSTER_NAME"])
+            environ[name] = "other"
         pid = processes.start(environ, escape, trap)
-        is_left = job in ENDED and environ.get("SLURMD_NODENAME") == "n1"
+        is_left = job in ENDED and "other" not in environ.values()
         (left if is_left else kept).append(pid)
     report = processes.clean(listing(*LIVING), end_leftovers=True)
     assert sorted(process.pid for process in report.ended) == sorted(left)

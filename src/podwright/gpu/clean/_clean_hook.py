@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from podwright.gpu.clean._clean_node import CleanReport, GpusSeen, ask_driver, clean
+from podwright.gpu.clean._leftovers import Here
 from podwright.gpu.health import (
     CLEAN_FOLDER,
     EPILOG,
@@ -43,15 +44,15 @@ class CleanHook(NamedTuple):
     code: int
 
 
-def node_name(environ: Mapping[str, str]) -> str:
-    """This node's name in Slurm."""
-    return environ.get("SLURMD_NODENAME") or host_name()
+def _here(environ: Mapping[str, str]) -> Here:
+    node = environ.get("SLURMD_NODENAME") or host_name()
+    return Here(node, environ.get("SLURM_CLUSTER_NAME", ""))
 
 
 def look(environ: Mapping[str, str], *, end_leftovers: bool = False) -> CleanReport:
     """Look at this node once, without telling Slurm."""
     return clean(
-        node_name(environ),
+        _here(environ),
         runner({**environ, "LC_ALL": "C.UTF-8"}),
         lambda: ask_driver(environ),
         end_leftovers=end_leftovers,
@@ -70,13 +71,13 @@ def hook(
 ) -> CleanHook:
     """Look at this node, and drain it or give it back."""
     context = environ.get("SLURM_SCRIPT_CONTEXT", "")
-    node = node_name(environ)
+    here = _here(environ)
     hook_job = environ.get("SLURM_JOB_ID", "") if context == EPILOG else ""
     slurm_runner = slurm or runner({**environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"})
 
     def once() -> CleanReport:
         return clean(
-            node,
+            here,
             slurm_runner,
             see_gpus or (lambda: ask_driver(environ)),
             hook_job=int(hook_job) if hook_job.isdigit() else None,
@@ -95,10 +96,10 @@ def hook(
     if report.judgement.says is Says.NOT_KNOWN:
         outcome = GateOutcome("unknown", report.judgement.because)
     elif report.reason or not context:
-        gate = NodeGate(node, settings.act, settings.cap, held=True)
+        gate = NodeGate(here.node, settings.act, settings.cap, held=True)
         outcome = carry_out(gate, report.reason, slurm_runner, sleep, folder)
     if outcome.action not in ("fit", "left"):
-        log_warning(f"{node} {outcome.action}: {report.reason or outcome.reason}")
+        log_warning(f"{here.node} {outcome.action}: {report.reason or outcome.reason}")
     code = 1 if report.judgement.says is not Says.YES and not context else 0
     if report.reason and context == PROLOG and outcome.action in ("drained", "left"):
         code = STAYS_DRAINED

@@ -14,6 +14,7 @@ import msgspec
 from podwright.gpu.clean._leftovers import (
     Belongs,
     GpuUse,
+    Here,
     NodeProcess,
     ProcessVerdict,
     held_memory,
@@ -104,14 +105,14 @@ class CleanReport(msgspec.Struct, frozen=True):
 
 
 def clean(
-    node: str,
+    here: Here,
     run_slurm: Callable[[Sequence[str]], str | None],
     see_gpus: Callable[[], GpusSeen],
     *,
     hook_job: int | None = None,
     end_leftovers: bool = False,
 ) -> CleanReport:
-    """Look at all GPUs. node: this one's name in Slurm. hook_job: the job whose Epilog this is.
+    """Look at all GPUs. hook_job: the job whose Epilog this is.
 
     end_leftovers: end what provably belongs to ended jobs. Slurm is asked only if a process that
     holds a GPU names a job.
@@ -119,16 +120,16 @@ def clean(
     ended: list[NodeProcess] = []
     for attempt in range(_ROUNDS + 1):
         seen = see_gpus()
-        processes = read_processes(node, seen.gpus)
+        processes = read_processes(here, seen.gpus)
         listing = None
         if any(process.gpus and process.named_jobs for process in processes):
             listing = run_slurm(LIST_JOBS_COMMAND)
-        jobs = None if listing is None else read_jobs(listing, node)
+        jobs = None if listing is None else read_jobs(listing, here.node)
         verdicts = [judge_process(process, jobs, hook_job) for process in processes]
         chosen = victims(verdicts)
         if not end_leftovers or not chosen or attempt == _ROUNDS:
             break
-        end(chosen, node)
+        end(chosen, here)
         ended += chosen
     holders = tuple(verdict for verdict in verdicts if verdict.process.gpus)
     left_out = ["GPUs, since no driver shows any"] if not seen.gpus else []
@@ -136,7 +137,7 @@ def clean(
     if os.geteuid() != 0:
         problems.append("only root may see which processes hold GPUs")
     return CleanReport(
-        node,
+        here.node,
         len(seen.gpus),
         holders,
         tuple(held_memory(seen.gpus, holders)),

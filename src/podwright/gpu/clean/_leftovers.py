@@ -30,13 +30,20 @@ class Belongs(enum.StrEnum):
     NOT_KNOWN = "not known"
 
 
+class Here(NamedTuple):
+    """This node's name in Slurm, and its cluster's; empty where that is not known."""
+
+    node: str
+    cluster: str = ""
+
+
 class NodeProcess(msgspec.Struct, frozen=True):
     """A process, as the kernel shows it.
 
     start: clock ticks since boot; with the pid it names one process. gpus: indexes of the GPUs that
     it holds. group_jobs: the jobs that its cgroups name. environ_job, environ_uid: SLURM_JOB_ID
-    and SLURM_JOB_UID at its start, or None. other_node: the node that it was started for, where
-    that is not this one. readable: whether its identity could be read.
+    and SLURM_JOB_UID at its start, or None. other_place: the node or cluster that it was started
+    for, where that is not this one. readable: whether its identity could be read.
     """
 
     pid: int
@@ -48,7 +55,7 @@ class NodeProcess(msgspec.Struct, frozen=True):
     group_jobs: tuple[int, ...] = ()
     environ_job: int | None = None
     environ_uid: int | None = None
-    other_node: str = ""
+    other_place: str = ""
     readable: bool = True
 
     @property
@@ -124,8 +131,8 @@ def _doubt(process: NodeProcess, listed_jobs: Mapping[int, ListedJob], hook_job:
     named_jobs = process.named_jobs
     if process.uid == 0:
         return "root owns it"
-    if process.other_node:
-        return f"it was started for node {process.other_node}"
+    if process.other_place:
+        return f"it was started for {process.other_place}"
     if len(named_jobs) > 1:
         return f"it names the jobs {' and '.join(map(str, named_jobs))}"
     if process.environ_uid not in (None, process.uid):
@@ -149,8 +156,8 @@ def _doubt(process: NodeProcess, listed_jobs: Mapping[int, ListedJob], hook_job:
 def victims(verdicts: Iterable[ProcessVerdict]) -> list[NodeProcess]:
     """The processes to end: those of ended jobs that hold a GPU, and the rest of the same jobs."""
     ended = [verdict for verdict in verdicts if verdict.belongs is Belongs.ENDED_JOB]
-    holding_jobs = {verdict.job for verdict in ended if verdict.process.gpus}
-    return [verdict.process for verdict in ended if verdict.job in holding_jobs]
+    holding = {(verdict.job, verdict.process.uid) for verdict in ended if verdict.process.gpus}
+    return [verdict.process for verdict in ended if (verdict.job, verdict.process.uid) in holding]
 
 
 def held_memory(gpus: Iterable[GpuUse], verdicts: Iterable[ProcessVerdict]) -> list[GpuUse]:

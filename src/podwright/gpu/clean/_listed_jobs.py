@@ -15,10 +15,10 @@ LIST_JOBS_COMMAND: Final = (
     listing_format(**_WIDTHS),
 )
 #: States of jobs that have no processes. A job in any other state, known here or not, lives.
-_OVER: Final = frozenset(
-    "PENDING COMPLETED FAILED CANCELLED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE "
-    "OUT_OF_MEMORY".split()
-)
+_OVER: Final = frozenset((
+    "PENDING", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL",
+    "DEADLINE", "OUT_OF_MEMORY",
+))  # fmt: skip
 
 
 def read_jobs(squeue_output: str, node: str) -> dict[int, ListedJob] | None:

@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Iterable, Mapping
 
-from podwright.gpu.clean._leftovers import GpuUse, NodeProcess
+from podwright.gpu.clean._leftovers import GpuUse, Here, NodeProcess
 
 #: A job's cgroup: v1 "/slurm/uid_7/job_12/step_0", v2 "/system.slice/slurmstepd.scope/job_12".
 #: Where several slurmd share a machine, the name has the node's: "slurm_n1", "n1_slurmstepd.scope".
@@ -26,8 +26,8 @@ _JOB_GROUP = re.compile(
 TERM_SECONDS, KILL_SECONDS = 5.0, 5.0
 
 
-def read_processes(node: str, gpus: Iterable[GpuUse]) -> list[NodeProcess]:
-    """The processes that hold a GPU or name a job. node: this one's name in Slurm."""
+def read_processes(here: Here, gpus: Iterable[GpuUse]) -> list[NodeProcess]:
+    """The processes that hold a GPU or name a job."""
     gpus = list(gpus)
     index_by_file = {file: gpu.index for gpu in gpus for file in gpu.files}
     index_by_device = _device_numbers(index_by_file)
@@ -41,13 +41,13 @@ def read_processes(node: str, gpus: Iterable[GpuUse]) -> list[NodeProcess]:
             continue
         pid = int(entry)
         held = library_gpus.get(pid, set()) | _open_gpus(pid, index_by_file, index_by_device)
-        process = read_process(pid, node, tuple(sorted(held)))
+        process = read_process(pid, here, tuple(sorted(held)))
         if process is not None and (process.gpus or process.named_jobs):
             found.append(process)
     return found
 
 
-def read_process(pid: int, node: str, gpus: tuple[int, ...] = ()) -> NodeProcess | None:
+def read_process(pid: int, here: Here, gpus: tuple[int, ...] = ()) -> NodeProcess | None:
     """A process with its identity; None if it is gone. gpus: those that it holds."""
     folder = f"/proc/{pid}"
     try:
@@ -75,6 +75,10 @@ def read_process(pid: int, node: str, gpus: tuple[int, ...] = ()) -> NodeProcess
     matches = [match for line in groups.splitlines() if (match := _JOB_GROUP.search(line))]
     nodes = [match["v1"] or match["v2"] or "" for match in matches]
     nodes.append(environ.get(b"SLURMD_NODENAME", b"").decode(errors="replace"))
+    other_place = next((f"node {name}" for name in nodes if name not in ("", here.node)), "")
+    cluster = environ.get(b"SLURM_CLUSTER_NAME", b"").decode(errors="replace")
+    if cluster and here.cluster and cluster != here.cluster:
+        other_place = f"cluster {cluster}"
     return NodeProcess(
         pid,
         start,
@@ -85,18 +89,18 @@ def read_process(pid: int, node: str, gpus: tuple[int, ...] = ()) -> NodeProcess
         tuple(dict.fromkeys(int(match["job"]) for match in matches)),
         _number(environ.get(b"SLURM_JOB_ID")),
         _number(environ.get(b"SLURM_JOB_UID")),
-        next((other for other in nodes if other not in ("", node)), ""),
+        other_place,
     )
 
 
-def end(victims: Iterable[NodeProcess], node: str) -> None:
+def end(victims: Iterable[NodeProcess], here: Here) -> None:
     """End these processes: SIGTERM, then SIGKILL. What became another process is left alone."""
     pidfds: dict[int, int] = {}
     try:
         for victim in victims:
             with contextlib.suppress(ProcessLookupError):
                 pidfds[victim.pid] = os.pidfd_open(victim.pid)
-                again = read_process(victim.pid, node, victim.gpus)
+                again = read_process(victim.pid, here, victim.gpus)
                 if again != victim:
                     os.close(pidfds.pop(victim.pid))
         living = set(pidfds.values())

@@ -96,8 +96,8 @@ class NodeGate(NamedTuple):
     """The decisions of one node. act: `drain`, or `warn` to change nothing. cap: per cent.
 
     recorded: the reason with which this node drained itself, from its own record; None if it has
-    none. held: the decisions of `podwright node clean`: each of the two resumes only its own drains,
-    and the cap counts both.
+    none. held: whether these are the decisions of `podwright node clean`: the health check and it
+    resume only their own drains, and the cap counts both.
     """
 
     node: str
