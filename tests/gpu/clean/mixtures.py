@@ -48,18 +48,16 @@ def mixture(chance: random.Random) -> Mixture:
         if number in living or number == hook_job or chance.random() < 0.5:
             lives = number in living or number == hook_job
             listed[number] = ListedJob(number, users[number], lives, here[number])
-    where = [number for number in numbers if here[number]] or [None]
+    where = [number for number in numbers if here[number]]
     cases = [_case(chance, pid, where, users) for pid in range(100, 100 + chance.randint(1, 30))]
     return Mixture(cases, listed, {job for job in living if here[job]}, users, hook_job)
 
 
-def _case(
-    chance: random.Random, pid: int, jobs: list[int] | list[None], users: dict[int, int]
-) -> Case:
+def _case(chance: random.Random, pid: int, jobs: list[int], users: dict[int, int]) -> Case:
     gpus = tuple(sorted(chance.sample(range(8), chance.choice((0, 1, 1, 2)))))
-    job = chance.choice(jobs)
-    if job is None or chance.random() < 0.2:
+    if not jobs or chance.random() < 0.2:
         return Case(None, _of_no_job(chance, pid, gpus, users), cgroup=False, own_environment=False)
+    job = chance.choice(jobs)
     uid = users[job]
     cgroup = chance.random() < 0.5
     environ_job: int | None = job

@@ -13,7 +13,7 @@ import pytest
 from podwright.cli.podwright import main
 from podwright.gpu.clean import CleanHook, hook
 from podwright.gpu.clean._clean_node import GpusSeen
-from podwright.gpu.clean._leftovers import FREE_MEMORY_BOUND, GpuUse
+from podwright.gpu.clean._leftovers import FREE_MEMORY_BOUND, GpuState
 from podwright.gpu.clean._listed_jobs import LIST_JOBS_COMMAND, read_jobs
 from podwright.gpu.health import STAYS_DRAINED, Settings, check
 from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
@@ -21,8 +21,8 @@ from tests.gpu.clean.test_real_processes import listing
 from tests.gpu.health.node import Node
 
 DRAIN = Settings(act="drain")
-HELD = GpusSeen((GpuUse(0, memory=FREE_MEMORY_BOUND + (1 << 20)), GpuUse(1, memory=0)))
-FREE = GpusSeen((GpuUse(0, memory=0), GpuUse(1, memory=0)))
+HELD = GpusSeen((GpuState(0, memory=FREE_MEMORY_BOUND + (1 << 20)), GpuState(1, memory=0)))
+FREE = GpusSeen((GpuState(0, memory=0), GpuState(1, memory=0)))
 REASON = "podwright: held: GPU 0 has 2049 MiB in use and no job"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root sees all processes")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,21 +11,21 @@ import pytest
 from podwright.gpu.clean._leftovers import (
     FREE_MEMORY_BOUND,
     Belongs,
-    GpuUse,
+    GpuState,
     ListedJob,
     NodeProcess,
     held_memory,
     judge_process,
     victims,
 )
-from tests.gpu.clean.mixtures import Mixture, mixture
+from tests.gpu.clean.mixtures import Case, Mixture, mixture
 
 ANN = 1001
 ORPHAN = NodeProcess(77, 5, ANN, "ann", "python", (3,), environ_job=12, environ_uid=ANN)
 ANNS_OTHER_JOB = {13: ListedJob(13, ANN, lives=True, here=True)}
 
 
-def belongs(listed: dict[int, ListedJob] | None = None, **changes: object) -> Belongs:
+def belongs(listed: dict[int, ListedJob] | None = None, **changes: Any) -> Belongs:
     process = msgspec.structs.replace(ORPHAN, **changes)
     return judge_process(process, {} if listed is None else listed).belongs
 
@@ -66,7 +67,7 @@ def test_an_environment_is_no_proof_while_its_user_has_a_job_on_the_node() -> No
         {"uid": 0, "group_jobs": (12,)},
     ],
 )
-def test_an_identity_that_contradicts_itself_is_no_proof(changes: dict[str, object]) -> None:
+def test_an_identity_that_contradicts_itself_is_no_proof(changes: dict[str, Any]) -> None:
     assert belongs(**changes) is Belongs.MAYBE_ENDED_JOB
 
 
@@ -89,11 +90,11 @@ def test_a_jobs_other_processes_are_ended_with_the_one_that_holds_a_gpu() -> Non
 
 
 def test_memory_in_use_counts_where_nobody_uses_the_gpu_by_right() -> None:
-    gpus = [GpuUse(k, memory=FREE_MEMORY_BOUND + 1) for k in (2, 3, 4)]
+    gpus = [GpuState(k, memory=FREE_MEMORY_BOUND + 1) for k in (2, 3, 4)]
     gpus += [
-        GpuUse(5, memory=FREE_MEMORY_BOUND),
-        GpuUse(6),
-        GpuUse(7, memory=1 << 40, divided=True),
+        GpuState(5, memory=FREE_MEMORY_BOUND),
+        GpuState(6),
+        GpuState(7, memory=1 << 40, divided=True),
     ]
     living = {12: ListedJob(12, ANN, lives=True, here=True)}
     mps = NodeProcess(9, 9, 0, "root", "nvidia-cuda-mps", (4,))
@@ -127,8 +128,8 @@ def check(node: Mixture) -> tuple[int, int, int, int]:
     return wrong, provable, missed, silent
 
 
-def _provable(node: Mixture, case: object, living_users: set[int]) -> bool:
-    job, shown, cgroup, own_environment = case  # type: ignore[misc]
+def _provable(node: Mixture, case: Case, living_users: set[int]) -> bool:
+    job, shown, cgroup, own_environment = case
     if job is None or job in node.living or not shown.readable or shown.uid == 0:
         return False
     if cgroup:

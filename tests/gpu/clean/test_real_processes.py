@@ -16,7 +16,7 @@ import pytest
 
 from podwright.gpu.clean import _node_processes
 from podwright.gpu.clean._clean_node import CleanReport, GpusSeen, clean
-from podwright.gpu.clean._leftovers import Belongs, GpuUse, Here
+from podwright.gpu.clean._leftovers import Belongs, GpuState, Here
 from podwright.gpu.clean._listed_jobs import _WIDTHS
 from podwright.gpu.clean._node_processes import end, read_process
 from tests.outer.lab import poll
@@ -42,11 +42,13 @@ class Processes:
     """Started by `start`, found by the file into which each writes its pid."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.shells, self.pids = folder, [], []
+        self.folder = folder
+        self.shells: list[subprocess.Popen[bytes]] = []
+        self.pids: list[int] = []
         folder.chmod(0o777)
         for number in range(2):
             (folder / f"gpu{number}").touch()
-        self.gpus = tuple(GpuUse(k, (str(folder / f"gpu{k}"),)) for k in range(2))
+        self.gpus = tuple(GpuState(k, (str(folder / f"gpu{k}"),)) for k in range(2))
 
     def start(self, environ: dict[str, str], escape: str = "child", trap: str = "") -> int:
         """The pid of a new process that holds GPU 0."""
@@ -158,7 +160,8 @@ def test_a_pid_that_was_given_to_another_process_is_left_alone(processes: Proces
 def test_among_many_only_those_of_ended_jobs_are_ended(processes: Processes, count: int) -> None:
     """The living jobs are another user's, as far as Slurm says, so environments are proof."""
     chance = random.Random(count)
-    left, kept = [], []
+    left: list[int] = []
+    kept: list[int] = []
     for _ in range(count):
         escape, trap = chance.choice(list(ESCAPES)), chance.choice(["", "", "trap '' TERM"])
         job = chance.choice([*ENDED, *LIVING, None])

@@ -13,7 +13,7 @@ import msgspec
 
 from podwright.gpu.clean._leftovers import (
     Belongs,
-    GpuUse,
+    GpuState,
     Here,
     NodeProcess,
     ProcessVerdict,
@@ -37,7 +37,7 @@ _SOURCE = "the kernel, the driver and Slurm"
 class GpusSeen(msgspec.Struct, frozen=True):
     """The GPUs of this node. problems: what the libraries could not tell."""
 
-    gpus: tuple[GpuUse, ...] = ()
+    gpus: tuple[GpuState, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -51,7 +51,7 @@ class CleanReport(msgspec.Struct, frozen=True):
     node: str
     gpus: int
     processes: tuple[ProcessVerdict, ...] = ()
-    memory: tuple[GpuUse, ...] = ()
+    memory: tuple[GpuState, ...] = ()
     ended: tuple[NodeProcess, ...] = ()
     problems: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -158,12 +158,13 @@ def ask_driver(environ: Mapping[str, str]) -> GpusSeen:
 
 def _ask_libraries(environ: Mapping[str, str]) -> GpusSeen:
     libraries, notes = open_libraries(environ)
-    problems, gpus = [*notes], []
+    problems = [*notes]
+    gpus: list[GpuState] = []
     for library in libraries:
         try:
             for number, gpu in enumerate(library.gpus()):
                 gpus.append(
-                    GpuUse(
+                    GpuState(
                         len(gpus),
                         gpu.files,
                         library.sample(number).memory,

@@ -74,7 +74,7 @@ class ListedJob(NamedTuple):
     here: bool
 
 
-class GpuUse(msgspec.Struct, frozen=True):
+class GpuState(msgspec.Struct, frozen=True):
     """A GPU. files: of its device. memory: bytes in use, or None. pids: its users by the vendor's
     library. divided: its memory is that of its slices.
     """
@@ -160,7 +160,7 @@ def victims(verdicts: Iterable[ProcessVerdict]) -> list[NodeProcess]:
     return [verdict.process for verdict in ended if (verdict.job, verdict.process.uid) in holding]
 
 
-def held_memory(gpus: Iterable[GpuUse], verdicts: Iterable[ProcessVerdict]) -> list[GpuUse]:
+def held_memory(gpus: Iterable[GpuState], verdicts: Iterable[ProcessVerdict]) -> list[GpuState]:
     """The GPUs whose memory is in use without a visible right to it.
 
     Left out are GPUs that a living job or an MPS server uses, and those that are divided.

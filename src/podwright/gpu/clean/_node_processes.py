@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Iterable, Mapping
 
-from podwright.gpu.clean._leftovers import GpuUse, Here, NodeProcess
+from podwright.gpu.clean._leftovers import GpuState, Here, NodeProcess
 
 #: A job's cgroup: v1 "/slurm/uid_7/job_12/step_0", v2 "/system.slice/slurmstepd.scope/job_12".
 #: Where several slurmd share a machine, the name has the node's: "slurm_n1", "n1_slurmstepd.scope".
@@ -26,7 +26,7 @@ _JOB_GROUP = re.compile(
 TERM_SECONDS, KILL_SECONDS = 5.0, 5.0
 
 
-def read_processes(here: Here, gpus: Iterable[GpuUse]) -> list[NodeProcess]:
+def read_processes(here: Here, gpus: Iterable[GpuState]) -> list[NodeProcess]:
     """The processes that hold a GPU or name a job."""
     gpus = list(gpus)
     index_by_file = {file: gpu.index for gpu in gpus for file in gpu.files}
@@ -146,7 +146,7 @@ def _device_numbers(index_by_file: Mapping[str, int]) -> dict[int, int]:
 def _open_gpus(
     pid: int, index_by_file: Mapping[str, int], index_by_device: Mapping[int, int]
 ) -> set[int]:
-    found = set()
+    found: set[int] = set()
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:

@@ -1,0 +1,150 @@
+"""What jobs leave behind on real Slurm, by the way of tracking processes, and what the Epilog of
+`configure --gpus --clean` does about it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outer.gpu.ill import IllLab, wait_idle
+from tests.outer.lab import ALICE, Release, poll, release
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+#: How a program gets away from its job. It writes its pid beside FILE.
+ESCAPES = {
+    "child": "sh {program} {file} &",
+    "session": "setsid sh {program} {file} &",
+    "orphan": "( ( sh {program} {file} & ) & )",
+    "daemon": "( ( setsid sh {program} {file} </dev/null >/dev/null 2>&1 & ) & )",
+}
+PROGRAM = """#!/bin/sh
+trap '' TERM HUP
+echo $$ > $1.new && mv $1.new $1
+exec sleep 1000
+"""
+JOB = """
+cd @LAB@/out
+{escape}
+while ! [ -s {file} ] || ! [ -e go ]; do sleep 0.1; done
+"""
+
+
+class LeftLab(IllLab):
+    """Two nodes with the Epilog. Its jobs have numbers that no other lab's have."""
+
+    def __init__(self, release: Release, tracking: str, clean: str = "end") -> None:
+        self.clean = clean
+        self.made: list[int] = []
+        super().__init__(release, nodes=2)
+        first = random.SystemRandom().randrange(1_000_000, 60_000_000, 1000)
+        self.settings |= {"FirstJobId": str(first), "ProctrackType": f"proctrack/{tracking}"}
+        if tracking == "cgroup":
+            self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
+        text = (self.folder / "slurm.conf").read_text()
+        text = text.replace(
+            "ProctrackType=proctrack/linuxproc", f"ProctrackType=proctrack/{tracking}"
+        )
+        (self.folder / "slurm.conf").write_text(f"{text}FirstJobId={first}\n")
+        self.write("program", PROGRAM)
+
+    def _configure(self, act: str) -> None:
+        super()._configure(act)
+        self.configure("--gpus", f"{self.folder}/inventory.json", f"--clean={self.clean}")
+
+    def job_that_leaves(self, escape: str, *options: str) -> tuple[int, int]:
+        """A job of n1 that has left a process on GPU 1 and ends now: its number, and the pid."""
+        out = self.folder / "out"
+        file = out / f"pid{len(self.made)}"
+        (out / "go").unlink(missing_ok=True)
+        words = ESCAPES[escape].format(program=self.folder / "program", file=file)
+        script = JOB.replace("@LAB@", str(self.folder)).format(escape=words, file=file)
+        job = self.submit(script, "-wn1", "--gpus-per-node=1", *options, user=ALICE)
+        poll("the pid", file.exists, seconds=120)
+        pid = int(file.read_text())
+        self.made.append(pid)
+        self.gpu("n1", f"processes = [{{ pid = {pid}, memory = 512 }}]")
+        (out / "go").touch()
+        self.wait_over(job, seconds=300)
+        return job, pid
+
+    def stop(self) -> None:
+        for pid in self.made:
+            if lives(pid):
+                os.kill(pid, signal.SIGKILL)
+        super().stop()
+
+
+def lives(pid: int) -> bool:
+    """Whether the program that a job left still runs, and is no other process."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return words.startswith(b"sleep\x001000") and state not in "ZX"
+
+
+@pytest.fixture(scope="module", params=["oldest", "newest"])
+def lab(request: pytest.FixtureRequest) -> Iterator[LeftLab]:
+    with LeftLab(release(request.param), "linuxproc") as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def idle(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "lab" in request.fixturenames:
+        started = request.getfixturevalue("lab")
+        started.gpu("n1")
+        for name in started.drained():
+            started.ok("scontrol", "update", f"nodename={name}", "state=resume")
+        wait_idle(started)
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_the_epilog_ends_what_a_job_left(lab: LeftLab, escape: str) -> None:
+    """Whether Slurm ended it itself or the Epilog did: nothing is left, and no node drained."""
+    _, pid = lab.job_that_leaves(escape)
+    poll("its end", lambda: not lives(pid), seconds=120)
+    wait_idle(lab)
+    assert lab.drained() == {}
+
+
+def test_what_is_no_proof_drains_the_node_until_it_is_gone(lab: LeftLab) -> None:
+    """Alice has another job on the node, and only the environment names the ended one."""
+    other = lab.submit("sleep 600", "-wn1", "--gpus-per-node=1", user=ALICE)
+    lab.wait_state(other, "RUNNING")
+    job, pid = lab.job_that_leaves("daemon")
+    poll("the drained node", lambda: "n1" in lab.drained(), seconds=120)
+    reason = lab.drained()["n1"]
+    assert reason == f"podwright: held: GPU 1 by sleep {pid} of {ALICE}, job {job}"
+    assert lives(pid)
+    lab.ok("scancel", str(other))
+    lab.wait_over(other)
+    lab.check("n1")
+    assert (lives(pid), lab.drained()) == (False, {})
+
+
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+@pytest.mark.parametrize("tracking", ["linuxproc", "cgroup"])
+def test_what_slurm_leaves_by_itself(name: str, tracking: str) -> None:
+    """The finding of docs/slurm/gpu-health.md: without cgroups an orphan lives on."""
+    with LeftLab(release(name), tracking, clean="warn") as lab:
+        left = {}
+        for escape in ESCAPES:
+            _, pid = lab.job_that_leaves(escape)
+            wait_idle(lab)
+            left[escape] = lives(pid)
+        print(name, tracking, left)
+        assert lab.drained() == {}
+        if tracking == "cgroup":
+            assert not any(left.values())
+        else:
+            assert left["daemon"]
+            assert not left["child"]
