@@ -12,6 +12,7 @@ import pytest
 
 from podwright.cli.podwright import main
 from podwright.gpu.clean import CleanHook, hook
+from podwright.gpu.clean._clean_hook import _here
 from podwright.gpu.clean._clean_node import GpusSeen
 from podwright.gpu.clean._leftovers import FREE_MEMORY_BOUND, GpuState
 from podwright.gpu.clean._listed_jobs import LIST_JOBS_COMMAND, read_jobs
@@ -163,3 +164,12 @@ def test_the_command_says_who_holds_a_gpu(
     assert said["judgement"]["says"] == "no"
     assert [row["index"] for row in said["memory"]] == [1]
     assert said["processes"][0]["process"]["pid"] == os.getppid()
+
+
+def test_a_health_check_knows_its_cluster_from_slurm_conf(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=blue\n")
+    environ = {"SLURMD_NODENAME": "n1", "SLURM_CONF": str(conf)}
+    assert _here(environ) == ("n1", "blue")
+    assert _here({**environ, "SLURM_CLUSTER_NAME": "red"}) == ("n1", "red")
+    assert _here({**environ, "SLURM_CONF": f"{conf}.none"}) == ("n1", "")

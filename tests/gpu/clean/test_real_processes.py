@@ -6,6 +6,7 @@ import os
 import random
 import shlex
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from podwright.gpu.clean import _node_processes
 from podwright.gpu.clean._clean_node import CleanReport, GpusSeen, clean
 from podwright.gpu.clean._leftovers import Belongs, GpuState, Here
 from podwright.gpu.clean._listed_jobs import _WIDTHS
-from podwright.gpu.clean._node_processes import end, read_process
+from podwright.gpu.clean._node_processes import end, read_groups, read_process
 from tests.outer.lab import poll
 
 UID = os.getuid() or 65534
@@ -154,6 +155,37 @@ def test_a_pid_that_was_given_to_another_process_is_left_alone(processes: Proces
     for changed in ({"start": seen.start - 1}, {"environ_job": OTHER_JOB}, {"uid": seen.uid + 1}):
         end([msgspec.structs.replace(seen, **changed)], HERE)
     assert processes.living() == [pid]
+
+
+@pytest.mark.parametrize(
+    ("groups", "jobs", "nodes"),
+    [
+        ("8:memory:/slurm/uid_7/job_12/step_0/task_0\n4:pids:/slurm/uid_7/job_12\n", (12,), []),
+        ("4:freezer:/slurm_n2/uid_7/job_12/step_batch\n", (12,), ["n2"]),
+        ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", (12,), []),
+        ("0::/system.slice/n2_slurmstepd.scope/job_12/step_extern/user\n", (12,), ["n2"]),
+        ("0::/user.slice/user-7.slice/session-3.scope\n", (), []),
+        ("0::/system.slice/job_12.service\n", (), []),
+        ("0::/system.slice/slurmstepd.scope/system\n", (), []),
+    ],
+)
+def test_the_cgroups_of_slurm_name_the_job(
+    groups: str, jobs: tuple[int, ...], nodes: list[str]
+) -> None:
+    assert read_groups(groups) == (jobs, nodes)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device files")
+def test_a_device_is_known_by_its_number_where_its_file_has_another_name(
+    processes: Processes,
+) -> None:
+    """As in a container, whose /dev has files of its own."""
+    own = processes.folder / "nvidia0"
+    os.mknod(own, stat.S_IFCHR | 0o666, os.stat("/dev/full").st_rdev)
+    processes.gpus = (GpuState(0), GpuState(1, (str(own),)))
+    pid = processes.start(of_job(JOB), trap="exec 8</dev/full")
+    (verdict,) = processes.clean(listing()).left
+    assert (verdict.process.pid, verdict.process.gpus) == (pid, (1,))
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.soak)])

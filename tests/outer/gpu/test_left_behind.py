@@ -28,11 +28,6 @@ trap '' TERM HUP
 echo $$ > $1.new && mv $1.new $1
 exec sleep 1000
 """
-JOB = """
-cd @LAB@/out
-{escape}
-while ! [ -s {file} ] || ! [ -e go ]; do sleep 0.1; done
-"""
 
 
 class LeftLab(IllLab):
@@ -57,21 +52,25 @@ class LeftLab(IllLab):
         super()._configure(act)
         self.configure("--gpus", f"{self.folder}/inventory.json", f"--clean={self.clean}")
 
-    def job_that_leaves(self, escape: str, *options: str) -> tuple[int, int]:
-        """A job of n1 that has left a process on GPU 1 and ends now: its number, and the pid."""
+    def job_that_leaves(self, *escapes: str) -> tuple[int, list[int]]:
+        """A job of n1 that has left processes on GPU 1 and ended: its number, and their pids."""
         out = self.folder / "out"
-        file = out / f"pid{len(self.made)}"
         (out / "go").unlink(missing_ok=True)
-        words = ESCAPES[escape].format(program=self.folder / "program", file=file)
-        script = JOB.replace("@LAB@", str(self.folder)).format(escape=words, file=file)
-        job = self.submit(script, "-wn1", "--gpus-per-node=1", *options, user=ALICE)
-        poll("the pid", file.exists, seconds=120)
-        pid = int(file.read_text())
-        self.made.append(pid)
-        self.gpu("n1", f"processes = [{{ pid = {pid}, memory = 512 }}]")
+        files = [out / f"pid{len(self.made)}-{escape}" for escape in escapes]
+        started = "\n".join(
+            ESCAPES[escape].format(program=self.folder / "program", file=file)
+            for escape, file in zip(escapes, files, strict=True)
+        )
+        script = f"{started}\nwhile ! [ -e {out}/go ]; do sleep 0.1; done\n"
+        job = self.submit(script, "-wn1", "--gpus-per-node=1", user=ALICE)
+        poll("the pids", lambda: all(file.exists() for file in files), seconds=120)
+        pids = [int(file.read_text()) for file in files]
+        self.made += pids
+        held = ", ".join(f"{{ pid = {pid}, memory = 512 }}" for pid in pids)
+        self.gpu("n1", f"processes = [{held}]")
         (out / "go").touch()
         self.wait_over(job, seconds=300)
-        return job, pid
+        return job, pids
 
     def stop(self) -> None:
         for pid in self.made:
@@ -107,11 +106,9 @@ def idle(request: pytest.FixtureRequest) -> Iterator[None]:
         wait_idle(started)
 
 
-@pytest.mark.parametrize("escape", ESCAPES)
-def test_the_epilog_ends_what_a_job_left(lab: LeftLab, escape: str) -> None:
-    """Whether Slurm ended it itself or the Epilog did: nothing is left, and no node drained."""
-    _, pid = lab.job_that_leaves(escape)
-    poll("its end", lambda: not lives(pid), seconds=120)
+def test_the_epilog_ends_what_a_job_left(lab: LeftLab) -> None:
+    _, pids = lab.job_that_leaves(*ESCAPES)
+    poll("their end", lambda: not any(map(lives, pids)), seconds=120)
     wait_idle(lab)
     assert lab.drained() == {}
 
@@ -120,7 +117,7 @@ def test_what_is_no_proof_drains_the_node_until_it_is_gone(lab: LeftLab) -> None
     """Alice has another job on the node, and only the environment names the ended one."""
     other = lab.submit("sleep 600", "-wn1", "--gpus-per-node=1", user=ALICE)
     lab.wait_state(other, "RUNNING")
-    job, pid = lab.job_that_leaves("daemon")
+    job, (pid,) = lab.job_that_leaves("daemon")
     poll("the drained node", lambda: "n1" in lab.drained(), seconds=120)
     reason = lab.drained()["n1"]
     assert reason == f"podwright: held: GPU 1 by sleep {pid} of {ALICE}, job {job}"
@@ -134,17 +131,10 @@ def test_what_is_no_proof_drains_the_node_until_it_is_gone(lab: LeftLab) -> None
 @pytest.mark.parametrize("name", ["oldest", "newest"])
 @pytest.mark.parametrize("tracking", ["linuxproc", "cgroup"])
 def test_what_slurm_leaves_by_itself(name: str, tracking: str) -> None:
-    """The finding of docs/slurm/gpu-health.md: without cgroups an orphan lives on."""
+    """The table of docs/slurm/gpu-health.md."""
     with LeftLab(release(name), tracking, clean="warn") as lab:
-        left = {}
-        for escape in ESCAPES:
-            _, pid = lab.job_that_leaves(escape)
-            wait_idle(lab)
-            left[escape] = lives(pid)
-        print(name, tracking, left)
+        _, pids = lab.job_that_leaves(*ESCAPES)
+        wait_idle(lab)
+        left = {escape: lives(pid) for escape, pid in zip(ESCAPES, pids, strict=True)}
+        assert left == dict.fromkeys(ESCAPES, tracking == "linuxproc")
         assert lab.drained() == {}
-        if tracking == "cgroup":
-            assert not any(left.values())
-        else:
-            assert left["daemon"]
-            assert not left["child"]

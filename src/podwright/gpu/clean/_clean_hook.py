@@ -7,6 +7,7 @@ more than the cap allows. A node whose GPUs are not known to be free or held is 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from podwright.endpoints import system_path
+from podwright.errors import InvalidRequest
 from podwright.gpu.clean._clean_node import CleanReport, GpusSeen, ask_driver, clean
 from podwright.gpu.clean._leftovers import Here
 from podwright.gpu.health import (
@@ -31,6 +34,8 @@ from podwright.gpu.health import (
 )
 from podwright.hosts import host_name
 from podwright.judgement import Says
+from podwright.slurm.site.edit import settings as site_settings
+from podwright.slurm.site.files import read
 
 #: Seconds between looks of a job's hook: the driver frees memory after the last process has ended.
 _PAUSES_SECONDS = (0.2, 0.4, 0.8, 1.6, 3.0, 4.0)
@@ -46,7 +51,12 @@ class CleanHook(NamedTuple):
 
 def _here(environ: Mapping[str, str]) -> Here:
     node = environ.get("SLURMD_NODENAME") or host_name()
-    return Here(node, environ.get("SLURM_CLUSTER_NAME", ""))
+    cluster = environ.get("SLURM_CLUSTER_NAME", "")
+    if not cluster:  # a health check has it only in slurm.conf
+        conf_path = environ.get("SLURM_CONF") or system_path("/etc/slurm/slurm.conf")
+        with contextlib.suppress(InvalidRequest):
+            cluster = site_settings(read(Path(conf_path))).get("clustername", "")
+    return Here(node, cluster)
 
 
 def look(environ: Mapping[str, str], *, end_leftovers: bool = False) -> CleanReport:

@@ -72,8 +72,7 @@ def read_process(pid: int, here: Here, gpus: tuple[int, ...] = ()) -> NodeProces
         return None
     except OSError:
         return NodeProcess(pid, start, uid, _user_name(uid), command, gpus, readable=False)
-    matches = [match for line in groups.splitlines() if (match := _JOB_GROUP.search(line))]
-    nodes = [match["v1"] or match["v2"] or "" for match in matches]
+    group_jobs, nodes = read_groups(groups)
     nodes.append(environ.get(b"SLURMD_NODENAME", b"").decode(errors="replace"))
     other_place = next((f"node {name}" for name in nodes if name not in ("", here.node)), "")
     cluster = environ.get(b"SLURM_CLUSTER_NAME", b"").decode(errors="replace")
@@ -86,11 +85,18 @@ def read_process(pid: int, here: Here, gpus: tuple[int, ...] = ()) -> NodeProces
         _user_name(uid),
         command,
         gpus,
-        tuple(dict.fromkeys(int(match["job"]) for match in matches)),
+        group_jobs,
         _number(environ.get(b"SLURM_JOB_ID")),
         _number(environ.get(b"SLURM_JOB_UID")),
         other_place,
     )
+
+
+def read_groups(groups: str) -> tuple[tuple[int, ...], list[str]]:
+    """The jobs, and the nodes, that the text of /proc/PID/cgroup names."""
+    matches = [match for line in groups.splitlines() if (match := _JOB_GROUP.search(line))]
+    jobs = tuple(dict.fromkeys(int(match["job"]) for match in matches))
+    return jobs, [name for match in matches if (name := match["v1"] or match["v2"])]
 
 
 def end(victims: Iterable[NodeProcess], here: Here) -> None:
