@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,11 @@ class LeftLab(IllLab):
         )
         (self.folder / "slurm.conf").write_text(f"{text}FirstJobId={first}\n")
         self.write("program", PROGRAM)
+
+    def _write_podwright(self) -> None:
+        super()._write_podwright()
+        line = shlex.join([*self.prefix(), "/usr/bin/squeue"])
+        self.write("bin/squeue", f'#!/bin/sh\nexec {line} "$@"\n')
 
     def _configure(self, act: str) -> None:
         super()._configure(act)
