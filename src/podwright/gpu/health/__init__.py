@@ -1,7 +1,13 @@
 """Checks whether a GPU node is fit for jobs, and drains or resumes it in Slurm."""
 
 from podwright.gpu.health._drain_actions import Run, carry_out, log_warning, runner
-from podwright.gpu.health._drain_decisions import GateOutcome, NodeGate
+from podwright.gpu.health._drain_decisions import (
+    LIST_NODES_COMMAND,
+    GateOutcome,
+    NodeGate,
+    NodeRow,
+    read_rows,
+)
 from podwright.gpu.health._findings import HELD_PREFIX, HealthFinding, NodeReport, reason
 from podwright.gpu.health._format_health_report import checks, prometheus, text
 from podwright.gpu.health._gpu_checks import CheckContext, Wrong
@@ -24,6 +30,7 @@ __all__ = [
     "FOLDER",
     "HELD_PREFIX",
     "LIBRARY_TIMEOUT_S",
+    "LIST_NODES_COMMAND",
     "PLACE",
     "PROLOG",
     "STAYS_DRAINED",
@@ -34,6 +41,7 @@ __all__ = [
     "HealthFinding",
     "NodeGate",
     "NodeReport",
+    "NodeRow",
     "Run",
     "Settings",
     "Wrong",
@@ -46,6 +54,7 @@ __all__ = [
     "forgotten",
     "log_warning",
     "prometheus",
+    "read_rows",
     "read_settings",
     "reason",
     "replace",

@@ -19,6 +19,7 @@ _SQUEUE_COLUMNS: Final = {
     "user_id": "UserID",
     "submitted": "SubmitTime",
     "node_list": "NodeList",
+    "excluded": "ExcNodes",
 }
 
 
