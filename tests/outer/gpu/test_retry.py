@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from podwright.hosts import expand
 from tests.outer.gpu.ill import RESET, IllLab, wait_idle
 from tests.outer.lab import Release, release
 
@@ -92,6 +93,25 @@ def test_a_job_leaves_the_node_whose_gpu_asks_for_a_reset(lab: RetryLab) -> None
     assert (
         attempt["because"] == "n1: GPU 1 needs a reset: the driver asks for it now, after an error"
     )
+
+
+def test_two_sick_nodes_are_left_one_after_the_other(lab: RetryLab) -> None:
+    lab.gpu("n1", RESET)
+    lab.gpu("n2", RESET)
+    job = lab.job_that_runs('[ "$SLURMD_NODENAME" = n3 ]', "--requeue")
+    lab.requeued(job)
+    lab.requeued(job, 2)
+    done = lab.wait_over(job, seconds=180)[job]
+    assert done.state == "COMPLETED"
+    assert expand(done.fields["ExcNodeList"]) == ("n1", "n2")
+    assert lab.starts(job) == ["n1", "n2", "n3"]
+
+
+def test_a_killed_retry_starts_nothing_again(lab: RetryLab) -> None:
+    lab.gpu("n1", RESET)
+    job = lab.job_that_runs("kill -KILL $PPID; exit 3", "--requeue")
+    done = lab.wait_over(job, seconds=180)[job]
+    assert (done.state, done.fields["Restarts"]) == ("FAILED", "0")
 
 
 def test_an_error_in_the_program_is_not_tried_again(lab: RetryLab) -> None:

@@ -15,7 +15,7 @@ from podwright.errors import InvalidRequest
 from podwright.tables import table
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class JobAttempt(msgspec.Struct, frozen=True):
     """One start of a job. restarts: Slurm's count. code: the command's exit code; None if it was
     not started. cause: `hardware`, `program`, `not known`, or empty. without: nodes that the next
     attempt is not to get. left_out: what was not known. step: what followed.
@@ -38,11 +38,11 @@ def history_path(job: str, folder: str) -> Path:
     return Path(folder, f"slurm-{job}.retry.jsonl")
 
 
-def read_history(path: Path) -> list[Attempt]:
+def read_history(path: Path) -> list[JobAttempt]:
     """The attempts in a file. Raises InvalidRequest."""
     try:
         lines = path.read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=Attempt) for line in lines]
+        return [msgspec.json.decode(line, type=JobAttempt) for line in lines]
     except (OSError, msgspec.DecodeError) as error:
         raise InvalidRequest(
             f"{path}: {getattr(error, 'strerror', None) or error}",
@@ -51,7 +51,7 @@ def read_history(path: Path) -> list[Attempt]:
         ) from None
 
 
-def write_attempt(path: Path, attempt: Attempt) -> None:
+def write_attempt(path: Path, attempt: JobAttempt) -> None:
     """Add an attempt. A job's first start forgets those of an older job with its number.
 
     Raises OSError.
@@ -64,7 +64,7 @@ def write_attempt(path: Path, attempt: Attempt) -> None:
         os.close(descriptor)
 
 
-def table_of_attempts(attempts: Sequence[Attempt]) -> str:
+def table_of_attempts(attempts: Sequence[JobAttempt]) -> str:
     """The attempts as a table."""
     rows = [
         (

@@ -43,8 +43,10 @@ def ask_nodes(
     environ: Mapping[str, str],
     run: Callable[[Sequence[str], float], str | None],
 ) -> Nodes:
-    """Ask Slurm, and then the nodes that answer. excluded: nodes that the job does not get. run: a command and its limit in seconds; its
-    output, whatever its exit code, or None where it did not end.
+    """Ask Slurm, and then the nodes that answer. excluded: nodes that the job does not get.
+
+    run: a command and its limit in seconds; its output, whatever its exit code, or None where it
+    did not end.
     """
     listing = run(LIST_NODES_COMMAND, _PROBE_SECONDS)
     rows = read_rows(listing) if listing else []

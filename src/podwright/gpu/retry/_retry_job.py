@@ -16,25 +16,24 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from podwright.errors import InvalidRequest
-from podwright.gpu.retry._history import Attempt, history_path, read_history, write_attempt
+from podwright.errors import FieldNotKnown, InvalidRequest
+from podwright.gpu.retry._history import JobAttempt, history_path, read_history, write_attempt
 from podwright.gpu.retry._node_words import ask_nodes
 from podwright.gpu.retry._retry_decisions import (
     Again,
-    Cause,
+    FailureCause,
     Stop,
     after_failure,
     at_start,
     find_cause,
 )
 from podwright.hosts import HostsError, expand
-from podwright.slurm.reader import listing_format, read_listing
+from podwright.slurm.reader import listing_format, read_jobs, read_listing
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _OUTPUT_BYTES = 256 << 10  # of the end of the command's output, for words about its failure
 _SLURM_SECONDS = 60.0
 _END_SECONDS = 600.0  # until Slurm has ended a job that it requeued
-_EXCLUDED_WIDTH = 4000
 _NOT_STARTED, _NO_COMMAND = 75, 127  # exit codes; 127 is a shell's
 
 
@@ -88,7 +87,7 @@ class _Job:
         array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
         self.name = f"{array}_{task}" if array and task else self.number
         self.path = history_path(self.number, environ.get("SLURM_SUBMIT_DIR", "."))
-        earlier: list[Attempt] = []
+        earlier: list[JobAttempt] = []
         if self.restarts:
             with contextlib.suppress(InvalidRequest):
                 earlier = read_history(self.path)
@@ -98,10 +97,10 @@ class _Job:
         """Tell the user, on standard error."""
         print(f"podwright slurm retry: {sentence}.", file=sys.stderr, flush=True)
 
-    def record(self, step: Stop | Again, cause: Cause | None, code: int | None) -> None:
+    def record(self, step: Stop | Again, cause: FailureCause | None, code: int | None) -> None:
         """Write this attempt down, before anything follows from it."""
         at_fault = cause.at_fault if cause else None
-        attempt = Attempt(
+        attempt = JobAttempt(
             self.restarts,
             self.nodes,
             code,
@@ -118,7 +117,7 @@ class _Job:
         except OSError as error:
             self.say(f"{self.path}: {error.strerror}; later attempts do not know of this one")
 
-    def again(self, step: Again, cause: Cause | None, code: int | None) -> int:
+    def again(self, step: Again, cause: FailureCause | None, code: int | None) -> int:
         """Requeue this job and wait for its end by Slurm. Returns where Slurm refuses."""
         for number in _FORWARDED:
             signal.signal(number, signal.SIG_IGN)
@@ -194,22 +193,20 @@ def _run(words: Sequence[str], seconds: float) -> str | None:
         return None
 
 
-def _squeue(job: str, column: str, width: int) -> str:
-    columns = {column: width}
-    output = _run(["squeue", "-h", "-j", job, "-O", listing_format(**columns)], _SLURM_SECONDS)
-    rows = read_listing(output or "", **columns)
-    return rows[0][column] if rows else ""
-
-
 def _excluded(job: str) -> tuple[str, ...]:
     """The nodes that the job's owner excluded, or an earlier attempt."""
-    with contextlib.suppress(HostsError):
-        return expand(_squeue(job, "excluded", _EXCLUDED_WIDTH))
+    command = ["scontrol", "--oneliner", "show", "job", job]
+    records = read_jobs(_run(command, _SLURM_SECONDS) or "")
+    with contextlib.suppress(HostsError, FieldNotKnown):
+        return expand(records[0].excluded) if records and records[0].excluded else ()
     return ()
 
 
 def _is_requeued(job: str, restarts: int) -> bool:
-    return _squeue(job, "restarts", 20) == str(restarts + 1)
+    columns = {"restarts": 20}
+    command = ["squeue", "-h", "-j", job, "-O", listing_format(**columns)]
+    rows = read_listing(_run(command, _SLURM_SECONDS) or "", **columns)
+    return bool(rows) and rows[0]["restarts"] == str(restarts + 1)
 
 
 def _output_size() -> dict[str, int]:

@@ -19,7 +19,6 @@ _SQUEUE_COLUMNS: Final = {
     "user_id": "UserID",
     "submitted": "SubmitTime",
     "node_list": "NodeList",
-    "excluded": "ExcNodes",
 }
 
 
