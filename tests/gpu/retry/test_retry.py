@@ -177,6 +177,13 @@ def test_signals_reach_the_command_and_a_job_that_slurm_ends_stays_ended(site: S
     assert [attempt["step"] for attempt in site.history()] == ["stop"]
 
 
+def test_a_job_that_is_cancelled_while_its_nodes_are_asked_stays_ended(site: Site) -> None:
+    site.tool("srun", f"kill -TERM $PPID; echo {shlex.quote(f'n1 {SICK}')}")
+    assert site.run("false") == 1
+    assert site.read("told") == ""
+    assert [attempt["step"] for attempt in site.history()] == ["stop"]
+
+
 def test_a_signal_that_ends_the_command_is_shown_as_a_shell_shows_it(site: Site) -> None:
     site.restarts = 0
     site.squeue()

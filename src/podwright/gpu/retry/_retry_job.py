@@ -48,10 +48,11 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
         job.say(f"the command is not started: {early.because}")
         return _NOT_STARTED
     if isinstance(early, Again):
+        _ignore_signals()
         return job.again(early, None, None)
-    start = _output_size()
+    start, running = _output_size(), _Command()
     try:
-        code, told = _run_command(command)
+        code = running.run(command)
     except OSError as error:
         job.say(f"{command[0]}: {error.strerror}")
         return _NO_COMMAND
@@ -59,7 +60,9 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
         return 0
     seen = ask_nodes(job.nodes, _excluded(job.number), environ, _run)
     cause = find_cause(code, seen.words, _output_since(start))
-    step = after_failure(cause, job.restarts, limit, job.nodes, seen.usable_others, told=told)
+    _ignore_signals()  # whether the job is to end is known from here on
+    told, others = running.told, seen.usable_others
+    step = after_failure(cause, job.restarts, limit, job.nodes, others, told=told)
     job.say(f"the command ended with {code}. Cause: {cause.name}: {cause.at_fault.because}")
     if isinstance(step, Stop):
         job.record(step, cause, code)
@@ -119,8 +122,6 @@ class _Job:
 
     def again(self, step: Again, cause: FailureCause | None, code: int | None) -> int:
         """Requeue this job and wait for its end by Slurm. Returns where Slurm refuses."""
-        for number in _FORWARDED:
-            signal.signal(number, signal.SIG_IGN)
         self.record(step, cause, code)
         excluded = ",".join(
             dict.fromkeys((*_excluded(self.number), *self.bad_nodes, *step.without))
@@ -153,27 +154,32 @@ class _Job:
         return code or _NOT_STARTED
 
 
-def _run_command(command: Sequence[str]) -> tuple[int, bool]:
-    """The exit code, as a shell has it, and whether this process was asked to end meanwhile.
+class _Command:
+    """The command, to which signals go on. told: whether Slurm or the user asked for the end."""
 
-    Raises OSError where there is no such program.
-    """
-    told = False
-    child: subprocess.Popen[bytes] | None = None
+    def __init__(self) -> None:
+        self.told = False
+        self._child: subprocess.Popen[bytes] | None = None
 
-    def forward(number: int, frame: object) -> None:
-        nonlocal told
-        told = told or number in (signal.SIGTERM, signal.SIGINT)
-        if child is not None and child.poll() is None:
-            child.send_signal(number)
+    def run(self, command: Sequence[str]) -> int:
+        """The exit code, as a shell has it. Raises OSError where there is no such program."""
+        for number in _FORWARDED:
+            signal.signal(number, self._forward)
+        self._child = subprocess.Popen(command)
+        if self.told:
+            self._child.terminate()
+        code = self._child.wait()
+        return 128 - code if code < 0 else code
 
+    def _forward(self, number: int, frame: object) -> None:
+        self.told = self.told or number in (signal.SIGTERM, signal.SIGINT)
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(number)
+
+
+def _ignore_signals() -> None:
     for number in _FORWARDED:
-        signal.signal(number, forward)
-    child = subprocess.Popen(command)
-    if told:
-        child.terminate()
-    code = child.wait()
-    return (128 - code if code < 0 else code), told
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _run(words: Sequence[str], seconds: float) -> str | None:
