@@ -58,6 +58,8 @@ def test_an_error_of_the_programs_text_or_size_is_the_programs(line: str) -> Non
         # What a device's fault leads to: the first error is another.
         f"{TRACEBACK}RuntimeError: NCCL timeout\nTypeError: 'NoneType' object is not callable\n",
         "srun: error: n1: task 0: Killed\n",
+        # As in NVIDIA's tutorials of job recovery: a program may print anything.
+        "Rank0: (1) segmentation fault: artificial segfault\n",
     ],
 )
 def test_a_traceback_alone_proves_nothing(output: str | None) -> None:
