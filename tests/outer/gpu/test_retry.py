@@ -107,6 +107,35 @@ def test_two_sick_nodes_are_left_one_after_the_other(lab: RetryLab) -> None:
     assert lab.starts(job) == ["n1", "n2", "n3"]
 
 
+def test_the_verdict_of_roots_health_check_is_evidence(lab: RetryLab) -> None:
+    """A user may not read the kernel's log, and finds what root's check found there."""
+    go = lab.folder / "out/go"
+    command = (
+        f'[ "$SLURMD_NODENAME" != n1 ] || {{ while ! [ -e {go} ]; do sleep 0.1; done; exit 5; }}'
+    )
+    job = lab.job_that_runs(command, "--requeue")
+    lab.wait_state(job, "RUNNING")
+    found = "reason=podwright: GPU 1 has fallen off the bus"
+    lab.ok("scontrol", "update", "nodename=n1", "state=drain", found)
+    go.touch()
+    lab.requeued(job)
+    assert lab.wait_over(job, seconds=180)[job].state == "COMPLETED"
+    (attempt,) = lab.attempts(job)
+    assert (attempt["cause"], attempt["bad_nodes"]) == ("hardware", ["n1"])
+    assert attempt["source"] == "podwright node health, as root"
+    lab.ok("scontrol", "update", "nodename=n1", "state=resume")
+
+
+def test_a_full_disk_blames_nobody_and_another_node_is_tried(lab: RetryLab) -> None:
+    full = '[ "$SLURMD_NODENAME" != n1 ] || exec cat /etc/passwd > /dev/full'
+    job = lab.job_that_runs(full, "--requeue")
+    lab.requeued(job)
+    assert lab.wait_over(job, seconds=180)[job].state == "COMPLETED"
+    (attempt,) = lab.attempts(job)
+    assert (attempt["cause"], attempt["bad_nodes"]) == ("not known", [])
+    assert lab.starts(job) == ["n1", "n2"]
+
+
 def test_a_killed_retry_starts_nothing_again(lab: RetryLab) -> None:
     lab.gpu("n1", RESET)
     job = lab.job_that_runs("kill -KILL $PPID; exit 3", "--requeue")
