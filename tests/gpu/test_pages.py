@@ -13,7 +13,7 @@ from podwright.cli.podwright import build_parser
 from podwright.gpu.health import all_checks, read_settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "slurm"
-PAGES = ("gpu-health.md", "gpu-efficiency.md")
+PAGES = ("gpu-health.md", "gpu-efficiency.md", "recovery.md")
 
 
 def blocks(page: str, language: str) -> list[str]:

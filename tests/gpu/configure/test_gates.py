@@ -81,3 +81,36 @@ def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
     carry_out(take_back(conf))
     assert conf.read_text() == before
     assert not gate.script.exists()
+
+
+def test_the_check_for_leftovers_runs_after_that_of_the_nodes_health(tmp_path: Path) -> None:
+    conf, ran = tmp_path / "slurm.conf", tmp_path / "ran"
+    conf.write_text("ClusterName=c\nNodeName=n[1-2] CPUs=8\nPartitionName=p Nodes=ALL\n")
+    program = tmp_path / "podwright"
+
+    def run(
+        act: str, clean: str, context: str, codes: dict[str, int] | None = None
+    ) -> tuple[int, list[str]]:
+        cases = "".join(f'*"node {name}"*) exit {code};;\n' for name, code in (codes or {}).items())
+        program.write_text(f'#!/bin/sh\necho "$@" >> {ran}\ncase "$*" in\n{cases}esac\n')
+        program.chmod(0o755)
+        gate = GateScript(str(tmp_path / "hooks" / "gate"), str(program), act, clean)
+        options = ConfigureOptions(topology="none", gate=gate)
+        carry_out(configure(conf, make_inventory({"nodes": NODES}), (22, 5), options)[0])
+        ran.write_text("")
+        environ = {"SLURM_SCRIPT_CONTEXT": context} if context else {}
+        done = subprocess.run([gate.path], env=environ, check=False)
+        return done.returncode, ran.read_text().splitlines()
+
+    health = "node health --slurm --act=drain"
+    clean = "node clean --slurm --act=drain"
+    assert run("drain", "end", "epilog_slurmd") == (0, [health, f"{clean} --end"])
+    assert run("", "drain", "") == (0, [clean])
+    assert run("", "warn", "") == (0, ["node clean --slurm --act=warn"])
+    assert run("drain", "drain", "", {"health": 1}) == (1, [health, clean])
+    for context, code in (("prolog_slurmd", STAYS_DRAINED), ("epilog_slurmd", 0)):
+        assert run("drain", "drain", context, {"clean": STAYS_DRAINED}) == (code, [health, clean])
+        assert run("", "drain", context, {"clean": STAYS_DRAINED}) == (code, [clean])
+        assert run("drain", "drain", context, {"clean": 1}) == (0, [health, clean])
+    drained = run("drain", "drain", "prolog_slurmd", {"health": STAYS_DRAINED})
+    assert drained == (STAYS_DRAINED, [health])

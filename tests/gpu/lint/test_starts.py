@@ -329,3 +329,18 @@ def test_a_list_of_hosts_that_cannot_be_read_ends_nothing(nodes: str) -> None:
 @pytest.mark.parametrize("name", ["A(", "A*", "[", "A)("])
 def test_an_odd_name_of_a_program_ends_nothing(name: str) -> None:
     lint(read_script(f'{TWO}torchrun "${{{name}}}/train.py"\n'), better=True)
+
+
+RETRIES = (
+    "podwright slurm retry -- ",
+    "exec podwright slurm retry --max 3 -- ",
+    "/opt/podwright/bin/podwright slurm retry --max=2 ",
+)
+
+
+@pytest.mark.parametrize("retry", RETRIES)
+def test_retry_starts_what_follows_it_and_nothing_more(retry: str) -> None:
+    for rule, command in MISTAKES.items():
+        assert mistakes(f"{TWO}{retry}{command}\n") == [rule], command
+    launch = f"srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 {MEET} train.py\n"
+    assert mistakes(f"{TWO}{retry}{launch}") == []

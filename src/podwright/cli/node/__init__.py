@@ -1,1 +1,1 @@
-"""The verb of `podwright node`, which checks whether a node is fit for jobs."""
+"""The verbs of `podwright node`: whether a node is fit for jobs, and its GPUs free."""

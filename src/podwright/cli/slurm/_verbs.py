@@ -25,6 +25,7 @@ VERBS = (
             "serve-lint": "slurm._serve_lint",
             "check": "slurm._check",
             "recover": "slurm._recover",
+            "retry": "slurm._retry",
         },
     ),
 )

@@ -41,20 +41,21 @@ def _check_program_path(program_path: str) -> str:
 
 
 def _chosen_health_gate(cluster_options: GpuClusterOptions, own_folder: str) -> GateScript | None:
-    """Return the settings of our own health check, if it is wanted. Raises InvalidRequest."""
-    if not cluster_options.health:
+    """Return the settings of our own checks, if any is wanted. Raises InvalidRequest."""
+    if not cluster_options.health and not cluster_options.clean:
         return None
     if cluster_options.health_check:
         raise InvalidRequest(
             "both would be Slurm's HealthCheckProgram",
-            operation="--health with --health-check",
-            would_work="--health, and the other program as a script in node-health.toml",
+            operation="--health or --clean with --health-check",
+            would_work="--health or --clean, and the other program as a script in node-health.toml",
         )
     script_path = Path(own_folder).absolute() / "node-health"
     return GateScript(
         _check_program_path(str(script_path)),
         _node_podwright_path(cluster_options),
-        cluster_options.health,
+        cluster_options.health or "",
+        cluster_options.clean or "",
     )
 
 

@@ -59,6 +59,15 @@ class GpuClusterOptions(opt.OptionTable, group=_GPU_OPTION_GROUP):
         nargs="?",
         const="warn",
     )
+    clean = opt.choice(
+        "look before and after jobs whether ended jobs hold GPUs (podwright node clean): warn says "
+        "it in slurmd's log, drain also drains the node until they are free (the default), end "
+        "also ends the processes that provably belong to ended jobs",
+        ("warn", "drain", "end"),
+        None,
+        nargs="?",
+        const="drain",
+    )
     efficiency = opt.value(
         "let each job's steps sample their GPUs, each 10 seconds or as said, for podwright "
         "slurm efficiency (TaskProlog)",

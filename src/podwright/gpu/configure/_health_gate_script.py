@@ -24,7 +24,6 @@ _CHECK_TIMEOUT_S = 120  # the limit of a check in seconds, whatever hangs
 #: Slurm drains a node whose hook fails, however many nodes are drained already. So the script fails
 #: only on our explicit exit code, and not if podwright is missing, broken, or does not answer.
 _SCRIPT_ENDING = f"""\
-code=$?
 case "${{SLURM_SCRIPT_CONTEXT-}}" in
 prolog_slurmd)
     [ "$code" = {STAYS_DRAINED} ] || exit 0
@@ -39,11 +38,16 @@ _HOOKS = {"prolog_slurmd": "prolog", "epilog_slurmd": "epilog"}
 
 
 class GateScript(NamedTuple):
-    """path: of the script. podwright: the command on the nodes. act: `warn` or `drain`."""
+    """path: of the script. podwright: the command on the nodes. act: `warn` or `drain`.
+
+    clean: what to do about GPUs that ended jobs hold: `warn`, `drain`, or `end`, which also ends
+    what holds them. Empty for either: that check is not run.
+    """
 
     path: str
     podwright: str
     act: str
+    clean: str = ""
 
     @property
     def script(self) -> Path:
@@ -81,10 +85,21 @@ def script(gate_script: GateScript, conf_path: Path, site_settings: Mapping[str,
     script_lines.append(
         f"*)\n{first(site_settings.get('healthcheckprogram', ''), ':')}    ;;\nesac\n"
     )
-    command = f"{shlex.quote(gate_script.podwright)} node health --slurm --act={gate_script.act}"
-    return "".join(
-        [*script_lines, f"timeout --foreground -k 5 {_CHECK_TIMEOUT_S} {command}\n", _SCRIPT_ENDING]
-    )
+    return "".join([*script_lines, *_check_lines(gate_script), _SCRIPT_ENDING])
+
+
+def _check_lines(gate_script: GateScript) -> list[str]:
+    """Shell code that sets `code`. After a node is drained for one check, the other is not run."""
+    limit = f"timeout --foreground -k 5 {_CHECK_TIMEOUT_S} {shlex.quote(gate_script.podwright)}"
+    health = f"{limit} node health --slurm --act={gate_script.act}"
+    clean = f"{limit} node clean --slurm --act={gate_script.clean.replace('end', 'drain')}"
+    clean += " --end" if gate_script.clean == "end" else ""
+    if not gate_script.act:
+        return [f"{clean}\n", "code=$?\n"]
+    lines = [f"{health}\n", "code=$?\n"]
+    if gate_script.clean:
+        lines.append(f'[ "$code" = {STAYS_DRAINED} ] || {clean} || code=$?\n')
+    return lines
 
 
 def first(site_programs: str, failure_command: str) -> str:
@@ -113,9 +128,10 @@ def _pattern(program_pattern: str) -> str:
 def notes(gate_script: GateScript, site_settings: Mapping[str, str]) -> list[str]:
     """Return notes about the gate for the administrator."""
     note_lines = [f"{gate_script.path} and {gate_script.podwright} must be on every node"]
-    if gate_script.act == "warn":
+    if "warn" in (gate_script.act, gate_script.clean):
         note_lines.append(
-            "nodes are not drained yet: slurmd's log says what would be; then --health=drain"
+            "nodes are not drained yet: slurmd's log says what would be; then --health=drain or "
+            "--clean=drain"
         )
     site_hooks = [
         hook_setting

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
-from podwright.gpu.health._findings import REASON_PREFIX
+from podwright.gpu.health._findings import HELD_PREFIX, REASON_PREFIX
 from podwright.slurm.reader import node_listing_command, read_node_listing
 
 #: The columns of sinfo. The reason comes last, because it may contain anything.
@@ -47,6 +47,11 @@ class NodeRow(NamedTuple):
     def ours(self) -> bool:
         """Whether Podwright drained it."""
         return self.drained and self.reason.startswith(REASON_PREFIX)
+
+    @property
+    def held(self) -> bool:
+        """Whether it is drained because an ended job holds a GPU."""
+        return self.ours and self.reason.startswith(HELD_PREFIX)
 
 
 def read_rows(sinfo_output: str) -> list[NodeRow]:
@@ -91,13 +96,15 @@ class NodeGate(NamedTuple):
     """The decisions of one node. act: `drain`, or `warn` to change nothing. cap: per cent.
 
     recorded: the reason with which this node drained itself, from its own record; None if it has
-    none.
+    none. held: whether these are the decisions of `podwright node clean`: the health check and it
+    resume only their own drains, and the cap counts both.
     """
 
     node: str
     act: str = "warn"
     cap: float = 5.0
     recorded: str | None = None
+    held: bool = False
 
     def steps(self, illness_reason: str) -> Generator[Step, object, GateOutcome]:
         """Yield the steps, and return the outcome. illness_reason: why the node is ill; empty for a
@@ -113,6 +120,8 @@ class NodeGate(NamedTuple):
             return (yield from self._fit_node_steps(own_rows[0]))
         if own_rows[0].drained and not own_rows[0].ours:
             return GateOutcome("left", f"it is drained already: {own_rows[0].reason}")
+        if own_rows[0].ours and own_rows[0].held is not self.held:
+            return GateOutcome("drained", f"it is drained already: {own_rows[0].reason}")
         if self.act != "drain":
             return GateOutcome("warned", "only warnings are asked for (act)")
         if not own_rows[0].ours:
@@ -131,7 +140,7 @@ class NodeGate(NamedTuple):
         return GateOutcome("undone" if (yield Resume()) else "drained", limit_problem)
 
     def _fit_node_steps(self, own_row: NodeRow) -> Generator[Step, object, GateOutcome]:
-        if not own_row.ours:
+        if not own_row.ours or own_row.held is not self.held:
             return GateOutcome("fit")
         if self.recorded is not None and self.recorded != own_row.reason:
             return GateOutcome("left", f"its reason is another than ours was: {own_row.reason}")

@@ -10,6 +10,8 @@ from podwright.judgement import Judgement, Says
 
 #: The prefix of our reasons for draining, which distinguishes them from a person's.
 REASON_PREFIX = "podwright: "
+#: The prefix where an ended job holds a GPU. Only `podwright node clean` takes such drains back.
+HELD_PREFIX = REASON_PREFIX + "held: "
 _MAX_REASON_CHARS = 120  # characters of a reason: sinfo shows it in one line
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from podwright.endpoints import system_path
 
 FOLDER = Path(system_path("/var/lib/podwright/node-health"))
+#: The same for `podwright node clean`, whose drains are its own.
+CLEAN_FOLDER = Path(system_path("/var/lib/podwright/node-clean"))
 
 
 def replace(target_path: str | Path, new_text: str) -> None:

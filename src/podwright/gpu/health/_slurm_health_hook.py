@@ -19,8 +19,8 @@ from podwright.gpu.health._node_health_state import FOLDER, forgotten
 from podwright.gpu.health._run_health_checks import run
 from podwright.gpu.health._settings import Settings
 
-#: SLURM_SCRIPT_CONTEXT of a Prolog; a health check has none.
-PROLOG = "prolog_slurmd"
+#: SLURM_SCRIPT_CONTEXT of a Prolog and of an Epilog; a health check has none.
+PROLOG, EPILOG = "prolog_slurmd", "epilog_slurmd"
 #: The exit code of a Prolog on a node that is ill and stays drained. No broken program ends with
 #: it. Every other code of a hook counts as success, because Slurm drains a node whose hook failed,
 #: without a limit.

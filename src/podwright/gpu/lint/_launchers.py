@@ -151,6 +151,18 @@ def find_call(words: list[str]) -> LauncherCall:
     return LauncherCall("program", {}, tuple(words))
 
 
+def behind_retry(words: list[str]) -> list[str]:
+    """Return the command behind `podwright slurm retry --max 3 --`; empty for another command."""
+    if [_name_of(word) for word in words[:3]] != ["podwright", "slurm", "retry"]:
+        return []
+    index = 3
+    while index < len(words) and words[index].startswith("-"):
+        if words[index] == "--":
+            return words[index + 1 :]
+        index += 1 if "=" in words[index] else 2
+    return words[index:]
+
+
 def _name_of(word: str) -> str:
     """Return the name of a program, without its folder."""
     match = _FOUND_PATTERN.fullmatch(word)

@@ -13,7 +13,13 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.gpu.lint._amounts import Amount, calculate, constant, variable
 from podwright.gpu.lint._job_facts import JobFacts
-from podwright.gpu.lint._launchers import LAUNCHERS, Launcher, find_call, read_configuration
+from podwright.gpu.lint._launchers import (
+    LAUNCHERS,
+    Launcher,
+    behind_retry,
+    find_call,
+    read_configuration,
+)
 from podwright.gpu.lint._script import Script
 from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN, ShellCommand, WordPlace, inner_text
 from podwright.gpu.requests import Given, is_number, known, parse_options, read_request
@@ -238,6 +244,8 @@ def read_command(command: ShellCommand) -> Launch | None:
             words = words[1:]
         elif _RUNNER_PATTERN.fullmatch(word) and len(words) > 1:
             words = _behind_runner(words)
+        elif behind := behind_retry(words):
+            words = behind
         elif re.fullmatch(r"(\S*/)?srun", word) and not by:
             by = "srun"
             step, words, unread = _read_step(words[1:])

@@ -104,6 +104,11 @@ class JobRecord:
         return self._record.value("Licenses")
 
     @property
+    def excluded(self) -> str:
+        """The nodes that it is not to get, as a list of hosts; empty for none."""
+        return self._record.value("ExcNodeList")
+
+    @property
     def output(self) -> str:
         """The file of its standard output; empty where it has none."""
         return self._record.optional("StdOut")

@@ -1,0 +1,243 @@
+"""Runs the command of a job, and when it fails, asks why and requeues the job or ends.
+
+Slurm ends a requeued job's batch step by SIGTERM, and by SIGKILL after KillWait. It takes the list
+of nodes to avoid only from a job that is not running. So one scontrol requeues the job and then
+gives it the list, while this process ignores SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from podwright.errors import FieldNotKnown, InvalidRequest
+from podwright.gpu.retry._history import JobAttempt, history_path, read_history, write_attempt
+from podwright.gpu.retry._node_words import ask_nodes
+from podwright.gpu.retry._retry_decisions import (
+    Again,
+    FailureCause,
+    Stop,
+    after_failure,
+    at_start,
+    find_cause,
+)
+from podwright.hosts import HostsError, expand
+from podwright.slurm.reader import listing_format, read_jobs, read_listing
+
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OUTPUT_BYTES = 256 << 10  # of the end of the command's output, for words about its failure
+_SLURM_SECONDS = 60.0
+_END_SECONDS = 600.0  # until Slurm has ended a job that it requeued
+_NOT_STARTED, _NO_COMMAND = 75, 127  # exit codes; 127 is a shell's
+
+
+def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int:
+    """Run the command of this job; the exit code. limit: how often the job may start again.
+
+    Raises InvalidRequest outside a batch job.
+    """
+    job = _Job(environ, limit)
+    early = at_start(job.restarts, limit, job.nodes, job.bad_nodes)
+    if isinstance(early, Stop):
+        job.say(f"the command is not started: {early.because}")
+        return _NOT_STARTED
+    if isinstance(early, Again):
+        _ignore_signals()
+        return job.again(early, None, None)
+    start, running = _output_size(), _Command()
+    try:
+        code = running.run(command)
+    except OSError as error:
+        job.say(f"{command[0]}: {error.strerror}")
+        return _NO_COMMAND
+    if code == 0:
+        return 0
+    seen = ask_nodes(job.nodes, _excluded(job.number), environ, _run)
+    cause = find_cause(code, seen.words, _output_since(start))
+    _ignore_signals()  # whether the job is to end is known from here on
+    told, others = running.told, seen.usable_others
+    step = after_failure(cause, job.restarts, limit, job.nodes, others, told=told)
+    job.say(f"the command ended with {code}. Cause: {cause.name}: {cause.at_fault.because}")
+    if isinstance(step, Stop):
+        job.record(step, cause, code)
+        job.say(f"the job is not started again: {step.because}")
+        return code
+    return job.again(step, cause, code)
+
+
+class _Job:
+    """This batch job, as its environment describes it."""
+
+    def __init__(self, environ: Mapping[str, str], limit: int) -> None:
+        try:
+            self.number = environ["SLURM_JOB_ID"]
+            self.nodes = expand(environ["SLURM_JOB_NODELIST"])
+            self.restarts = int(environ.get("SLURM_RESTART_COUNT", "0"))
+        except (KeyError, ValueError, HostsError):
+            raise InvalidRequest(
+                "this is no batch job of Slurm",
+                operation="podwright slurm retry",
+                would_work="put it into a script for sbatch: exec podwright slurm retry -- srun …",
+            ) from None
+        self.limit = limit
+        # The number of an array requeues all of its tasks.
+        array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+        self.name = f"{array}_{task}" if array and task else self.number
+        self.path = history_path(self.number, environ.get("SLURM_SUBMIT_DIR", "."))
+        earlier: list[JobAttempt] = []
+        if self.restarts:
+            with contextlib.suppress(InvalidRequest):
+                earlier = read_history(self.path)
+        self.bad_nodes = tuple(dict.fromkeys(node for a in earlier for node in a.bad_nodes))
+
+    def say(self, sentence: str) -> None:
+        """Tell the user, on standard error."""
+        print(f"podwright slurm retry: {sentence}.", file=sys.stderr, flush=True)
+
+    def record(self, step: Stop | Again, cause: FailureCause | None, code: int | None) -> None:
+        """Write this attempt down, before anything follows from it."""
+        at_fault = cause.at_fault if cause else None
+        attempt = JobAttempt(
+            self.restarts,
+            self.nodes,
+            code,
+            cause.name if cause else "",
+            at_fault.because if at_fault else step.because,
+            at_fault.source if at_fault else "",
+            cause.nodes if cause else (),
+            step.without if isinstance(step, Again) else (),
+            at_fault.left_out if at_fault else (),
+            "stop" if isinstance(step, Stop) else "again",
+        )
+        try:
+            write_attempt(self.path, attempt)
+        except OSError as error:
+            self.say(f"{self.path}: {error.strerror}; later attempts do not know of this one")
+
+    def again(self, step: Again, cause: FailureCause | None, code: int | None) -> int:
+        """Requeue this job and wait for its end by Slurm. Returns where Slurm refuses."""
+        self.record(step, cause, code)
+        excluded = ",".join(
+            dict.fromkeys((*_excluded(self.number), *self.bad_nodes, *step.without))
+        )
+        lines = [f"requeue {self.name}"]
+        if excluded:
+            lines.append(f"update JobId={self.name} ExcNodeList={excluded}")
+        without = f" without {excluded}" if excluded else ""
+        self.say(f"the job starts again{without}: {step.because}")
+        try:
+            done = subprocess.run(
+                ["scontrol"],
+                input="".join(f"{line}\n" for line in lines),
+                capture_output=True,
+                text=True,
+                timeout=_SLURM_SECONDS,
+                check=False,
+            )
+            # It repeats what it reads, after its name.
+            said = f"{done.stdout}\n{done.stderr}".splitlines()
+            refusal = "; ".join(line for line in said if line and not line.startswith("scontrol:"))
+        except (OSError, subprocess.TimeoutExpired) as error:
+            refusal = str(error)
+        if refusal:
+            self.say(f"Slurm says: {refusal}")
+        if not _is_requeued(self.number, self.restarts):
+            self.say("the job is not started again: submit it with --requeue")
+            return code or _NOT_STARTED
+        time.sleep(_END_SECONDS)  # Slurm ends this process long before
+        return code or _NOT_STARTED
+
+
+class _Command:
+    """The command, to which signals go on. told: whether Slurm or the user asked for the end."""
+
+    def __init__(self) -> None:
+        self.told = False
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: Sequence[str]) -> int:
+        """The exit code, as a shell has it. Raises OSError where there is no such program."""
+        for number in _FORWARDED:
+            signal.signal(number, self._forward)
+        self._child = subprocess.Popen(command)
+        if self.told:
+            self._child.terminate()
+        code = self._child.wait()
+        return 128 - code if code < 0 else code
+
+    def _forward(self, number: int, frame: object) -> None:
+        self.told = self.told or number in (signal.SIGTERM, signal.SIGINT)
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(number)
+
+
+def _ignore_signals() -> None:
+    for number in _FORWARDED:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _run(words: Sequence[str], seconds: float) -> str | None:
+    """The output of a command, whatever its exit code."""
+    try:
+        return subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _excluded(job: str) -> tuple[str, ...]:
+    """The nodes that the job's owner excluded, or an earlier attempt."""
+    command = ["scontrol", "--oneliner", "show", "job", job]
+    records = read_jobs(_run(command, _SLURM_SECONDS) or "")
+    with contextlib.suppress(HostsError, FieldNotKnown):
+        return expand(records[0].excluded) if records and records[0].excluded else ()
+    return ()
+
+
+def _is_requeued(job: str, restarts: int) -> bool:
+    columns = {"restarts": 20}
+    command = ["squeue", "-h", "-j", job, "-O", listing_format(**columns)]
+    rows = read_listing(_run(command, _SLURM_SECONDS) or "", **columns)
+    return bool(rows) and rows[0]["restarts"] == str(restarts + 1)
+
+
+def _output_size() -> dict[str, int]:
+    """The files that this process writes its output to, by a path that opens them, and their
+    sizes."""
+    sizes = {}
+    seen = set()
+    for path in ("/proc/self/fd/1", "/proc/self/fd/2"):
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                sizes[path] = status.st_size
+    return sizes
+
+
+def _output_since(start: Mapping[str, int]) -> str | None:
+    """The end of what was written since then; None where that cannot be read."""
+    texts = []
+    for path, size in start.items():
+        try:
+            with open(path, "rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(size, end - _OUTPUT_BYTES))
+                texts.append(file.read().decode(errors="replace"))
+        except OSError:
+            return None
+    return "\n".join(texts) if texts else None
