@@ -8,7 +8,7 @@ from podwright.gpu.health import NodeRow
 from podwright.gpu.retry._node_words import probe_command, read_answers, slurms_word
 from podwright.gpu.retry._retry_decisions import (
     Again,
-    FailureCause,
+    JobFault,
     NodeWord,
     Stop,
     after_failure,
@@ -70,7 +70,7 @@ def test_a_traceback_alone_proves_nothing(output: str | None) -> None:
 
 def step(says: Says, restarts: int = 0, others: int = 9, *, told: bool = False) -> Stop | Again:
     judgement = Judgement(says=says, because="so", source="it")
-    cause = FailureCause(judgement, ("n2",) if says is Says.YES else ())
+    cause = JobFault(judgement, ("n2",) if says is Says.YES else ())
     return after_failure(cause, restarts, 3, ("n1", "n2"), others, told=told)
 
 

@@ -38,7 +38,7 @@ class NodeWord(NamedTuple):
     source: str
 
 
-class FailureCause(NamedTuple):
+class JobFault(NamedTuple):
     """at_fault: was a node at fault? nodes: those at fault."""
 
     at_fault: Judgement
@@ -63,25 +63,25 @@ class Again(NamedTuple):
     because: str
 
 
-def find_cause(code: int, words: Sequence[NodeWord], output: str | None) -> FailureCause:
+def find_cause(code: int, words: Sequence[NodeWord], output: str | None) -> JobFault:
     """Why a command failed. words: about the job's nodes. output: its end, or None: unreadable."""
     ill = [word for word in words if word.fit is Says.NO]
     unseen = () if output is not None else ("the command's output, which is no file",)
     if ill:
         because = "; ".join(f"{word.node}: {word.because}" for word in ill)
         judgement = Judgement(says=Says.YES, because=because, source=ill[0].source)
-        return FailureCause(judgement, tuple(dict.fromkeys(word.node for word in ill)))
+        return JobFault(judgement, tuple(dict.fromkeys(word.node for word in ill)))
     text = output or ""
     if match := _OUT_OF_MEMORY.search(text):
         because = f"it needs more memory than the job has: {match[0].strip()}"
-        return FailureCause(Judgement(says=Says.NO, because=because, source="Slurm"))
+        return JobFault(Judgement(says=Says.NO, because=because, source="Slurm"))
     error = _TEXT_ERROR.search(text)
     if error and not _OTHER_FAULTS.search(text):
-        return FailureCause(Judgement(says=Says.NO, because=error[1].strip(), source="Python"))
+        return JobFault(Judgement(says=Says.NO, because=error[1].strip(), source="Python"))
     doubts = [f"{word.node}: {word.because}" for word in words if word.fit is Says.NOT_KNOWN]
     because = f"it ended with {code}, and no node and no word of its output says why"
     left_out = (*unseen, *doubts)
-    return FailureCause(Judgement(says=Says.NOT_KNOWN, because=because, left_out=left_out))
+    return JobFault(Judgement(says=Says.NOT_KNOWN, because=because, left_out=left_out))
 
 
 def at_start(
@@ -100,7 +100,7 @@ def at_start(
 
 
 def after_failure(
-    cause: FailureCause,
+    cause: JobFault,
     restarts: int,
     limit: int,
     nodes: Sequence[str],

@@ -21,7 +21,7 @@ from podwright.gpu.retry._history import JobAttempt, history_path, read_history,
 from podwright.gpu.retry._node_words import ask_nodes
 from podwright.gpu.retry._retry_decisions import (
     Again,
-    FailureCause,
+    JobFault,
     Stop,
     after_failure,
     at_start,
@@ -100,7 +100,7 @@ class _Job:
         """Tell the user, on standard error."""
         print(f"podwright slurm retry: {sentence}.", file=sys.stderr, flush=True)
 
-    def record(self, step: Stop | Again, cause: FailureCause | None, code: int | None) -> None:
+    def record(self, step: Stop | Again, cause: JobFault | None, code: int | None) -> None:
         """Write this attempt down, before anything follows from it."""
         at_fault = cause.at_fault if cause else None
         attempt = JobAttempt(
@@ -120,7 +120,7 @@ class _Job:
         except OSError as error:
             self.say(f"{self.path}: {error.strerror}; later attempts do not know of this one")
 
-    def again(self, step: Again, cause: FailureCause | None, code: int | None) -> int:
+    def again(self, step: Again, cause: JobFault | None, code: int | None) -> int:
         """Requeue this job and wait for its end by Slurm. Returns where Slurm refuses."""
         self.record(step, cause, code)
         excluded = ",".join(
