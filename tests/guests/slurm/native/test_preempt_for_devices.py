@@ -29,6 +29,7 @@ class Cluster:
         self.where: dict[int, tuple[str, str]] = {}
         self.exempt: set[int] = set()
         self.refusal = ""
+        self.parameters, self.version = "(null)", "22.05.8"
         self.used = 0
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
@@ -36,7 +37,8 @@ class Cluster:
             case ("scontrol", "show", "config"):
                 return (
                     f"PreemptMode = {self.preempt_mode}\nPreemptType = {self.preempt_type}\n"
-                    f"PreemptParameters = (null)\nPrivateData = {self.private}\n"
+                    f"PreemptParameters = {self.parameters}\nPrivateData = {self.private}\n"
+                    f"SLURM_VERSION = {self.version}\n"
                 )
             case ("scontrol", _, "show", "partition"):
                 return (
@@ -84,7 +86,7 @@ class World:
         self.cluster.where[9] = ("high", "PENDING")
 
     async def sweep(self) -> None:
-        await self.preemption.update(self.jobs, self.room.waiting(self.jobs))
+        await self.preemption.update(self.jobs, self.room.waiting)
         self.room.update(self.jobs)
         await self.room.settle()
         await self.preemption.act()
@@ -115,7 +117,7 @@ async def test_the_youngest_jobs_that_join_end_and_their_block_is_kept(world: Wo
     await world.sweep()
     assert (world.book.closed, world.book.closed_for) == (0xFF00, 9)
     assert sorted(world.requeued) == ["3", "4"]
-    assert world.preemption.words(9) == "; 2 jobs of lower rank (3, 4) end for it"
+    assert world.preemption.words(9) == "2 jobs of lower rank (3, 4) end for it"
     for _ in range(3):
         world.clock.now += 10
         await world.sweep()
@@ -138,6 +140,24 @@ async def test_a_block_that_is_likely_to_come_free_soon_is_not_kept_in_its_place
 ) -> None:
     for job, end in ((1, "2001"), (2, ""), (3, "N/A"), (4, "2099")):
         world.jobs[job] = listed(job, 4, "RUNNING", end=end)
+    await world.sweep()
+    assert world.book.closed == 0xFF00
+    assert sorted(world.requeued) == ["3", "4"]
+
+
+async def test_a_job_for_which_another_block_was_kept_before_gets_that_of_its_victims(
+    world: World,
+) -> None:
+    world.cluster.exempt = {1, 2, 3, 4}
+    await world.sweep()
+    world.clock.now = 300
+    world.jobs[1] = listed(1, 4, "RUNNING", end="2001")
+    world.jobs[2] = listed(2, 4, "RUNNING", end="2001")
+    await world.sweep()
+    assert world.book.closed == 0x00FF
+    world.cluster.exempt = {1, 2}
+    await world.sweep()
+    assert not world.requeued
     await world.sweep()
     assert world.book.closed == 0xFF00
     assert sorted(world.requeued) == ["3", "4"]
@@ -229,10 +249,24 @@ async def test_qos_decides_where_slurm_preempts_by_qos(world: World) -> None:
     assert sorted(world.requeued) == ["3", "4"]
 
 
+@pytest.mark.parametrize(
+    ("version", "size", "ended"),
+    [("26.05.5", 4, []), ("26.05.5", 8, ["3", "4"]), ("22.05.8", 4, ["4"])],
+)
+async def test_what_slurm_itself_preempts_is_left_to_slurm(
+    world: World, version: str, size: int, ended: list[str]
+) -> None:
+    """One job of the size suffices, so Slurm sees it, where it knows the option."""
+    world.cluster.parameters, world.cluster.version = "reclaim_licenses", version
+    world.jobs[9] = listed(9, size, "PENDING")
+    await world.sweep()
+    assert sorted(world.requeued) == ended
+
+
 async def test_jobs_are_not_named_where_slurm_hides_them(world: World) -> None:
     world.cluster.private = "jobs,nodes"
     await world.sweep()
-    assert world.preemption.words(9) == "; 2 jobs of lower rank end for it"
+    assert world.preemption.words(9) == "2 jobs of lower rank end for it"
     assert world.preemption.words(1) == ""
 
 

@@ -88,7 +88,7 @@ class Sweep:
         await self._sweep_heterogeneous(listed_jobs)
         if self._mover is not None:
             await self._mover.update(listed_jobs, self._room.waiting(listed_jobs))
-        await self._preemption.update(listed_jobs, self._room.waiting(listed_jobs))
+        await self._preemption.update(listed_jobs, self._room.waiting)
         self._room.update(listed_jobs)
         service.counts.poke()  # renews the reservation, and makes it if it is missing
         if words:
@@ -255,10 +255,15 @@ class Sweep:
                 f"{slurm_pod.devices}: cancel it"
             )
         pod_book = self._service.books[slurm_pod.type]
-        wait_text = sentence(
+        if preemption_text := self._preemption.words(listed_job.job):
+            device_count = devices_request[1]
+            return (
+                f"{comment_note}waits for {device_count} devices of {slurm_pod.type}: "
+                f"{preemption_text}"
+            )
+        return comment_note + sentence(
             pod_book, devices_request[1], listed_job.het or listed_job.job, reason=listed_job.reason
         )
-        return f"{comment_note}{wait_text}{self._preemption.words(listed_job.job)}"
 
 
 def next_jobs(waiting_jobs: Iterable[WaitingJob]) -> dict[str, str]:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("podwright.slurm")
 _SHOW_JOBS: Final = ("scontrol", "--oneliner", "show", "job")
 _SHOW_QOS: Final = ("sacctmgr", "-nP", "show", "qos", "format=Name,Preempt,PreemptMode,GraceTime")
+#: The first release that knows PreemptParameters=reclaim_licenses.
+_RECLAIMS_SINCE: Final = (23, 2)
 #: Seconds for which it is believed that Slurm preempts nothing.
 _OFF_FOR_S: Final = 60.0
 #: Seconds before jobs are ended a second time for the same job. Where it does not take the block,
@@ -82,6 +84,9 @@ class DevicePreemption:
         self._service, self._wall = service, wall
         self._plans: dict[str, _Plan] = {}
         self._off_until = float("-inf")
+        #: Jobs that are not named as waiting for one sweep, so that the place kept for them is
+        #: given up: their victims are elsewhere.
+        self.withheld: frozenset[int] = frozenset()
         self._rest: dict[int, float] = {}  # urgent job -> no second plan before
         self._names_jobs = False
         self._problem = ""
@@ -121,20 +126,27 @@ class DevicePreemption:
                 count_text = "1 job" if len(numbers) == 1 else f"{len(numbers)} jobs"
                 names_text = f" ({', '.join(map(str, numbers))})" if self._names_jobs else ""
                 verb = "ends" if len(numbers) == 1 else "end"
-                return f"; {count_text} of lower rank{names_text} {verb} for it"
+                return f"{count_text} of lower rank{names_text} {verb} for it"
         return ""
 
     # -- plans -------------------------------------------------------------------------------
 
-    async def update(self, jobs: Mapping[int, Listed], waiting: Iterable[Waits]) -> None:
+    async def update(
+        self,
+        jobs: Mapping[int, Listed],
+        waiting: Callable[[Mapping[int, Listed]], Iterable[Waits]],
+    ) -> None:
         """Plan for the most urgent job of each pod, and drop plans that are over. Raises nothing:
         what Slurm does not show means that nothing is preempted.
+
+        waiting: returns the jobs that wait for devices.
         """
+        self.withheld = frozenset()
         clock_now = self._service.clock()
         self._rest = {job: until for job, until in self._rest.items() if until > clock_now}
         waits = {
             waits.job: waits
-            for waits in waiting
+            for waits in waiting(jobs)
             if not waits.alone and jobs[waits.job].state == "PENDING"
         }
         for pod_type, plan in list(self._plans.items()):
@@ -173,7 +185,9 @@ class DevicePreemption:
                 victims = self._victims(book, order, urgent, rules, ranks)
                 if victims is None:
                     continue
-                if victims.jobs:
+                if victims.jobs and book.closed_for == urgent.job and book.closed != victims.bits:
+                    self.withheld |= {urgent.job}
+                elif victims.jobs:
                     self._plans[pod_type] = _Plan(urgent.job, book, victims)
                 break  # the most urgent one that can have a block has it before any other
 
@@ -194,6 +208,8 @@ class DevicePreemption:
                 candidates.append(
                     Candidate(holding.job, holding.bits, holding.began, mode, grace_s(rules, rank))
                 )
+        if rules.slurm_ends_one and any(one.bits.bit_count() >> order for one in candidates):
+            return None
         return choose_victims(book.blocks.capacity, book.unheld(), candidates, order)
 
     # -- effects -----------------------------------------------------------------------------
@@ -273,6 +289,7 @@ class DevicePreemption:
         )
         exempt_text = parameters.get("min_exempt_priority", "")
         exempt_priority = int(exempt_text) if exempt_text.isdecimal() else None
+        slurm_ends_one = "reclaim_licenses" in parameters and config.version >= _RECLAIMS_SINCE
         partitions = read_partitions(await self._output(*SHOW_PARTITIONS))
         tiers = {partition.name: partition.priority for partition in partitions}
         if preempt_type == "preempt/partition_prio":
@@ -283,6 +300,7 @@ class DevicePreemption:
                 grace_s={partition.name: partition.grace_s for partition in partitions},
                 tiers=tiers,
                 exempt_priority=exempt_priority,
+                slurm_ends_one=slurm_ends_one,
             )
         rows = [line.split("|") for line in (await self._output(*_SHOW_QOS)).splitlines()]
         if any(len(row) < 4 for row in rows):
@@ -293,6 +311,7 @@ class DevicePreemption:
             modes={row[0]: frozenset(row[2].upper().split(",")) for row in rows},
             grace_s={row[0]: _seconds(row[3]) for row in rows},
             tiers=tiers,
+            slurm_ends_one=slurm_ends_one,
             preemptable={row[0]: frozenset(row[1].split(",")) - {""} for row in rows},
             exempt_priority=exempt_priority,
         )

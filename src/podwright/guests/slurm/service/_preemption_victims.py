@@ -1,11 +1,11 @@
 """Decides which running jobs are preempted for the devices of an urgent one, by Slurm's own rules.
 
-Slurm preempts for a licence where `PreemptParameters=reclaim_licenses` is set. It takes one job
-after another away until the counts suffice, and it cannot know that the devices of several small
-jobs join to a large block: no number of jobs of 4 devices gives back one `ipu_x16`. For these cases
-this module chooses the jobs. Whether a job may be preempted by another is for Slurm's configuration
-to say: PriorityTier, the QOS's list, PreemptMode, PreemptExemptTime. What Slurm does not show makes
-a job exempt.
+Slurm preempts for licences only where `PreemptParameters=reclaim_licenses` is set. Even then it
+takes one job after another away until the counts suffice, and it cannot know whether the devices of
+several small jobs join to a large block: no number of jobs of 4 devices gives back one `ipu_x16`.
+So this module chooses the jobs. Whether a job may be preempted by another is for Slurm's
+configuration to say: PriorityTier, the QOS's list, PreemptMode, PreemptExemptTime. What Slurm does
+not show makes a job exempt.
 
 Everything here is pure.
 """
@@ -28,7 +28,8 @@ class PreemptRules(NamedTuple):
     cluster's PreemptMode, as words. modes: the PreemptMode of each partition or QOS. tiers:
     PriorityTier by partition. preemptable: for each QOS, those that it may preempt. grace_s:
     GraceTime by partition, or by QOS. exempt_priority: jobs of a higher priority than this are
-    exempt; None: none is.
+    exempt; None: none is. slurm_ends_one: Slurm itself preempts for licences, so it ends one job
+    of at least the urgent job's size wherever there is one.
     """
 
     by_qos: bool
@@ -38,6 +39,7 @@ class PreemptRules(NamedTuple):
     tiers: Mapping[str, int] = {}
     preemptable: Mapping[str, frozenset[str]] = {}
     exempt_priority: int | None = None
+    slurm_ends_one: bool = False
 
 
 class JobRank(NamedTuple):

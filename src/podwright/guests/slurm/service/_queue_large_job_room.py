@@ -128,6 +128,7 @@ class QueueRoom:
                 listed_job.state == "PENDING"
                 and listed_job.priority > 0
                 and listed_job.reason in _DEVICE_WAIT_REASONS
+                and listed_job.job not in self._preemption.withheld
             )
             if devices_request and waits_for_devices:
                 orders_by_pod = {devices_request[0].type: [devices_request[1].bit_length() - 1]}
