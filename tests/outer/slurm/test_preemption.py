@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import pytest
 
-from tests.outer.lab import Release, poll
+from tests.outer.lab import ALICE, Accounts, Release, poll
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -150,6 +151,43 @@ def test_a_service_that_is_killed_meanwhile_leaks_nothing(lab: NativeLab) -> Non
     assert len(ended(lab, jobs)) == 2
     taken = lab.taken()
     assert len(taken) == len(set(taken))
+
+
+class QosLab(Accounts, NativeLab):
+    """Slurm preempts by QOS: urgent may end scavenger, and nobody may end normal."""
+
+    def __init__(self, **options: Any) -> None:
+        conf = {
+            **self.accounts_conf(),
+            "AccountingStorageEnforce": "qos",
+            "PreemptType": "preempt/qos",
+            "PreemptMode": "REQUEUE",
+        }
+        super().__init__(conf=conf, **options)
+
+    def start_accounts(self) -> None:
+        super().start_accounts()
+        self.account("add", "qos", "scavenger")
+        self.account("add", "qos", "urgent", "preempt=scavenger")
+        self.account("modify", "user", ALICE, "set", "qos=normal,scavenger,urgent")
+
+
+def test_by_qos_only_those_in_its_list_end(release: Release) -> None:
+    with QosLab(nodes=2, cpus=64, release=release) as lab:
+
+        def begin(size: int, qos: str) -> int:
+            job = lab.batch(LONG, f"--ipus={size}", f"--qos={qos}")
+            poll("its devices", lambda: f"slurm_{job}" in lab.partitions())
+            return job
+
+        kept = begin(32, "normal")
+        ending = [begin(16, "scavenger") for _ in range(2)]
+        large = lab.batch("true", "--ipus=64", "--qos=urgent", "-o", "/dev/null")
+        fits = lab.batch("true", "--ipus=32", "--qos=urgent", "-o", "/dev/null")
+        lab.wait("the urgent job", lambda jobs: jobs[fits].state == "COMPLETED", seconds=180)
+        assert ended(lab, ending) == set(ending)
+        assert not ended(lab, [kept])
+        assert lab.job(large).state == "PENDING"
 
 
 def test_without_preemption_in_slurm_nobody_ends(release: Release) -> None:
