@@ -29,7 +29,7 @@ class Cluster:
         self.where: dict[int, tuple[str, str]] = {}
         self.exempt: set[int] = set()
         self.refusal = ""
-        self.parameters, self.version = "(null)", "22.05.8"
+        self.parameters, self.version = "", "22.05.8"
         self.used = 0
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
@@ -37,7 +37,7 @@ class Cluster:
             case ("scontrol", "show", "config"):
                 return (
                     f"PreemptMode = {self.preempt_mode}\nPreemptType = {self.preempt_type}\n"
-                    f"PreemptParameters = {self.parameters}\nPrivateData = {self.private}\n"
+                    f"{self.parameters}PrivateData = {self.private}\n"
                     f"SLURM_VERSION = {self.version}\n"
                 )
             case ("scontrol", _, "show", "partition"):
@@ -257,7 +257,8 @@ async def test_what_slurm_itself_preempts_is_left_to_slurm(
     world: World, version: str, size: int, ended: list[str]
 ) -> None:
     """One job of the size suffices, so Slurm sees it, where it knows the option."""
-    world.cluster.parameters, world.cluster.version = "reclaim_licenses", version
+    world.cluster.parameters = "PreemptParameters = youngest_first,reclaim_licenses\n"
+    world.cluster.version = version
     world.jobs[9] = listed(9, size, "PENDING")
     await world.sweep()
     assert sorted(world.requeued) == ended

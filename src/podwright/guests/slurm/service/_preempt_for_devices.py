@@ -284,8 +284,10 @@ class DevicePreemption:
         cluster_mode = frozenset(config.text("PreemptMode").upper().split(","))
         if preempt_type not in ("preempt/partition_prio", "preempt/qos") or "OFF" in cluster_mode:
             return None
+        # Slurm 22.05 shows this setting only where it is set.
         parameters = dict(
-            parameter.partition("=")[::2] for parameter in config.names("PreemptParameters")
+            parameter.strip().partition("=")[::2]
+            for parameter in config.optional("PreemptParameters").split(",")
         )
         exempt_text = parameters.get("min_exempt_priority", "")
         exempt_priority = int(exempt_text) if exempt_text.isdecimal() else None
