@@ -243,6 +243,17 @@ async def test_an_urgent_job_that_is_gone_ends_nobody_who_was_only_warned(world:
     assert world.book.closed == 0
 
 
+async def test_a_block_that_is_kept_no_longer_ends_nobody_who_was_only_warned(
+    world: World,
+) -> None:
+    world.cluster.grace = 30
+    await world.sweep()
+    world.clock.now = 30
+    world.book.close(0)  # as the server asks, when it is another guest's turn
+    await world.preemption.act()
+    assert not world.requeued
+
+
 async def test_qos_decides_where_slurm_preempts_by_qos(world: World) -> None:
     world.cluster.preempt_type = "preempt/qos"
     await world.sweep()

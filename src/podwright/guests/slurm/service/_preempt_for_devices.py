@@ -145,9 +145,9 @@ class DevicePreemption:
         clock_now = self._service.clock()
         self._rest = {job: until for job, until in self._rest.items() if until > clock_now}
         waits = {
-            waits.job: waits
-            for waits in waiting(jobs)
-            if not waits.alone and jobs[waits.job].state == "PENDING"
+            wait.job: wait
+            for wait in waiting(jobs)
+            if not wait.alone and jobs[wait.job].state == "PENDING"
         }
         for pod_type, plan in list(self._plans.items()):
             lost_devices = plan.victims.bits & plan.book.unusable & ~plan.book.resetting
@@ -217,10 +217,12 @@ class DevicePreemption:
     async def act(self) -> None:
         """End the victims whose block is kept for the urgent job. Raises PodwrightError."""
         for plan in list(self._plans.values()):
-            if plan.warned_at is None:
-                kept = plan.book.closed_for == plan.job and plan.book.closed == plan.victims.bits
-                if kept and not plan.book.unsettled and await self._is_still_right(plan):
-                    await self._warn(plan)
+            if (plan.book.closed_for, plan.book.closed) != (plan.job, plan.victims.bits):
+                continue  # not kept yet, or no longer
+            if plan.warned_at is None and not plan.book.unsettled:
+                if not await self._is_still_right(plan):
+                    continue
+                await self._warn(plan)
             if plan.warned_at is not None:
                 await self._end(plan, self._service.clock() - plan.warned_at)
 
