@@ -118,6 +118,8 @@ async def test_the_youngest_jobs_that_join_end_and_their_block_is_kept(world: Wo
     assert (world.book.closed, world.book.closed_for) == (0xFF00, 9)
     assert sorted(world.requeued) == ["3", "4"]
     assert world.preemption.words(9) == "2 jobs of lower rank (3, 4) end for it"
+    for job in (3, 4):
+        world.jobs[job] = listed(job, 4, "COMPLETING")
     for _ in range(3):
         world.clock.now += 10
         await world.sweep()
@@ -252,6 +254,13 @@ async def test_a_block_that_is_kept_no_longer_ends_nobody_who_was_only_warned(
     world.book.close(0)  # as the server asks, when it is another guest's turn
     await world.preemption.act()
     assert not world.requeued
+
+
+async def test_a_slurmctld_that_forgot_what_it_was_asked_is_asked_again(world: World) -> None:
+    await world.sweep()
+    world.jobs[3] = listed(3, 4, "COMPLETING")
+    await world.sweep()
+    assert sorted(world.requeued) == ["3", "4", "4"]
 
 
 async def test_qos_decides_where_slurm_preempts_by_qos(world: World) -> None:

@@ -155,6 +155,10 @@ class DevicePreemption:
                 del self._plans[pod_type]  # one that nobody acted on is made anew
             elif not plan.victims.bits & ~plan.book.unheld():
                 del self._plans[pod_type]  # its block is free: Slurm starts it
+            # A slurmctld that was killed has forgotten what it was asked last.
+            plan.ended -= {
+                job for job in plan.ended if job in jobs and jobs[job].state == "RUNNING"
+            }
         if not waits or self._service.clock() < self._off_until:
             return
         try:
