@@ -145,18 +145,13 @@ def test_a_victim_is_warned_and_has_its_grace_time(lab: NativeLab) -> None:
     assert lab.job(job).state == "CANCELLED"
 
 
-@pytest.mark.parametrize("killed", ["service", "server", "slurmctld"])
+@pytest.mark.parametrize("killed", ["service", "server"])
 def test_a_kill_meanwhile_leaks_nothing(lab: NativeLab, killed: str) -> None:
     jobs = start(lab, [16] * 4)
     first = urgent(lab, 32)
     poll("a victim", lambda: ended(lab, jobs))
-    if killed == "slurmctld":
-        lab.kill_daemon("slurmctld")
-        lab.start_daemon("slurmctld")
-        poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
-    else:
-        lab.end(killed)
-        lab.start_service() if killed == "service" else lab.start_server()
+    lab.end(killed)
+    lab.start_service() if killed == "service" else lab.start_server()
     lab.wait("the urgent job", lambda found: found[first].state == "COMPLETED", seconds=240)
     assert len(ended(lab, jobs)) == 2
     taken = lab.taken()
