@@ -84,6 +84,18 @@ class JobRecord:
         return self._record.value("Partition")
 
     @property
+    def qos(self) -> str:
+        """Its QOS; empty: none."""
+        return self._record.value("QOS")
+
+    @property
+    def preemptable_from(self) -> str:
+        """When it may first be preempted, as Slurm writes times; empty where Slurm preempts nothing
+        or the job has not begun.
+        """
+        return self._record.optional("PreemptEligibleTime")
+
+    @property
     def submitted(self) -> str:
         """When it was submitted, as Slurm writes times."""
         return self._record.value("SubmitTime")

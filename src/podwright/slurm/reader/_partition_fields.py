@@ -132,6 +132,16 @@ class SlurmPartitionRecord:
         return self._record.number("PriorityTier")
 
     @property
+    def preempt_mode(self) -> frozenset[str]:
+        """PreemptMode, its own or the cluster's, as words."""
+        return frozenset(self._record.text("PreemptMode").upper().split(","))
+
+    @property
+    def grace_s(self) -> int:
+        """GraceTime: the seconds between the warning of a preempted job and its end."""
+        return self._record.number("GraceTime")
+
+    @property
     def job_defaults(self) -> dict[str, int]:
         """JobDefaults: `DefCpuPerGPU` and `DefMemPerGPU` (MiB)."""
         return job_defaults(self._record.value("JobDefaults"))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from podwright.errors import InvalidRequest
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.guests.slurm.service._way_interface import state
@@ -197,15 +197,17 @@ class TwoJobs:
 
     def __init__(self, size: int) -> None:
         self.size, self.offers = size, list[str]()
-        self.both = asyncio.Event()
+        self.submitted = [30, 31, 20, 21]
+        self.first, self.both = asyncio.Event(), asyncio.Event()
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
         if argv[:3] == ("scontrol", "--oneliner", "show"):
             return "LicenseName=ipu_x1 Total=16 Used=0 Free=16"
         if argv[0] == "squeue":
-            return "".join(self._row(job, job - job % 10) for job in (30, 31, 20, 21))
+            return "".join(self._row(job, job - job % 10) for job in self.submitted)
         if argv[2].startswith("jobid=") and "het_wait" not in argv[3]:
             self.offers.append(argv[2])
+            self.first.set()
             if len(self.offers) == 2:
                 self.both.set()
         return ""
@@ -230,6 +232,46 @@ async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
         await jobs.both.wait()  # the first one's window is an hour, and has not passed
     assert jobs.offers == ["jobid=20+0", "jobid=30+0"]
     assert service.het.busy() == {20, 21, 30, 31}
+    for task in tasks:
+        task.cancel()
+
+
+async def test_an_offer_that_is_not_taken_holds_up_no_job_that_comes_later() -> None:
+    jobs = TwoJobs(4)
+    jobs.submitted = [20, 21]
+    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    await service.refresh()
+    tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
+    service.het.wake.set()
+    async with asyncio.timeout(120):
+        await jobs.first.wait()
+        jobs.submitted += [30, 31]
+        await jobs.both.wait()  # the first one's window is an hour, and has not passed
+    assert jobs.offers == ["jobid=20+0", "jobid=30+0"]
+    assert service.het.busy() == {20, 21, 30, 31}
+    for task in tasks:
+        task.cancel()
+
+
+async def test_an_error_of_one_offer_ends_that_offer_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    jobs = TwoJobs(4)
+
+    def slurm(argv: Sequence[str]) -> CommandResult | str:
+        if argv[2] == "jobid=20+0" and "het_wait" not in argv[3]:
+            raise Unavailable("slurmctld is slow")
+        return jobs(argv)
+
+    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(slurm))
+    await service.refresh()
+    tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
+    service.het.wake.set()
+    async with asyncio.timeout(120):
+        await jobs.first.wait()
+    assert jobs.offers[0] == "jobid=30+0"
+    assert {30, 31} <= service.het.busy()
+    assert "job 20: slurmctld is slow" in caplog.text
     for task in tasks:
         task.cancel()
 

@@ -43,7 +43,11 @@ WAITS = (
 
 
 def slurm(
-    line: str, licences: str = "", limit: str = "1:00:00", version: str = "26.05.5"
+    line: str,
+    licences: str = "",
+    limit: str = "1:00:00",
+    version: str = "26.05.5",
+    comment: str = "",
 ) -> FakeSlurm:
     ends = "2026-11-21T17:30:00"
 
@@ -57,7 +61,19 @@ def slurm(
                 else CommandResult(1, "", "Invalid job id specified")
             )
         rows = [
-            ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", "1:00", licences, *[""] * 6],
+            [
+                "9",
+                "PENDING",
+                "0",
+                "0",
+                "5",
+                "Licenses",
+                "N/A",
+                "1:00",
+                licences,
+                comment,
+                *[""] * 5,
+            ],
             ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", *[""] * 6],
         ]
         return "".join(
@@ -125,6 +141,13 @@ def server(*partitions: PartitionInfo, agents: Sequence[str] = ()) -> Client:
         return LeaseList(leases=[lease for one in partitions for lease in one.leases])
 
     return Client(FakeTransport(answer))
+
+
+async def test_the_jobs_that_end_for_it_are_said() -> None:
+    ends = "waits for 16 devices of pod16: 2 jobs of lower rank (7, 8) end for it"
+    asked = slurm(WAITS, "ipu:16", comment=ends)
+    found = await explain_job(asked, server(), "9", Site(pods=(POD,)))
+    assert ends in found.lines
 
 
 async def test_a_block_that_is_missing_and_whose_jobs_have_it() -> None:

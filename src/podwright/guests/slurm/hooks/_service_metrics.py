@@ -20,6 +20,7 @@ _FIGURE_DESCRIPTIONS: Final = {
     "refused": "Jobs that were sent away.",
     "moved": "Jobs that moved to other devices.",
     "stayed": "Plans of moves that were given up.",
+    "preempted": "Jobs that ended for an urgent job that waited for devices.",
     "swept": "Partitions that the sweep ended, since no hook had.",
 }
 

@@ -24,7 +24,7 @@ _log = logging.getLogger("podwright.slurm")
 OLD_JOB_GRACE_S = 120.0
 #: Slurm's errors for jobs that cannot be requeued: those of srun and salloc, and those that were
 #: submitted with --no-requeue (ESLURM_BATCH_ONLY, ESLURM_DISABLED).
-_REQUEUE_REFUSALS = ("Only batch jobs are accepted", "operation is presently disabled")
+REQUEUE_REFUSALS = ("Only batch jobs are accepted", "operation is presently disabled")
 Start = tuple[int, int]
 
 
@@ -89,7 +89,7 @@ class DevicelessJobs:
         slurm_reply = await slurm.run("scontrol", "requeuehold" if hold else "requeue", job_target)
         outcome = "held" if hold else "back in the queue"
         if slurm_reply.code and not any(
-            comment_text in slurm_reply.text for comment_text in _REQUEUE_REFUSALS
+            comment_text in slurm_reply.text for comment_text in REQUEUE_REFUSALS
         ):
             _log.warning("job %d is not requeued yet: %s", listed_job.job, slurm_reply.text)
             return  # slurmctld may be away

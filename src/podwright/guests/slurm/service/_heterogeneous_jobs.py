@@ -3,8 +3,9 @@ starts all of them.
 
 The devices of such a job are therefore set aside first, all or none, and only then may Slurm start
 the job. Until then its leader waits for a licence that nobody gets. Its offer replaces that licence
-by the real count. All jobs that fit at once are offered together, in Slurm's own order, so that one
-backfill cycle starts them all. A job whose nodes are busy is not offered (`_node_availability`).
+by the real count. Jobs are offered in Slurm's own order, as soon as they fit, so that one backfill
+cycle starts all of them. Each offer stands alone: one that is not taken holds up no other. A job
+whose nodes are busy is not offered (`_node_availability`).
 
 Slurm may still leave an offered job waiting, for example because its user is over a limit. When the
 window is over, such a job loses what was set aside. It then waits as long as the window before its
@@ -59,6 +60,7 @@ class Heterogeneous:
         self._passed_over_leaders: set[int] = set()  # leaders whose busy nodes are in the log
         self._reserved: set[int] = set()  # set aside, not yet offered
         self.offered: set[int] = set()
+        self._offers: dict[int, asyncio.Task[None]] = {}  # by leader: offers that stand
         self.declined: set[int] = set()  #: leaders that did not take their offer
         self.wake = asyncio.Event()  #: set: a leader waits
 
@@ -78,13 +80,19 @@ class Heterogeneous:
 
     async def run(self) -> None:
         """Offer devices until cancelled."""
-        while True:
-            await self.wake.wait()
-            try:
-                await self._offer_round()
-            except PodwrightError as error:
-                _log.warning("heterogeneous jobs: %s", error)
-            await asyncio.sleep(_ROUND_PAUSE_S)
+        try:
+            while True:
+                await self.wake.wait()
+                try:
+                    await self._offer_round()
+                except PodwrightError as error:
+                    _log.warning("heterogeneous jobs: %s", error)
+                await asyncio.sleep(_ROUND_PAUSE_S)
+        finally:
+            offer_tasks = list(self._offers.values())
+            for offer_task in offer_tasks:
+                offer_task.cancel()
+            await asyncio.gather(*offer_tasks, return_exceptions=True)
 
     async def _offer_round(self) -> None:
         waiting_jobs = self.waiting((await listed(self._slurm)).values())
@@ -97,27 +105,33 @@ class Heterogeneous:
             if leader_number in waiting_jobs
         }
         # Slurm starts jobs of equal priority in the order of their numbers.
-        offer_tasks: dict[int, asyncio.Task[None]] = {}
-        try:
-            for leader_number in sorted(
-                waiting_jobs, key=lambda job_number: (-waiting_jobs[job_number][0], job_number)
+        for leader_number in sorted(
+            waiting_jobs, key=lambda job_number: (-waiting_jobs[job_number][0], job_number)
+        ):
+            job_parts = waiting_jobs[leader_number][1]
+            too_early = self._clock() < self._vain_offers.get(leader_number, (0, 0.0))[1]
+            if (
+                leader_number in self._offers
+                or too_early
+                or not self._has_devices(leader_number, job_parts)
             ):
-                job_parts = waiting_jobs[leader_number][1]
-                too_early = self._clock() < self._vain_offers.get(leader_number, (0, 0.0))[1]
-                if too_early or not self._has_devices(leader_number, job_parts):
-                    continue
-                if busy_nodes := await self._nodes.unmet_need((*offer_tasks, leader_number)):
-                    self._pass_over(leader_number, busy_nodes)
-                elif await self._reserve_devices(leader_number, job_parts):
-                    # The offer starts at once, because the others may take a while.
-                    offer_tasks[leader_number] = asyncio.create_task(
-                        self._offer_to_slurm(leader_number, job_parts)
-                    )
-            await asyncio.gather(*offer_tasks.values())
+                continue
+            if busy_nodes := await self._nodes.unmet_need((*self._offers, leader_number)):
+                self._pass_over(leader_number, busy_nodes)
+            elif await self._reserve_devices(leader_number, job_parts):
+                # The others may take a while, so the offer does not wait for them.
+                self._offers[leader_number] = asyncio.create_task(
+                    self._offer(leader_number, job_parts)
+                )
+
+    async def _offer(self, leader_number: int, job_parts: dict[int, PodAndSize]) -> None:
+        """Offer a job its devices until its window is over. An error concerns this offer alone."""
+        try:
+            await self._offer_to_slurm(leader_number, job_parts)
+        except PodwrightError as error:
+            _log.warning("job %d: %s", leader_number, error)
         finally:
-            for offer_task in offer_tasks.values():
-                offer_task.cancel()
-            await asyncio.gather(*offer_tasks.values(), return_exceptions=True)
+            del self._offers[leader_number]
 
     def _pass_over(self, leader_number: int, busy_nodes: str) -> None:
         """Leave a job without an offer because its nodes are busy. Room that was made for it would

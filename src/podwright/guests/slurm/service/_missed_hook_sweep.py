@@ -20,6 +20,7 @@ from podwright.guests.slurm.service._end_deviceless_jobs import DevicelessJobs
 from podwright.guests.slurm.service._job_mover import JobMover
 from podwright.guests.slurm.service._node_failure import NodeFailures
 from podwright.guests.slurm.service._pod_holdings import JobHolding, PodBook
+from podwright.guests.slurm.service._preempt_for_devices import DevicePreemption
 from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
 from podwright.guests.slurm.service._queue_report import QueueReport, WaitingJob
 from podwright.guests.slurm.service._retry_limit import refused, tried
@@ -43,7 +44,8 @@ class Sweep:
     def __init__(self, service: Service, mover: JobMover | None = None) -> None:
         self._service, self._mover = service, mover
         self._node_failures = NodeFailures(service)
-        self._room = QueueRoom(service)
+        self._preemption = DevicePreemption(service)
+        self._room = QueueRoom(service, preemption=self._preemption)
         self._written: dict[int, str] = {}
         self._without_devices = DevicelessJobs(service)
         self._report = QueueReport(service.server, service.clock)
@@ -65,6 +67,7 @@ class Sweep:
                 await self._room.exchange()
                 await self._node_failures.check()
                 await self._room.settle()
+                await self._preemption.act()
             except PodwrightError as error:
                 _log.warning("sweep: %s", error)
             await asyncio.sleep(0.2)
@@ -85,6 +88,7 @@ class Sweep:
         await self._sweep_heterogeneous(listed_jobs)
         if self._mover is not None:
             await self._mover.update(listed_jobs, self._room.waiting(listed_jobs))
+        await self._preemption.update(listed_jobs, self._room.waiting)
         self._room.update(listed_jobs)
         await self._room.raise_passed(listed_jobs)
         service.counts.poke()  # renews the reservation, and makes it if it is missing
@@ -252,6 +256,12 @@ class Sweep:
                 f"{slurm_pod.devices}: cancel it"
             )
         pod_book = self._service.books[slurm_pod.type]
+        if preemption_text := self._preemption.words(listed_job.job):
+            device_count = devices_request[1]
+            return (
+                f"{comment_note}waits for {device_count} devices of {slurm_pod.type}: "
+                f"{preemption_text}"
+            )
         return comment_note + sentence(
             pod_book, devices_request[1], listed_job.het or listed_job.job, reason=listed_job.reason
         )

@@ -45,7 +45,7 @@ class ServiceFigures(msgspec.Struct):
     that were held because their request and their licences differ. proven: steps that began;
     unproven: steps that were ended because their job did not hold its devices. bare: jobs that ran
     without their devices. moved: jobs that moved to other devices; stayed: plans of moves that were
-    given up.
+    given up. preempted: jobs that were ended for an urgent one.
     """
 
     begun: int = 0
@@ -60,6 +60,7 @@ class ServiceFigures(msgspec.Struct):
     swept: int = 0
     moved: int = 0
     stayed: int = 0
+    preempted: int = 0
 
 
 class Service(JobCalls):

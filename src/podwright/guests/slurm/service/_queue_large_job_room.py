@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from podwright.guests.shared import Room, Waits
 from podwright.guests.slurm.service._pod_holdings import DEVICES_DEADLINE_S, settled
+from podwright.guests.slurm.service._preempt_for_devices import DevicePreemption
 from podwright.guests.slurm.service._queue_report import user_name
 from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.placement.move_plans import likely_end_time
@@ -31,7 +32,8 @@ _log = logging.getLogger("podwright.slurm")
 #: Slurm shows the reason None while it looks at a job again.
 _DEVICE_WAIT_REASONS = ("Licenses", "None")
 #: Above all priorities of Slurm, which has 32 bits for them.
-_STARTED_JOB_PRIORITY = 1 << 32
+_URGENT_JOB_PRIORITY = 1 << 32
+_STARTED_JOB_PRIORITY = 1 << 33
 _HIGHEST_PRIORITY = (1 << 32) - 3  #: slurm.h: the highest values mean "not set" and "infinite"
 _HET_WAIT_REASONS = ("Resources", "Priority", "Reservation")
 
@@ -39,9 +41,15 @@ _HET_WAIT_REASONS = ("Resources", "Priority", "Reservation")
 class QueueRoom:
     """Makes room with each sweep. wall: returns seconds since 1970."""
 
-    def __init__(self, service: Service, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        service: Service,
+        wall: Callable[[], float] = time.time,
+        preemption: DevicePreemption | None = None,
+    ) -> None:
         self._service, self._wall = service, wall
         self._wall_ahead_s = wall() - service.clock()
+        self._preemption = preemption or DevicePreemption(service, wall)
         self._room: Room[int] = Room(
             service.books, service.site.room_s, service.clock, service.counts.poke
         )
@@ -59,7 +67,8 @@ class QueueRoom:
         heterogeneous = self._service.het
         declined_leaders, heterogeneous.declined = heterogeneous.declined, set()
         end_times = {prolog_job: listed_job.end for prolog_job, listed_job in jobs.items()}
-        self._room.update(self.waiting(jobs), end_times | self._likely_ends(jobs), declined_leaders)
+        end_times = self._preemption.end_times(end_times | self._likely_ends(jobs))
+        self._room.update(self.waiting(jobs), end_times, declined_leaders)
 
     async def exchange(self) -> None:
         """Name the first jobs to the server, and close what it keeps. Raises PodwrightError."""
@@ -122,10 +131,19 @@ class QueueRoom:
                 listed_job.state == "PENDING"
                 and listed_job.priority > 0
                 and listed_job.reason in _DEVICE_WAIT_REASONS
+                and listed_job.job not in self._preemption.withheld
             )
             if devices_request and waits_for_devices:
                 orders_by_pod = {devices_request[0].type: [devices_request[1].bit_length() - 1]}
-                waiting_jobs.append(self._waits(listed_job, orders_by_pod))
+                is_urgent = listed_job.job in self._preemption.urgent_jobs
+                waiting_jobs.append(
+                    self._waits(
+                        listed_job,
+                        orders_by_pod,
+                        priority=_URGENT_JOB_PRIORITY if is_urgent else None,
+                        started=is_urgent,
+                    )
+                )
         for leader_number, (priority, job_parts) in service.het.waiting(jobs.values()).items():
             leader_job = jobs.get(leader_number)
             if leader_job is None or leader_job.reason not in (

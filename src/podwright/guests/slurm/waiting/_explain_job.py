@@ -46,6 +46,8 @@ _TEXT_BY_SLURM_REASON: Final = {
 #: The beginnings of comments that add nothing to this answer; and the note that job_submit writes
 #: before them.
 _IGNORED_COMMENT_STARTS: Final = ("podwright:", "waits for", "its partitions are free")
+#: What the service alone knows of a waiting job: its room, and which jobs are preempted for it.
+_SAID_BY_SERVICE_ALONE: Final = ("emptied for", "of lower rank")
 _JOB_SUBMIT_NOTE: Final = re.compile(r"(?:ipus=\d+|vipu=)[^;]*(?:; |$)")
 #: A placeholder after free devices. `explain_job` puts what the job waits for in its place.
 _WAIT_TEXT_PLACEHOLDER: Final = ": what it waits for"
@@ -94,7 +96,8 @@ async def _explain_found_job(
     # What the sweep last wrote there is computed again below.
     comment = _JOB_SUBMIT_NOTE.sub("", listed_job.comment if listed_job else "")
     if comment not in _NOTHING and (
-        "emptied for" in comment or not comment.startswith(_IGNORED_COMMENT_STARTS)
+        any(words in comment for words in _SAID_BY_SERVICE_ALONE)
+        or not comment.startswith(_IGNORED_COMMENT_STARTS)
     ):
         lines.append(comment)
     explanation = _explain_by_site_mode(listed_job, site, client, jobs)
