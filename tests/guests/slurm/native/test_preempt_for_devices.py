@@ -193,8 +193,8 @@ async def test_a_job_for_which_another_block_was_kept_before_gets_that_of_its_vi
     world.cluster.exempt = {1, 2, 3, 4}
     await world.sweep()
     world.clock.now = 300
-    world.jobs[1] = listed(1, 4, "RUNNING", end=LATER)
-    world.jobs[2] = listed(2, 4, "RUNNING", end=LATER)
+    world.jobs[1] = listed(1, 4, "RUNNING", end="2050-01-01T00:00:00")
+    world.jobs[2] = listed(2, 4, "RUNNING", end="2050-01-01T00:00:00")
     await world.sweep()
     assert world.book.closed == 0x00FF
     world.cluster.exempt = {1, 2}
