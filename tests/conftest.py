@@ -39,7 +39,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     #: That of nohup is for the tests, and not for the commands that they start.
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-#: The folder that stands for / where podwright looks for the system's files (podwright.endpoints).
+#: The folder that stands for / where podwright looks for the system's files
+#: (podwright.ground.endpoints).
 #: It is set before any module is imported, since modules compute their paths once. Every account
 #: may enter it, because some tests start commands as other users.
 SYSTEM_ROOT = Path(tempfile.mkdtemp(prefix="podwright-test-root-"))

@@ -75,7 +75,7 @@ if not TYPE_CHECKING:  # with it, no misspelt name would be found
             import importlib
 
             return importlib.import_module("podwright.errors")
-        from podwright.lazy_imports import lazy_names  # `import podwright` loads no other
+        from podwright.ground.lazy_imports import lazy_names  # `import podwright` loads no other
 
         return lazy_names(__name__, _LATER)(name)
 

@@ -12,7 +12,7 @@ from podwright.cli.shared import _listing
 from podwright.cli.shared._listing import ListView, rendered, show_list
 from podwright.cli.shared._noun_grammar import ListOptions
 from podwright.errors import InvalidRequest
-from podwright.tables import Table, natural
+from podwright.ground.tables import Table, natural
 
 VALUES = [{"name": f"p{n}", "size": size} for n, size in ((10, 4), (2, 64), (1, 8))]
 HEADER = ("Cluster", "Partition", "Routing", "Size", "State")

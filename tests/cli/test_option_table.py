@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podwright import option_rows as opt
 from podwright.cli.shared._arguments import Parser, PassingParser
+from podwright.ground import option_rows as opt
 
 WHAT = opt.OptionGroup("what", "and why")
 

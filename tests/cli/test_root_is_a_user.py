@@ -9,7 +9,7 @@ import pytest
 
 from podwright.agents.command._machine_from_options import state_file
 from podwright.cli import vipu_agent, vipu_server
-from podwright.endpoints import SYSTEM_SOCKET
+from podwright.ground.endpoints import SYSTEM_SOCKET
 from podwright.server.command._serving_from_options import serving_options
 
 UNITS = Path(__file__).parents[2] / "packaging" / "systemd"

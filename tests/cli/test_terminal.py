@@ -12,7 +12,7 @@ import pytest
 
 from podwright.cli.shared import _terminal
 from podwright.cli.shared._run_to_exit_code import _explain
-from podwright.tables import table
+from podwright.ground.tables import table
 
 ROWS = [("p1", "ACTIVE"), ("p2", "ERROR")]
 

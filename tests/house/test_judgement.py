@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwright.judgement import Judgement, Says
+from podwright.ground.judgement import Judgement, Says
 
 
 @pytest.mark.parametrize("says", [Says.YES, Says.NO])

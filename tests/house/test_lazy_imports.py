@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 #: The packages that use `lazy_names`.
@@ -86,7 +86,7 @@ def test_a_module_is_loaded_with_the_first_of_its_names() -> None:
 
 
 def test_a_replaced_name_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = lazy_names("podwright", {"plural": ("counted",)})
+    load = lazy_names("podwright.ground", {"plural": ("counted",)})
     original = load("counted")
-    monkeypatch.setattr("podwright.plural.counted", len)
+    monkeypatch.setattr("podwright.ground.plural.counted", len)
     assert load("counted") is len is not original

@@ -18,8 +18,8 @@ import pytest
 from tools.release import unpack
 
 from podwright.client import Client, UnixTransport
-from podwright.endpoints import SOCKET_VARIABLE
 from podwright.errors import PodwrightError
+from podwright.ground.endpoints import SOCKET_VARIABLE
 from podwright.store._format import OLDEST_READER
 from podwright.wire import AcquireRequest, PartitionSpec
 from tests.outer.test_full_disk import until

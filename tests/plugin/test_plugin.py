@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from podwright import plugins
 from podwright.errors import Unavailable
 from podwright.fabric import family_named
+from podwright.ground import plugins
 from tests.whole.conftest import Pod
 from tests.whole.conftest import make_pod as make_pod
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from podwright.gpu.health import Check, CheckContext, Wrong
 from podwright.gpu.templates import Template
-from podwright.judgement import Says
+from podwright.ground.judgement import Says
 
 
 def label(context: CheckContext) -> Iterator[Wrong]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.agents._agent_client import RemoteMachine

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.api._launch_function import Job, launch

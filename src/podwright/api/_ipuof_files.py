@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from podwright.endpoints import system_path
+from podwright.ground.endpoints import system_path
 from podwright.wire import PartitionInfo, ipuof_gcds
 
 SYSTEM = Path(system_path("/etc/ipuof.conf.d"))

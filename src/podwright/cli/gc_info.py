@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright import option_rows as opt
 from podwright.cli.devices import _gc_common
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server_options import Connect, run_with_server
-from podwright.option_rows import not_negative
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import not_negative
 
 _EXAMPLES = """\
 examples:
@@ -59,7 +59,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     from podwright.cli.shared import _json
     from podwright.cli.shared._arguments import complain
     from podwright.client import devices
-    from podwright.tables import card
+    from podwright.ground.tables import card
 
     server = connect(arguments)
     with server.client:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright import option_rows as opt
 from podwright.cli.devices import _gc_common
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server_options import Connect, run_with_server
+from podwright.ground import option_rows as opt
 
 _EXAMPLES = """\
 examples:

@@ -25,7 +25,7 @@ from podwright.client._named_server import (
 from podwright.client._start_server import start_server
 from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.client._grpc_transport import GrpcTransport

@@ -6,8 +6,8 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 
-from podwright.endpoints import system_path
 from podwright.errors import Denied
+from podwright.ground.endpoints import system_path
 
 #: Files that a system's server has on its machine, whether it runs or not: unit, settings, store.
 SYSTEM_SERVER_FILES = (

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from podwright.doctor._doctor_machine import site_findings
 from podwright.doctor._doctor_server import ask_server
 from podwright.errors import InvalidRequest
+from podwright.ground.tables import table
 from podwright.hosts import BadHostList, DoctorFinding, examine, expand, read_hosts
-from podwright.tables import table
 
 #: What names the server's port where no option does: a launch's, then that of V-IPU's commands.
 _PORT_VARIABLES = "IPUOF_VIPU_API_PORT", "VIPU_CLI_API_PORT"

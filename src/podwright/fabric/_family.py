@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from podwright import plugins
+from podwright.ground import plugins
 
 
 class Attachment(enum.Enum):

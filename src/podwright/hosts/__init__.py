@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from podwright.ground.lazy_imports import lazy_names
 from podwright.hosts._connection_peer import Peer, caller_of, peer_of, tcp_owner
 from podwright.hosts._cores import (
     Cores,
@@ -74,7 +75,6 @@ from podwright.hosts._sd_notify import tell_ready
 from podwright.hosts._srun import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switch_topology import NetworkSwitch, read_switches, scattered
-from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.hosts._copies import Copied, copy_folder, show_percents

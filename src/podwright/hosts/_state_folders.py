@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from podwright.endpoints import system_path
+from podwright.ground.endpoints import system_path
 
 _SYSTEM_STATE_FOLDER = Path(system_path("/var/lib/podwright"))
 

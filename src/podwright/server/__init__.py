@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.server._backups import back_up, check, compare, repair, restore_from

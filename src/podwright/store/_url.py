@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from podwright import plugins
 from podwright.errors import InvalidRequest
+from podwright.ground import plugins
 from podwright.store._postgres import PostgresStore
 from podwright.store._postgres_schema import has_password, shown
 from podwright.store._sqlite import SQLiteStore

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 from podwright.timeline._clock_offset import HostClock
 from podwright.timeline._trace_writer import LIMIT, OFF, TraceWriter, clock, open_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright.tables import card, printable, table
+from podwright.ground.tables import card, printable, table
 from podwright.timeline._read_back import Timeline
 from podwright.timeline._time_account import (
     Account,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 from podwright.top._feed import Feed
 from podwright.top._pod_picture import Cell, Domain, draw, legend
 from podwright.top._rows import TABS, Tab, rows

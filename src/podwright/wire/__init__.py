@@ -4,13 +4,6 @@ Two more modules are public and stand apart because they import protobuf: `podwr
 (Podwright's values as gRPC messages) and `podwright.wire.virm` (the vendor's protocol).
 """
 
-from podwright.endpoints import AGENT_SOCKET as AGENT_SOCKET
-from podwright.endpoints import AGENT_SOCKET_VARIABLE as AGENT_SOCKET_VARIABLE
-from podwright.endpoints import DEFAULT_PORT as DEFAULT_PORT
-from podwright.endpoints import RUN_VARIABLE as RUN_VARIABLE
-from podwright.endpoints import SOCKET_VARIABLE as SOCKET_VARIABLE
-from podwright.endpoints import SYSTEM_SOCKET as SYSTEM_SOCKET
-from podwright.endpoints import user_socket as user_socket
 from podwright.errors import AlreadyExists as AlreadyExists
 from podwright.errors import Denied as Denied
 from podwright.errors import Fenced as Fenced
@@ -26,6 +19,13 @@ from podwright.errors import Unavailable as Unavailable
 from podwright.errors import WrongState as WrongState
 from podwright.errors import error_from_code as error_from_code
 from podwright.errors import error_from_json as error_from_json
+from podwright.ground.endpoints import AGENT_SOCKET as AGENT_SOCKET
+from podwright.ground.endpoints import AGENT_SOCKET_VARIABLE as AGENT_SOCKET_VARIABLE
+from podwright.ground.endpoints import DEFAULT_PORT as DEFAULT_PORT
+from podwright.ground.endpoints import RUN_VARIABLE as RUN_VARIABLE
+from podwright.ground.endpoints import SOCKET_VARIABLE as SOCKET_VARIABLE
+from podwright.ground.endpoints import SYSTEM_SOCKET as SYSTEM_SOCKET
+from podwright.ground.endpoints import user_socket as user_socket
 
 from ._admin import AgentInfo as AgentInfo
 from ._admin import AgentList as AgentList

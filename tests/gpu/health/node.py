@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from podwright.gpu.health import NodeReport, Settings, run
+from podwright.ground.judgement import Says
 from podwright.hosts.gpus import take_inventory
 from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
-from podwright.judgement import Says
 from tests.machines.node import HGX, make_sys
 
 _WORDS = {Says.NO: "sick", Says.YES: "look", Says.NOT_KNOWN: "not known"}

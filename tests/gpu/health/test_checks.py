@@ -11,8 +11,8 @@ import pytest
 from podwright.gpu.health import Settings, all_checks, reason
 from podwright.gpu.health._probe_with_timeout import apart
 from podwright.gpu.health._settings import Check
+from podwright.ground.judgement import Says
 from podwright.hosts.gpus._amd_standin import STANDIN_VARIABLE as AMD
-from podwright.judgement import Says
 from tests.gpu.health.node import Node
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from podwright.cli.podwright import main
 from podwright.gpu.fabriclog import FabricReport, judge, judged, not_known, read_log
-from podwright.judgement import Says
+from podwright.ground.judgement import Says
 
 START = "a1:11:11 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nNCCL version 2.21.5+cuda12.4\n"
 #: Each failure as NCCL and frameworks write it, with the id of its cause.

@@ -15,7 +15,7 @@ from podwright.gpu.retry._retry_decisions import (
     at_start,
     find_cause,
 )
-from podwright.judgement import Judgement, Says
+from podwright.ground.judgement import Judgement, Says
 
 FIT = NodeWord("n1", Says.YES, "no fault is named", "the driver")
 ILL = NodeWord("n2", Says.NO, "GPU 3 needs a reset", "the NVIDIA driver")

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 
-from podwright import option_rows as opt
-from podwright import plugins
-from podwright.option_rows import any_port, positive, seconds
+from podwright.ground import option_rows as opt
+from podwright.ground import plugins
+from podwright.ground.option_rows import any_port, positive, seconds
 
 GPUS = opt.OptionGroup("GPUs of this machine")
 SIMULATED_OPTION_GROUP = opt.OptionGroup("simulated devices")

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podwright import plugins
 from podwright.agents._simulated_machine import SimulatedMachine
 from podwright.agents.command._agent_arguments import GUARDS, AgentArguments
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.fabric import Family, Machine, family_named, family_names
+from podwright.ground import plugins
 from podwright.hosts import find_device_cgroups, find_program, host_name
 from podwright.hosts._state_folders import state_folder
 

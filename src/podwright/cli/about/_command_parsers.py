@@ -55,6 +55,6 @@ def _poprun() -> argparse.ArgumentParser:
 
 def page(command: str) -> str:
     """Return the manual page of a command, one of COMMANDS."""
-    from podwright.option_rows.manual_page import manual_page
+    from podwright.ground.option_rows.manual_page import manual_page
 
     return manual_page(command, parser_of(command), SECTIONS)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from podwright.cli.about._command_parsers import COMMANDS, parser_of
 from podwright.errors import InvalidRequest
-from podwright.option_rows.completion import completion_script
+from podwright.ground.option_rows.completion import completion_script
 
 SHELLS = ("bash", "zsh")
 #: The kind of words for each option and noun: see _complete.KINDS.

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import show_result
 from podwright.cli.shared._verb_definition import Verb, VerbGroup
+from podwright.ground import option_rows as opt
 
 if TYPE_CHECKING:
     from podwright.client import Contexts
@@ -90,7 +90,7 @@ def _list(arguments: _ListOptions) -> int:
 
 
 def _listed(rows: Sequence[tuple[str, str, str, bool]]) -> str:
-    from podwright.tables import table
+    from podwright.ground.tables import table
 
     if not rows:
         return "There are no contexts. podwright config set-context NAME --api-host HOST makes one."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright import plugins
 from podwright.cli.shared._print_result import show_result
 from podwright.errors import Unavailable
+from podwright.ground import plugins
 
 
 def show_plugins(*, as_json: bool) -> None:
@@ -23,7 +23,7 @@ def show_plugins(*, as_json: bool) -> None:
 def _text(rows: Sequence[tuple[str, str, str, str]]) -> str:
     if not rows:
         return "No other package adds anything. CONTRIBUTING.md says what can be added."
-    from podwright.tables import table
+    from podwright.ground.tables import table
 
     return table(
         ("Group", "Name", "Package", "State"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from podwright import option_rows as opt
 from podwright.cli.about._command_parsers import COMMANDS, page
 from podwright.cli.about._complete import KINDS
 from podwright.cli.about._completion import SHELLS
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 
 
 class _CompletionOptions(opt.OptionTable):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._noun_grammar import NamedOptions
 from podwright.cli.shared._server_options import JsonEverywhere
-from podwright.option_rows import not_negative, number, port, positive
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import not_negative, number, port, positive
 
 _CHANGE_NOTHING = opt.flag("say what would be, no more")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from podwright.api import MachineRow
-from podwright.tables import Table, card, table
+from podwright.ground.tables import Table, card, table
 from podwright.wire import (
     AgentInfo,
     ClusterTest,

@@ -11,10 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server_options import ServerNames, chosen, connect
+from podwright.ground import option_rows as opt
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 
 
 class _InventoryOptions(opt.OptionTable):

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import log_to_stderr, needing
 from podwright.cli.shared._verb_definition import Verb, VerbGroup
+from podwright.ground import option_rows as opt
 from podwright.guests.kubernetes.command import _kubernetes_options as options
 
 _EXAMPLES = """\

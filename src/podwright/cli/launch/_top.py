@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import needing
 from podwright.cli.shared._server_options import Connect, ServerNames, connect
 from podwright.cli.shared._verb_definition import Verb
-from podwright.option_rows import seconds
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import seconds
 
 _EXAMPLES = """\
 examples:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 
 if TYPE_CHECKING:
     from podwright.gpu.clean import CleanReport
@@ -53,7 +53,7 @@ def _run(arguments: _CleanOptions) -> int:
 
     from podwright.errors import InvalidRequest
     from podwright.gpu import clean, health
-    from podwright.judgement import Says
+    from podwright.ground.judgement import Says
 
     if (arguments.end or arguments.slurm) and os.geteuid() != 0:
         raise InvalidRequest(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 
 if TYPE_CHECKING:
     from podwright.gpu.health import NodeReport
@@ -106,7 +106,7 @@ def _show(arguments: _HealthOptions, report: NodeReport) -> None:
 
 def _list() -> int:
     from podwright.gpu import health
-    from podwright.tables import table
+    from podwright.ground.tables import table
 
     print(table(("Check", "Bound", "What it asks for"), health.checks()))
     print(f"Settings: {health.PLACE}, or --config FILE.")

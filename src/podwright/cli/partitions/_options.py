@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from podwright import option_rows as opt
 from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
 from podwright.cli.shared._server_options import JsonEverywhere
-from podwright.option_rows import not_negative, positive, seconds
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import not_negative, positive, seconds
 
 _ROUTING = ("default", "dnc", "swnc", "btnc", "ringswnc")
 _GW_ROUTING = ("default", "ring", "swring")

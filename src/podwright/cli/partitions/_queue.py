@@ -15,7 +15,7 @@ from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
 from podwright.cli.shared._print_replies import show, success
 from podwright.client import Client
 from podwright.errors import InvalidRequest, as_sentence
-from podwright.tables import Table, table_of
+from podwright.ground.tables import Table, table_of
 from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 

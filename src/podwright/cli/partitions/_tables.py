@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from podwright.tables import Table, card, table, table_of
+from podwright.ground.tables import Table, card, table, table_of
 from podwright.wire import (
     AllocationInfo,
     ClusterInfo,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from podwright import option_rows as opt
 from podwright.cli.shared._verb_definition import Verb, VerbGroup
+from podwright.ground import option_rows as opt
 
 _EXAMPLES = """\
 examples:

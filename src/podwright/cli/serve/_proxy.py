@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from podwright import option_rows as opt
 from podwright.cli.shared._arguments import complain
 from podwright.cli.shared._verb_definition import Verb
-from podwright.option_rows import port
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import port
 
 _EXAMPLES = """\
 examples:

@@ -6,9 +6,9 @@ import html
 import os
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright.cli.shared._server_options import ServerNames, connect
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 
 if TYPE_CHECKING:
     from pathlib import Path

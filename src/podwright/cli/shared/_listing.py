@@ -15,7 +15,7 @@ from podwright.cli.shared._noun_grammar import GroupedListOptions, ListOptions
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from podwright.tables import Table
+    from podwright.ground.tables import Table
 
 #: Seconds between two refreshes of `--watch`.
 INTERVAL = 2.0

@@ -5,10 +5,10 @@ import importlib
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from podwright import option_rows as opt
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server_options import Connect, JsonEverywhere, parent_parser
+from podwright.ground import option_rows as opt
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 _OUTPUT = opt.choice(

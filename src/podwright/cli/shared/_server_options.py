@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from podwright.cli.shared._arguments import Parser, complain, run
-from podwright.option_rows import OptionGroup, OptionTable, flag, port, seconds, text, value
+from podwright.ground.option_rows import OptionGroup, OptionTable, flag, port, seconds, text, value
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer, LocalServers, ServerOptions

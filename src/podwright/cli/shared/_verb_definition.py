@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from podwright.cli.shared._arguments import Parser, PassingParser
-from podwright.option_rows import OptionTable
+from podwright.ground.option_rows import OptionTable
 
 if TYPE_CHECKING:
     from typing import Protocol

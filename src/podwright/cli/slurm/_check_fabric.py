@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import show_result
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 
 
 class _CheckFabricOptions(opt.OptionTable):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright.cli.shared._verb_definition import Verb
 from podwright.cli.slurm import _configure_gpus
 from podwright.cli.slurm._configure_gpus import SetupOptions
+from podwright.ground import option_rows as opt
 from podwright.guests.slurm.command._pod_configure_options import NATIVE, SITE_FOLDER
 
 if TYPE_CHECKING:

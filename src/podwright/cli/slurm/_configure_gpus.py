@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright.gpu.command._gpu_configure_options import GpuClusterOptions
+from podwright.ground import option_rows as opt
 from podwright.guests.slurm.command._pod_configure_options import SITE_FOLDER, PodSetupOptions
 
 if TYPE_CHECKING:

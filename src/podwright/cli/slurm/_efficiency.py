@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import show_result
 from podwright.cli.shared._verb_definition import Verb
-from podwright.option_rows import positive, seconds
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import positive, seconds
 
 _EXAMPLES = """\
 examples:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import show_result
 from podwright.cli.shared._verb_definition import Verb
 from podwright.errors import InvalidRequest
-from podwright.option_rows import positive
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import positive
 
 if TYPE_CHECKING:
     from podwright.gpu.requests import KnownSite, RequestAnswer, SlurmRequest

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright._version import __version__
 from podwright.cli.shared._print_result import show_result
 from podwright.cli.shared._verb_definition import Verb
 from podwright.errors import InvalidRequest
+from podwright.ground import option_rows as opt
 
 if TYPE_CHECKING:
     from podwright.gpu.lint import CheckedScript

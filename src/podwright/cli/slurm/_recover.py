@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright import option_rows as opt
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 
 if TYPE_CHECKING:
     from podwright.guests.slurm.setup import StepResult

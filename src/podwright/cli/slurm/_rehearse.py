@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import show_result
 from podwright.cli.shared._terminal import ProgressLine
 from podwright.cli.shared._verb_definition import Verb
 from podwright.errors import InvalidRequest
-from podwright.option_rows import positive
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import positive
 
 _EXAMPLES = """\
 examples:

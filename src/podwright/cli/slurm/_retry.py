@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._verb_definition import Verb
-from podwright.option_rows import positive
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import positive
 
 _EXAMPLES = """\
 at the end of a script for sbatch that has #SBATCH --requeue:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import log_to_stderr
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground import option_rows as opt
 from podwright.guests.slurm.command._pod_configure_options import SITE_FOLDER
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import log_to_stderr
 from podwright.cli.shared._verb_definition import Verb
 from podwright.gpu.command._gpu_configure_options import LINT_SOCKET
-from podwright.option_rows import positive
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import positive
 
 
 class _ServeLintOptions(opt.OptionTable):

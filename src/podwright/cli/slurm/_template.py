@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from podwright import option_rows as opt
-from podwright import plugins
 from podwright.cli.shared._print_result import show_result
 from podwright.cli.shared._verb_definition import Verb
-from podwright.option_rows import positive
+from podwright.ground import option_rows as opt
+from podwright.ground import plugins
+from podwright.ground.option_rows import positive
 
 #: The names in `podwright.gpu.templates`, which is imported only when a template is printed.
 NAMES = (
@@ -36,7 +36,7 @@ class _ScriptOptions(opt.OptionTable):
 def _run(arguments: _ScriptOptions) -> int:
     from podwright.errors import InvalidRequest
     from podwright.gpu import templates
-    from podwright.tables import table
+    from podwright.ground.tables import table
 
     if arguments.list:
         known = templates.all_templates()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
 from podwright.cli.shared._print_result import log_to_stderr, needing, show_result
 from podwright.cli.shared._verb_definition import Verb, VerbGroup
-from podwright.option_rows import positive, seconds
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import positive, seconds
 
 _SERVE = """\
 Answers what Slurm would do with a request, as the cluster stands now: explain-request asks it by

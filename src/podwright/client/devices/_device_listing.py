@@ -12,7 +12,7 @@ from typing import Any
 
 from podwright.client.devices._device_users import DeviceUse, ShownUse, is_listed
 from podwright.fabric import IPU
-from podwright.tables import printable, table
+from podwright.ground.tables import printable, table
 from podwright.wire import ReadyState, device_sets
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from podwright.gpu.binding._verdict import ProbedTask, Verdict
-from podwright.tables import table
+from podwright.ground.tables import table
 
 
 def as_rows(

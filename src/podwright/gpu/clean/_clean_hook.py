@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from podwright.endpoints import system_path
 from podwright.errors import InvalidRequest
 from podwright.gpu.clean._clean_node import CleanReport, GpusSeen, ask_driver, clean
 from podwright.gpu.clean._leftovers import Here
@@ -32,8 +31,9 @@ from podwright.gpu.health import (
     log_warning,
     runner,
 )
+from podwright.ground.endpoints import system_path
+from podwright.ground.judgement import Says
 from podwright.hosts import host_name
-from podwright.judgement import Says
 from podwright.slurm.site.edit import settings as site_settings
 from podwright.slurm.site.files import read
 

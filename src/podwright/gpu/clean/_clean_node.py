@@ -24,10 +24,10 @@ from podwright.gpu.clean._leftovers import (
 from podwright.gpu.clean._listed_jobs import LIST_JOBS_COMMAND, read_jobs
 from podwright.gpu.clean._node_processes import end, read_processes
 from podwright.gpu.health import HELD_PREFIX, LIBRARY_TIMEOUT_S, apart
+from podwright.ground.judgement import Judgement, Says
+from podwright.ground.plural import counted
+from podwright.ground.tables import table
 from podwright.hosts.gpus import LibraryError, open_libraries
-from podwright.judgement import Judgement, Says
-from podwright.plural import counted
-from podwright.tables import table
 
 _ROUNDS = 3  # of ending: what starts its processes anew may itself end later than they do
 _MAX_REASON_CHARS = 120  # sinfo shows a reason in one line

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
-from podwright.option_rows import seconds
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import seconds
 
 #: Where `podwright slurm serve-lint` answers.
 LINT_SOCKET = "/run/podwright-lint/lint.sock"

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 from podwright.gpu.efficiency._job_report import Efficiency, amount, span
 from podwright.gpu.efficiency._sacct_jobs import AccountedJob
 from podwright.gpu.efficiency._samples import GpuUse
-from podwright.tables import card, table
+from podwright.ground.tables import card, table
 
 #: The colours of a plot's lines, which colour-blind readers can distinguish (Okabe and Ito).
 _PLOT_COLOURS = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.gpu.fabriclog._read_nccl_log import FabricReport, Pair
-from podwright.judgement import Judgement, Says
+from podwright.ground.judgement import Judgement, Says
 
 
 @dataclass(frozen=True)

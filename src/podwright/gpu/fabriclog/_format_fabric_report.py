@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from podwright.gpu.fabriclog._fabric_advice import FabricFinding
 from podwright.gpu.fabriclog._read_nccl_log import FabricReport
-from podwright.judgement import Judgement, Says
-from podwright.tables import table
+from podwright.ground.judgement import Judgement, Says
+from podwright.ground.tables import table
 
 _VERDICTS = {Says.YES: "good", Says.NO: "mend", Says.NOT_KNOWN: "not known"}
 _SHOWN_WARNINGS = 5

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from podwright.judgement import Judgement, Says
+from podwright.ground.judgement import Judgement, Says
 
 #: The prefix of our reasons for draining, which distinguishes them from a person's.
 REASON_PREFIX = "podwright: "

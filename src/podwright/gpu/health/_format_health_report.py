@@ -6,7 +6,7 @@ import math
 
 from podwright.gpu.health._findings import NodeReport
 from podwright.gpu.health._run_health_checks import all_checks
-from podwright.judgement import Says
+from podwright.ground.judgement import Says
 
 _HEADLINES = {
     Says.YES: "is fit for jobs",

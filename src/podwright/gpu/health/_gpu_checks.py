@@ -8,8 +8,8 @@ from typing import NamedTuple
 from podwright.gpu.health._kernel_log import KernelEvent
 from podwright.gpu.health._node_observation import Seen, SeenGpu
 from podwright.gpu.health._settings import Settings
+from podwright.ground.judgement import Says
 from podwright.hosts.gpus import Inventory
-from podwright.judgement import Says
 
 _DRIVERS = {"nvidia": "the NVIDIA driver", "amd": "the AMD driver"}
 _KERNEL = "the kernel"

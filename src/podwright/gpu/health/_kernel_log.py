@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from podwright.judgement import Says
+from podwright.ground.judgement import Says
 
 _RESET = "Reset the GPU (nvidia-smi --gpu-reset -i N), or reboot the node."
 _REBOOT = "Reboot the node; if it comes again, reseat the GPU or have it replaced."

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from podwright.endpoints import system_path
+from podwright.ground.endpoints import system_path
 
 FOLDER = Path(system_path("/var/lib/podwright/node-health"))
 #: The same for `podwright node clean`, whose drains are its own.

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.gpu.health import _gpu_checks as gpu
 from podwright.gpu.health._findings import HealthFinding, NodeReport
 from podwright.gpu.health._gpu_checks import CheckContext, Wrong
 from podwright.gpu.health._node_observation import LIBRARY_TIMEOUT_S, Seen, observe
 from podwright.gpu.health._settings import Settings
+from podwright.ground import plugins
+from podwright.ground.judgement import Says
 from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
-from podwright.judgement import Says
 
 _GRAVEST_FIRST = (Says.NO, Says.NOT_KNOWN, Says.YES)
 

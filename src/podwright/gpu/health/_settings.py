@@ -27,8 +27,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from podwright.endpoints import system_path
 from podwright.errors import InvalidRequest
+from podwright.ground.endpoints import system_path
 
 #: The usual path of a site's settings.
 PLACE = system_path("/etc/podwright/node-health.toml")

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from podwright import plugins
 from podwright.gpu.lint._corrections import fixed
 from podwright.gpu.lint._job_facts import job_facts
 from podwright.gpu.lint._launches import read_launches
 from podwright.gpu.lint._rule_types import _RULES_BY_ID, Case, Finding, Rule
 from podwright.gpu.lint._script import Script, read_script
 from podwright.gpu.lint._site_cache import CachedSite
+from podwright.ground import plugins
 
 
 def rules() -> dict[str, Rule]:

@@ -15,9 +15,9 @@ from podwright.gpu.rehearse._file_changes_seen import (
 from podwright.gpu.rehearse._rehearsal_sides import cautions
 from podwright.gpu.rehearse._rehearse import Rehearsal, Side
 from podwright.gpu.rehearse._submissions import Submissions
-from podwright.judgement import Judgement, Says
+from podwright.ground.judgement import Judgement, Says
+from podwright.ground.tables import table
 from podwright.slurm.twin import Submission
-from podwright.tables import table
 
 #: What is in no file of Slurm, or reaches no twin.
 _NEVER_SEEN = ("accounts", "QOS", "licences", "dependencies")

@@ -28,7 +28,7 @@ from podwright.gpu.requests._slurm_options import (
     parse_options,
 )
 from podwright.gpu.requests._units import is_number
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.gpu.requests._ask_twin import (

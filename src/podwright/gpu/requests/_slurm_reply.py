@@ -20,7 +20,7 @@ from podwright.gpu.requests._site_answer_types import (
     SlurmRefusal,
 )
 from podwright.gpu.requests._submitted_options import LeftOut, left_out_texts
-from podwright.judgement import Judgement, Says
+from podwright.ground.judgement import Judgement, Says
 from podwright.slurm.site.releases import SlurmVersion, release_of
 from podwright.slurm.twin import Granted, GrantedNode, Refused, Submission, Task, Waits
 from podwright.slurm.twin_service import TwinAnswer

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from podwright.errors import InvalidRequest
-from podwright.tables import table
+from podwright.ground.tables import table
 
 
 class JobAttempt(msgspec.Struct, frozen=True):

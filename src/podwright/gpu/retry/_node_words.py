@@ -14,7 +14,7 @@ import msgspec
 
 from podwright.gpu.health import LIST_NODES_COMMAND, NodeRow, read_rows
 from podwright.gpu.retry._retry_decisions import NodeWord
-from podwright.judgement import Says
+from podwright.ground.judgement import Says
 
 _PROBE_SECONDS = 60
 _USABLE = ("idle", "mixed", "allocated", "completing")

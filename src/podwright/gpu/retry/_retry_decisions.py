@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from podwright.judgement import Judgement, Says
+from podwright.ground.judgement import Judgement, Says
 
 _TEXT_ERROR: Final = re.compile(
     r"^(?:\S*\]: *|\d+: *)?"

@@ -6,9 +6,9 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import NamedTuple
 
-from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.gpu.templates._template_values import Fit, TemplateOptions
+from podwright.ground import plugins
 from podwright.slurm.site.releases import OLDEST_RELEASE, release_of
 
 #: The purpose of each template, by name.

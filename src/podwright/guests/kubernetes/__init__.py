@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.lazy_imports import lazy_names
+from podwright.ground.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.guests.kubernetes.cluster._kube_api import KubeApi, connect

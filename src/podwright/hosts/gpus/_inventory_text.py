@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from podwright.ground.tables import card, table
 from podwright.hosts.gpus._inventory_types import Inventory
-from podwright.tables import card, table
 
 
 def inventory_text(inventory: Inventory) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from podwright import plugins
 from podwright.errors import InvalidRequest
+from podwright.ground import plugins
 from podwright.launcher.options._core_placement import PLACEMENT_STRATEGIES
 from podwright.launcher.options._instance_environment import HOST_IPC, PRIVATE_IPC
 from podwright.launcher.options._move_notice import DEFAULT_MOVE_SECONDS, signal_number

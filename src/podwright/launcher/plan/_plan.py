@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from podwright.endpoints import SOCKET_VARIABLE
 from podwright.errors import InvalidRequest
+from podwright.ground.endpoints import SOCKET_VARIABLE
 from podwright.hosts import (
     WORKER_VARIABLE,
     WORKERS_VARIABLE,

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright import plugins
 from podwright.errors import InvalidRequest, PodwrightError
+from podwright.ground import plugins
 from podwright.hosts import become_subreaper
 from podwright.launcher.hosts._host_sweep import sweep_hosts
 from podwright.launcher.hosts._relay_protocol import HostsUnusable

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from podwright.endpoints import AGENT_SOCKET, AGENT_SOCKET_VARIABLE
 from podwright.errors import error_from_json
+from podwright.ground.endpoints import AGENT_SOCKET, AGENT_SOCKET_VARIABLE
 
 #: Seconds that the agent may take; it may wait for a change that is under way.
 _AGENT_REPLY_TIMEOUT_S = 60.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from podwright import option_rows as opt
-from podwright.option_rows import positive, seconds
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import positive, seconds
 
 _DEVICE_OPTIONS = opt.OptionGroup("which devices")
 _WAY_OPTIONS = opt.OptionGroup("what to try")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from podwright.plural import counted
+from podwright.ground.plural import counted
+from podwright.ground.tables import printable, table
 from podwright.replay._report_tables import difference_table, refused_table, way_table
 from podwright.replay._report_types import ReportFigures
 from podwright.replay.traces._trace import SkippedFigures
-from podwright.tables import printable, table
 
 
 def report_lines(report: ReportFigures) -> Iterator[str]:

@@ -4,8 +4,8 @@ them.
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
-from podwright.option_rows import any_port, seconds
+from podwright.ground import option_rows as opt
+from podwright.ground.option_rows import any_port, seconds
 
 WHAT = opt.OptionGroup("what to serve")
 ADDRESS_OPTIONS = opt.OptionGroup("where")

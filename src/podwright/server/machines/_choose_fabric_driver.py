@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from podwright import plugins
 from podwright.agents import FabricDriver, FabricSite
 from podwright.errors import InvalidRequest
+from podwright.ground import plugins
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from podwright.endpoints import system_path
 from podwright.errors import (
     Denied,
     InvalidRequest,
@@ -21,6 +20,7 @@ from podwright.errors import (
     Unauthenticated,
     Unavailable,
 )
+from podwright.ground.endpoints import system_path
 from podwright.hosts import Vouches
 from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion
 

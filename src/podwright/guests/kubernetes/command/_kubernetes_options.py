@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
+from podwright.ground import option_rows as opt
 
 #: Rows that several verbs have.
 _FOLDER_ARGUMENT = opt.argument("it must be empty or missing", "FOLDER")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright import option_rows as opt
+from podwright.ground import option_rows as opt
 
 #: Where a set-up has its own files, and where `podwright slurm build` puts what it compiles.
 SITE_FOLDER = "/etc/podwright/slurm"

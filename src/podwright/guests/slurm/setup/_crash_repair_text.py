@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from podwright.ground.tables import table
 from podwright.guests.slurm.setup._slurmctld_crash_repair import RecoveryPlan, StepResult
-from podwright.tables import table
 
 
 def plan_text(plan: RecoveryPlan, *, runs_now: bool) -> str:

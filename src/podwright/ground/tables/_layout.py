@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from podwright.tables._colours import colours, heading, state
+from podwright.ground.tables._colours import colours, heading, state
 
 _Value = TypeVar("_Value")
 EMPTY = "-"

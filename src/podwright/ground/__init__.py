@@ -1,0 +1,1 @@
+"""Small things that every room may use: options, tables, plugins, endpoints, lazy names."""
