@@ -11,7 +11,7 @@ import pytest
 from podwright.cli.shared._arguments import Parser, run
 from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound, TimedOut, Unavailable
 from podwright.ground.option_rows import not_negative, port, positive, seconds
-from podwright.pods_extra import install_command
+from podwright.ground.pods_extra import install_command
 
 
 def parser() -> Parser:

@@ -1,44 +1,23 @@
 """The page in a browser: a pod, its queue and its tables, live, and as they were. Says what
 a server shows to whom and carries what one does there; HTTP is the front's that serves it."""
 
-from podwright.page._backend_protocol import Minutes, PageBackend, Who
-from podwright.page._page_http_handler import BODY, Page
-from podwright.page._query_parameters import TableQuery
-from podwright.page._sessions import Sessions
-from podwright.page._snapshot import (
-    DOMAIN_STATES,
-    EVENTS,
-    FOLDED_FROM,
-    TABLE_TOPICS,
-    Ask,
-    Changes,
-    Snapshot,
-    changes,
-    domain_item,
-    problems_shown,
-    take,
-)
-from podwright.page._trusted_proxy import USER, SiteProxy
-
-__all__ = [
-    "BODY",
-    "DOMAIN_STATES",
-    "EVENTS",
-    "FOLDED_FROM",
-    "TABLE_TOPICS",
-    "USER",
-    "Ask",
-    "Changes",
-    "Minutes",
-    "Page",
-    "PageBackend",
-    "Sessions",
-    "SiteProxy",
-    "Snapshot",
-    "TableQuery",
-    "Who",
-    "changes",
-    "domain_item",
-    "problems_shown",
-    "take",
-]
+from ._backend_protocol import Minutes as Minutes
+from ._backend_protocol import PageBackend as PageBackend
+from ._backend_protocol import Who as Who
+from ._page_http_handler import BODY as BODY
+from ._page_http_handler import Page as Page
+from ._query_parameters import TableQuery as TableQuery
+from ._sessions import Sessions as Sessions
+from ._snapshot import DOMAIN_STATES as DOMAIN_STATES
+from ._snapshot import EVENTS as EVENTS
+from ._snapshot import FOLDED_FROM as FOLDED_FROM
+from ._snapshot import TABLE_TOPICS as TABLE_TOPICS
+from ._snapshot import Ask as Ask
+from ._snapshot import Changes as Changes
+from ._snapshot import Snapshot as Snapshot
+from ._snapshot import changes as changes
+from ._snapshot import domain_item as domain_item
+from ._snapshot import problems_shown as problems_shown
+from ._snapshot import take as take
+from ._trusted_proxy import USER as USER
+from ._trusted_proxy import SiteProxy as SiteProxy

@@ -296,7 +296,7 @@ class TraceWriter:
             from podwright.timeline import _packets as packets
             from podwright.timeline._instance_packets import InstancePackets
         except ImportError as error:
-            from podwright.pods_extra import install_command
+            from podwright.ground.pods_extra import install_command
 
             self.problem = f"{error.name} is not installed; this brings it: {install_command()}"
             return

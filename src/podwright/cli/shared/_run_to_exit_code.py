@@ -85,7 +85,7 @@ def _explain(error: Exception, prog: str, describe: Callable[[PodwrightError], s
                 f"See whether this user may read {library}."
             )
             return EXIT_UNAVAILABLE
-        from podwright.pods_extra import install_command
+        from podwright.ground.pods_extra import install_command
 
         complain(f"{prog}: {error.name} is not installed. This brings it: {install_command()}")
         return EXIT_UNAVAILABLE

@@ -1,27 +1,11 @@
 """The devices of partitions and the users of each, as `gc-info` and `gc-monitor` show them."""
 
-from podwright.client.devices._device_listing import (
-    described,
-    listing,
-    listing_json,
-    monitor,
-    monitor_json,
-)
-from podwright.client.devices._device_users import (
-    ShownUse,
-    device_of,
-    only_used,
-    read_device_uses,
-)
-
-__all__ = [
-    "ShownUse",
-    "described",
-    "device_of",
-    "listing",
-    "listing_json",
-    "monitor",
-    "monitor_json",
-    "only_used",
-    "read_device_uses",
-]
+from ._device_listing import described as described
+from ._device_listing import listing as listing
+from ._device_listing import listing_json as listing_json
+from ._device_listing import monitor as monitor
+from ._device_listing import monitor_json as monitor_json
+from ._device_users import ShownUse as ShownUse
+from ._device_users import device_of as device_of
+from ._device_users import only_used as only_used
+from ._device_users import read_device_uses as read_device_uses

@@ -1,18 +1,12 @@
 """Checks which GPUs the tasks of a real job get, and whether those are the GPUs that were
 requested."""
 
-from podwright.gpu.binding._binding_job import job_options, probe
-from podwright.gpu.binding._format_verdicts import as_rows, as_text
-from podwright.gpu.binding._verdict import ProbedTask, TaskSeen, Verdict, judge, read_tasks
-
-__all__ = [
-    "ProbedTask",
-    "TaskSeen",
-    "Verdict",
-    "as_rows",
-    "as_text",
-    "job_options",
-    "judge",
-    "probe",
-    "read_tasks",
-]
+from ._binding_job import job_options as job_options
+from ._binding_job import probe as probe
+from ._format_verdicts import as_rows as as_rows
+from ._format_verdicts import as_text as as_text
+from ._verdict import ProbedTask as ProbedTask
+from ._verdict import TaskSeen as TaskSeen
+from ._verdict import Verdict as Verdict
+from ._verdict import judge as judge
+from ._verdict import read_tasks as read_tasks

@@ -1,21 +1,13 @@
 """Reports how well a job used its GPUs, from Slurm's accounting and from samples."""
 
-from podwright.gpu.efficiency._fetch_job_report import job_report
-from podwright.gpu.efficiency._format_job_report import line, plot, text, tree
-from podwright.gpu.efficiency._job_report import Efficiency, report
-from podwright.gpu.efficiency._sacct_jobs import AccountedJob, asker, read_jobs
-from podwright.gpu.efficiency._samples import read_samples
-
-__all__ = [
-    "AccountedJob",
-    "Efficiency",
-    "asker",
-    "job_report",
-    "line",
-    "plot",
-    "read_jobs",
-    "read_samples",
-    "report",
-    "text",
-    "tree",
-]
+from ._fetch_job_report import job_report as job_report
+from ._format_job_report import line as line
+from ._format_job_report import plot as plot
+from ._format_job_report import text as text
+from ._format_job_report import tree as tree
+from ._job_report import Efficiency as Efficiency
+from ._job_report import report as report
+from ._sacct_jobs import AccountedJob as AccountedJob
+from ._sacct_jobs import asker as asker
+from ._sacct_jobs import read_jobs as read_jobs
+from ._samples import read_samples as read_samples

@@ -1,64 +1,38 @@
 """Checks whether a GPU node is fit for jobs, and drains or resumes it in Slurm."""
 
-from podwright.gpu.health._drain_actions import Run, carry_out, log_warning, runner
-from podwright.gpu.health._drain_decisions import (
-    LIST_NODES_COMMAND,
-    GateOutcome,
-    NodeGate,
-    NodeRow,
-    read_rows,
-)
-from podwright.gpu.health._findings import HELD_PREFIX, HealthFinding, NodeReport, reason
-from podwright.gpu.health._format_health_report import checks, prometheus, text
-from podwright.gpu.health._gpu_checks import CheckContext, Wrong
-from podwright.gpu.health._node_health_state import (
-    CLEAN_FOLDER,
-    FOLDER,
-    forget,
-    forgotten,
-    replace,
-)
-from podwright.gpu.health._node_observation import LIBRARY_TIMEOUT_S
-from podwright.gpu.health._probe_with_timeout import apart
-from podwright.gpu.health._run_health_checks import Check, all_checks, run
-from podwright.gpu.health._settings import PLACE, Settings, read_settings
-from podwright.gpu.health._slurm_health_hook import EPILOG, PROLOG, STAYS_DRAINED, Checked, check
-
-__all__ = [
-    "CLEAN_FOLDER",
-    "EPILOG",
-    "FOLDER",
-    "HELD_PREFIX",
-    "LIBRARY_TIMEOUT_S",
-    "LIST_NODES_COMMAND",
-    "PLACE",
-    "PROLOG",
-    "STAYS_DRAINED",
-    "Check",
-    "CheckContext",
-    "Checked",
-    "GateOutcome",
-    "HealthFinding",
-    "NodeGate",
-    "NodeReport",
-    "NodeRow",
-    "Run",
-    "Settings",
-    "Wrong",
-    "all_checks",
-    "apart",
-    "carry_out",
-    "check",
-    "checks",
-    "forget",
-    "forgotten",
-    "log_warning",
-    "prometheus",
-    "read_rows",
-    "read_settings",
-    "reason",
-    "replace",
-    "run",
-    "runner",
-    "text",
-]
+from ._drain_actions import Run as Run
+from ._drain_actions import carry_out as carry_out
+from ._drain_actions import log_warning as log_warning
+from ._drain_actions import runner as runner
+from ._drain_decisions import LIST_NODES_COMMAND as LIST_NODES_COMMAND
+from ._drain_decisions import GateOutcome as GateOutcome
+from ._drain_decisions import NodeGate as NodeGate
+from ._drain_decisions import NodeRow as NodeRow
+from ._drain_decisions import read_rows as read_rows
+from ._findings import HELD_PREFIX as HELD_PREFIX
+from ._findings import HealthFinding as HealthFinding
+from ._findings import NodeReport as NodeReport
+from ._findings import reason as reason
+from ._format_health_report import checks as checks
+from ._format_health_report import prometheus as prometheus
+from ._format_health_report import text as text
+from ._gpu_checks import CheckContext as CheckContext
+from ._gpu_checks import Wrong as Wrong
+from ._node_health_state import CLEAN_FOLDER as CLEAN_FOLDER
+from ._node_health_state import FOLDER as FOLDER
+from ._node_health_state import forget as forget
+from ._node_health_state import forgotten as forgotten
+from ._node_health_state import replace as replace
+from ._node_observation import LIBRARY_TIMEOUT_S as LIBRARY_TIMEOUT_S
+from ._probe_with_timeout import apart as apart
+from ._run_health_checks import Check as Check
+from ._run_health_checks import all_checks as all_checks
+from ._run_health_checks import run as run
+from ._settings import PLACE as PLACE
+from ._settings import Settings as Settings
+from ._settings import read_settings as read_settings
+from ._slurm_health_hook import EPILOG as EPILOG
+from ._slurm_health_hook import PROLOG as PROLOG
+from ._slurm_health_hook import STAYS_DRAINED as STAYS_DRAINED
+from ._slurm_health_hook import Checked as Checked
+from ._slurm_health_hook import check as check

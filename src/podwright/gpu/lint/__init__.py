@@ -1,67 +1,36 @@
 """Finds mistakes in job scripts before they cost a night in the queue."""
 
-from podwright.gpu.lint._apply_rules import lint, rules
-from podwright.gpu.lint._checked_script import CheckedScript, LintSettings, check_script
-from podwright.gpu.lint._corrections import fixed
-from podwright.gpu.lint._fix import difference, fix
-from podwright.gpu.lint._formats import (
-    as_annotations,
-    as_rows,
-    as_sarif,
-    as_text,
-    foreign_partitions,
-    rule_rows,
-    rules_text,
-    whole_text,
-)
-from podwright.gpu.lint._merge_script_options import scripted_request
-from podwright.gpu.lint._rule_types import Case, Finding, Found, Level, Rule
-from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
-from podwright.gpu.lint._script import Script, read_script
-from podwright.gpu.lint._script_files import read_file, replace_file
-from podwright.gpu.lint._site_cache import (
-    CachedSite,
-    PartitionLimits,
-    cache_path,
-    chosen_site,
-    find_site,
-    read_help,
-    read_site,
-)
-
-__all__ = [
-    "UNKNOWN_PARTITION",
-    "CachedSite",
-    "Case",
-    "CheckedScript",
-    "Finding",
-    "Found",
-    "Level",
-    "LintSettings",
-    "PartitionLimits",
-    "Rule",
-    "Script",
-    "as_annotations",
-    "as_rows",
-    "as_sarif",
-    "as_text",
-    "cache_path",
-    "check_script",
-    "chosen_site",
-    "difference",
-    "find_site",
-    "fix",
-    "fixed",
-    "foreign_partitions",
-    "lint",
-    "read_file",
-    "read_help",
-    "read_script",
-    "read_site",
-    "replace_file",
-    "rule_rows",
-    "rules",
-    "rules_text",
-    "scripted_request",
-    "whole_text",
-]
+from ._apply_rules import lint as lint
+from ._apply_rules import rules as rules
+from ._checked_script import CheckedScript as CheckedScript
+from ._checked_script import LintSettings as LintSettings
+from ._checked_script import check_script as check_script
+from ._corrections import fixed as fixed
+from ._fix import difference as difference
+from ._fix import fix as fix
+from ._formats import as_annotations as as_annotations
+from ._formats import as_rows as as_rows
+from ._formats import as_sarif as as_sarif
+from ._formats import as_text as as_text
+from ._formats import foreign_partitions as foreign_partitions
+from ._formats import rule_rows as rule_rows
+from ._formats import rules_text as rules_text
+from ._formats import whole_text as whole_text
+from ._merge_script_options import scripted_request as scripted_request
+from ._rule_types import Case as Case
+from ._rule_types import Finding as Finding
+from ._rule_types import Found as Found
+from ._rule_types import Level as Level
+from ._rule_types import Rule as Rule
+from ._rules_values import UNKNOWN_PARTITION as UNKNOWN_PARTITION
+from ._script import Script as Script
+from ._script import read_script as read_script
+from ._script_files import read_file as read_file
+from ._script_files import replace_file as replace_file
+from ._site_cache import CachedSite as CachedSite
+from ._site_cache import PartitionLimits as PartitionLimits
+from ._site_cache import cache_path as cache_path
+from ._site_cache import chosen_site as chosen_site
+from ._site_cache import find_site as find_site
+from ._site_cache import read_help as read_help
+from ._site_cache import read_site as read_site

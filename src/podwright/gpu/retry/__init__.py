@@ -1,6 +1,7 @@
 """Runs a job's command, and starts the job again on other nodes where a node was at fault."""
 
-from podwright.gpu.retry._history import JobAttempt, history_path, read_history, table_of_attempts
-from podwright.gpu.retry._retry_job import retry
-
-__all__ = ["JobAttempt", "history_path", "read_history", "retry", "table_of_attempts"]
+from ._history import JobAttempt as JobAttempt
+from ._history import history_path as history_path
+from ._history import read_history as read_history
+from ._history import table_of_attempts as table_of_attempts
+from ._retry_job import retry as retry

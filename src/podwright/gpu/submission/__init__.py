@@ -1,26 +1,12 @@
 """Lints job scripts at submission: job_submit asks a resident service for its findings."""
 
-from podwright.gpu.submission._compile_lua_library import LIBRARY, build
-from podwright.gpu.submission._job_submit_question import answer
-from podwright.gpu.submission._lint_installation import (
-    LEVELS,
-    MARK,
-    Places,
-    configure,
-    take_back,
-)
-from podwright.gpu.submission._lint_service import serve
-from podwright.gpu.submission._slurmctld_user import slurmctld_uid
-
-__all__ = [
-    "LEVELS",
-    "LIBRARY",
-    "MARK",
-    "Places",
-    "answer",
-    "build",
-    "configure",
-    "serve",
-    "slurmctld_uid",
-    "take_back",
-]
+from ._compile_lua_library import LIBRARY as LIBRARY
+from ._compile_lua_library import build as build
+from ._job_submit_question import answer as answer
+from ._lint_installation import LEVELS as LEVELS
+from ._lint_installation import MARK as MARK
+from ._lint_installation import Places as Places
+from ._lint_installation import configure as configure
+from ._lint_installation import take_back as take_back
+from ._lint_service import serve as serve
+from ._slurmctld_user import slurmctld_uid as slurmctld_uid

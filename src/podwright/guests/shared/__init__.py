@@ -14,35 +14,22 @@ devices there are and owns every partition. Between the two stands what this roo
 What a guest must say about its jobs is `Guest`. No module here knows any guest.
 """
 
-from podwright.guests.shared._block_holdings import Book, Holding
-from podwright.guests.shared._device_positions import PodPlaces
-from podwright.guests.shared._failed_start_limit import HELD, FailedStart, attempts, failed
-from podwright.guests.shared._guest_interface import Guest
-from podwright.guests.shared._job_locks import Freed, Locks
-from podwright.guests.shared._job_naming import JobNaming, Waits, first_in_line
-from podwright.guests.shared._large_job_room import Room
-from podwright.guests.shared._retries import until_done
-from podwright.guests.shared._sweep_ended_jobs import sweep
-from podwright.guests.shared._vipu_server_client import CALL_TIMEOUT, GuestServer, ThreadedServer
-
-__all__ = [
-    "CALL_TIMEOUT",
-    "HELD",
-    "Book",
-    "FailedStart",
-    "Freed",
-    "Guest",
-    "GuestServer",
-    "Holding",
-    "JobNaming",
-    "Locks",
-    "PodPlaces",
-    "Room",
-    "ThreadedServer",
-    "Waits",
-    "attempts",
-    "failed",
-    "first_in_line",
-    "sweep",
-    "until_done",
-]
+from ._block_holdings import Book as Book
+from ._block_holdings import Holding as Holding
+from ._device_positions import PodPlaces as PodPlaces
+from ._failed_start_limit import HELD as HELD
+from ._failed_start_limit import FailedStart as FailedStart
+from ._failed_start_limit import attempts as attempts
+from ._failed_start_limit import failed as failed
+from ._guest_interface import Guest as Guest
+from ._job_locks import Freed as Freed
+from ._job_locks import Locks as Locks
+from ._job_naming import JobNaming as JobNaming
+from ._job_naming import Waits as Waits
+from ._job_naming import first_in_line as first_in_line
+from ._large_job_room import Room as Room
+from ._retries import until_done as until_done
+from ._sweep_ended_jobs import sweep as sweep
+from ._vipu_server_client import CALL_TIMEOUT as CALL_TIMEOUT
+from ._vipu_server_client import GuestServer as GuestServer
+from ._vipu_server_client import ThreadedServer as ThreadedServer

@@ -5,22 +5,11 @@ socket and over TCP. `find_twin_service` finds a service from a login node, and 
 the server needs is loaded there alone: a client needs neither uvicorn nor a Slurm.
 """
 
-from podwright.slurm.twin_service._twin_client import (
-    CONFIG,
-    SOCKET,
-    TWIN_VARIABLE,
-    TwinService,
-    find_twin_service,
-)
-from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion, takes_option
-
-__all__ = [
-    "CONFIG",
-    "SOCKET",
-    "TWIN_VARIABLE",
-    "TwinAnswer",
-    "TwinQuestion",
-    "TwinService",
-    "find_twin_service",
-    "takes_option",
-]
+from ._twin_client import CONFIG as CONFIG
+from ._twin_client import SOCKET as SOCKET
+from ._twin_client import TWIN_VARIABLE as TWIN_VARIABLE
+from ._twin_client import TwinService as TwinService
+from ._twin_client import find_twin_service as find_twin_service
+from ._twin_question import TwinAnswer as TwinAnswer
+from ._twin_question import TwinQuestion as TwinQuestion
+from ._twin_question import takes_option as takes_option
