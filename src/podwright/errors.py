@@ -40,8 +40,8 @@ def as_sentence(text: str) -> str:
     """Return a text as a sentence: with a capital letter, unless it begins with a name, and with a
     full stop.
     """
-    first_word = text.split(" ", 1)[0].rstrip(",;:")
-    if first_word.isalpha() and first_word not in _COMMAND_NAMES:
+    word = text.split(" ", 1)[0].rstrip(",;:")
+    if word.isalpha() and word not in _COMMAND_NAMES:
         text = text[:1].upper() + text[1:]
     return text if text.endswith("?") else f"{text.rstrip('.')}."
 
@@ -70,9 +70,9 @@ class PodwrightError(Exception):
     def message(self) -> str:
         """Return the whole refusal as one line."""
         clauses = [clause.rstrip(".") for clause in (self.operation, self.problem) if clause]
-        refusal_text = ": ".join(clauses)
-        refusal_text = refusal_text if refusal_text.endswith("?") else f"{refusal_text}."
-        return f"{refusal_text} {as_sentence(self.would_work)}" if self.would_work else refusal_text
+        text = ": ".join(clauses)
+        text = text if text.endswith("?") else f"{text}."
+        return f"{text} {as_sentence(self.would_work)}" if self.would_work else text
 
     def to_json(self) -> dict[str, Any]:
         """Return the refusal as a JSON object for the wire. `error_from_json` is the inverse."""

@@ -135,8 +135,8 @@ def _transport_name() -> bytes:
 
 
 def _leave_world() -> None:
-    for end_function in _state.ends:
-        end_function()
+    for function in _state.ends:
+        function()
     world, _state.world = _state.world, None
     if world is None:
         return
@@ -195,8 +195,8 @@ def _join_over_tcp(own_block: tuple[int, int, int]) -> Communicator:
     """Join the other instances without MPI. Raises WorldMismatch, BackendError."""
     from popdist import _tcp_collectives
 
-    rank, instance_count, address, port = _meeting_point.point()
-    world = _tcp_collectives.join(rank, instance_count, address, port, _meeting_point.secret())
+    rank, count, address, port = _meeting_point.point()
+    world = _tcp_collectives.join(rank, count, address, port, _meeting_point.secret())
     _state.tcp = _state.ours = True
     replica_blocks = [tuple(replica_block) for replica_block in world.allgather(own_block)]
     mismatch = _world_mismatch(replica_blocks)
@@ -235,22 +235,20 @@ def _check_mpi_family(MPI: ModuleType) -> None:
     These end the process in MPI_Init when Open MPI launched it (seen with 5.0.2), and older ones
     run alone. The name of the library is known before MPI_Init, so the check comes first.
     """
-    other_mpi_names = ("MPICH", "MVAPICH", "Intel(R) MPI")
-    if "OMPI_COMM_WORLD_SIZE" in os.environ and MPI.Get_library_version().startswith(
-        other_mpi_names
-    ):
+    names = ("MPICH", "MVAPICH", "Intel(R) MPI")
+    if "OMPI_COMM_WORLD_SIZE" in os.environ and MPI.Get_library_version().startswith(names):
         raise WorldMismatch(f"two MPIs that cannot join met. {_mpi_pair_text(MPI)}")
 
 
 def _check_alone() -> None:
     """Raise WorldMismatch if the only instance is one of several processes of a launcher."""
     for size_variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-        process_count = os.environ.get(size_variable, "1")
-        if process_count.isdigit() and int(process_count) > 1:
+        count = os.environ.get(size_variable, "1")
+        if count.isdigit() and int(count) > 1:
             raise WorldMismatch(
-                f"{_launcher_name()} started {process_count} processes, but each of them is the "
+                f"{_launcher_name()} started {count} processes, but each of them is the "
                 "only "
-                f"instance; start them with poprun --num-instances {process_count}"
+                f"instance; start them with poprun --num-instances {count}"
             )
 
 
@@ -310,9 +308,9 @@ def _mpi_pair_text(MPI: ModuleType) -> str:
 
 def _launcher_name() -> str:
     """Return the launcher that started this process, by the variables that it set."""
-    open_mpi_version = os.environ.get("OMPI_VERSION")
-    if open_mpi_version:
-        return f"Open MPI {open_mpi_version}"
+    version = os.environ.get("OMPI_VERSION")
+    if version:
+        return f"Open MPI {version}"
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         return "Open MPI"
     if "PMIX_RANK" in os.environ:

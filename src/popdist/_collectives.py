@@ -132,27 +132,25 @@ def _record_collective(
     records: Records, collective_name: bytes, began_at: int, participants: Group, byte_count: int
 ) -> None:
     assert participants.communicator is not None
-    group_checksum = (
-        0 if participants.instances is None else crc32(repr(participants.instances).encode())
-    )
+    checksum = 0 if participants.instances is None else crc32(repr(participants.instances).encode())
     records.collective(
-        collective_name, began_at, byte_count, group_checksum, participants.communicator.size
+        collective_name, began_at, byte_count, checksum, participants.communicator.size
     )
 
 
 def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
-    instance_count = communicator.size
-    part_size = -(-array.size // instance_count)
+    count = communicator.size
+    size = -(-array.size // count)
     send_parts = array.reshape(-1)
-    if padding := part_size * instance_count - array.size:
+    if padding := size * count - array.size:
         send_parts = np.concatenate([send_parts, np.zeros(padding, array.dtype)])
-    received_parts = np.empty((instance_count, part_size), array.dtype)
+    received_parts = np.empty((count, size), array.dtype)
     communicator.Alltoall(_bytes_view(send_parts), _bytes_view(received_parts))
     part_sum = received_parts[0].copy()  # the buffer around it takes the result
-    for other_part in received_parts[1:]:
-        part_sum += other_part
+    for part in received_parts[1:]:
+        part_sum += part
     communicator.Allgather(_bytes_view(part_sum), _bytes_view(received_parts))
     return received_parts.reshape(-1)[: array.size].reshape(array.shape)
 

@@ -82,8 +82,8 @@ def _hold_lock(lock_path: str) -> Iterator[None]:
 def _read_cached(result_path: str) -> bytes | None:
     try:
         with open(os.open(result_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-            file_status = os.fstat(file.fileno())
-            if file_status.st_uid != os.geteuid() or file_status.st_mode & 0o022:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 return None
             return file.read()
     except OSError:
@@ -99,7 +99,7 @@ def _write_cached(result_path: str, content: Any) -> None:
     with contextlib.suppress(OSError):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft_path)  # the draft of a builder that died
-        open_flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(draft_path, open_flags, 0o600), "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(draft_path, flags, 0o600), "wb") as file:
             file.write(content)
         os.rename(draft_path, result_path)

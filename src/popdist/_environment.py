@@ -45,13 +45,13 @@ def getNumLocalReplicas() -> int:
     >>> popdist.getNumLocalReplicas()
     1
     """
-    local_replicas = _read_variable(LOCAL_REPLICAS_VARIABLE, 1, least=1)
-    if local_replicas > getNumTotalReplicas():
+    replicas = _read_variable(LOCAL_REPLICAS_VARIABLE, 1, least=1)
+    if replicas > getNumTotalReplicas():
         raise BadEnvironment(
-            f"{LOCAL_REPLICAS_VARIABLE}={local_replicas} is more than "
+            f"{LOCAL_REPLICAS_VARIABLE}={replicas} is more than "
             f"{TOTAL_REPLICAS_VARIABLE}={getNumTotalReplicas()}"
         )
-    return local_replicas
+    return replicas
 
 
 def getNumIpusPerReplica() -> int:
@@ -80,14 +80,14 @@ def getReplicaIndexOffset() -> int:
     >>> popdist.getReplicaIndexOffset()
     0
     """
-    replica_offset = _read_variable(REPLICA_OFFSET_VARIABLE, 0, least=0)
-    if replica_offset + getNumLocalReplicas() > getNumTotalReplicas():
+    offset = _read_variable(REPLICA_OFFSET_VARIABLE, 0, least=0)
+    if offset + getNumLocalReplicas() > getNumTotalReplicas():
         raise BadEnvironment(
-            f"{REPLICA_OFFSET_VARIABLE}={replica_offset} with "
+            f"{REPLICA_OFFSET_VARIABLE}={offset} with "
             f"{LOCAL_REPLICAS_VARIABLE}={getNumLocalReplicas()} "
             f"leads beyond {TOTAL_REPLICAS_VARIABLE}={getNumTotalReplicas()}"
         )
-    return replica_offset
+    return offset
 
 
 def getNumInstances() -> int:
@@ -109,13 +109,13 @@ def getInstanceIndex() -> int:
     >>> popdist.getInstanceIndex()
     0
     """
-    replicas_per_instance, replica_offset = _uniform_replicas(), getReplicaIndexOffset()
-    if replica_offset % replicas_per_instance:
+    replicas_per_instance, offset = _uniform_replicas(), getReplicaIndexOffset()
+    if offset % replicas_per_instance:
         raise BadEnvironment(
-            f"{REPLICA_OFFSET_VARIABLE}={replica_offset} is not a multiple of "
+            f"{REPLICA_OFFSET_VARIABLE}={offset} is not a multiple of "
             f"{LOCAL_REPLICAS_VARIABLE}={replicas_per_instance}"
         )
-    return replica_offset // replicas_per_instance
+    return offset // replicas_per_instance
 
 
 def getLocalInstanceIndex() -> int:

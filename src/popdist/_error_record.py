@@ -44,14 +44,14 @@ def record(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def write(error: BaseException) -> None:
     """Write an exception into the file, if the environment names one."""
-    error_path = os.environ.get(ERROR_FILE_VARIABLE)
-    if not error_path:
+    path = os.environ.get(ERROR_FILE_VARIABLE)
+    if not path:
         return
-    trace_lines = traceback.format_exception(type(error), error, error.__traceback__)
-    extra_info = {"py_callstack": "".join(trace_lines), "timestamp": str(int(time.time()))}
-    error_fields = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra_info}
-    with contextlib.suppress(OSError), open(error_path, "w", encoding="utf-8") as error_file:
-        json.dump({"message": error_fields}, error_file)
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    info = {"py_callstack": "".join(lines), "timestamp": str(int(time.time()))}
+    fields = {"message": f"{type(error).__name__}: {error}", "extraInfo": info}
+    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
+        json.dump({"message": fields}, file)
 
 
 def record_uncaught() -> None:

@@ -65,17 +65,17 @@ def execute_on_instances(
 def group() -> Group:
     """Return who takes part in a collective called now. Raises NotInitialized, NotUniform."""
     world = _backend.world()
-    chosen_instances = _participant_ranks.get()
+    instances = _participant_ranks.get()
     if world is None:
         return Group((0,), None)
-    if chosen_instances is None:
+    if instances is None:
         return Group(None, world)
-    if len(chosen_instances) == 1:
-        return Group(chosen_instances, None)
-    communicator = _communicators.get(chosen_instances)
+    if len(instances) == 1:
+        return Group(instances, None)
+    communicator = _communicators.get(instances)
     if communicator is None:
-        communicator = _communicators[chosen_instances] = _backend.subset(world, chosen_instances)
-    return Group(chosen_instances, communicator)
+        communicator = _communicators[instances] = _backend.subset(world, instances)
+    return Group(instances, communicator)
 
 
 def _free_communicators() -> None:

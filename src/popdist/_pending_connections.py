@@ -104,8 +104,8 @@ class _Arrival:
         Read no byte beyond it. Raises OSError.
         """
         with contextlib.suppress(BlockingIOError):
-            while (missing_count := greeting_length(self._buffer) - len(self._buffer)) > 0:
-                chunk = self.line.recv(missing_count)
+            while (count := greeting_length(self._buffer) - len(self._buffer)) > 0:
+                chunk = self.line.recv(count)
                 if not chunk:
                     raise ConnectionResetError("the other side hung up")
                 self._buffer += chunk

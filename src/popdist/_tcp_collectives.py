@@ -61,10 +61,8 @@ class World:
     def Alltoall(self, sent: Any, got: Any) -> None:
         """Send part i of `sent` to member i and receive part i of `got`; parts have one length."""
         sent_bytes, received_bytes = memoryview(sent).cast("B"), memoryview(got).cast("B")
-        part_length = len(sent_bytes) // self.size
-        part_slices = [
-            slice(member * part_length, (member + 1) * part_length) for member in range(self.size)
-        ]
+        length = len(sent_bytes) // self.size
+        part_slices = [slice(member * length, (member + 1) * length) for member in range(self.size)]
         received_bytes[part_slices[self.rank]] = sent_bytes[part_slices[self.rank]]
         self._swap_with_members(
             [sent_bytes[part_slice] for part_slice in part_slices],
@@ -74,13 +72,12 @@ class World:
     def Allgather(self, sent: Any, got: Any) -> None:
         """Send `sent` to all members, and receive part i of `got` from member i."""
         sent_bytes, received_bytes = memoryview(sent).cast("B"), memoryview(got).cast("B")
-        part_length = len(sent_bytes)
-        received_bytes[self.rank * part_length : (self.rank + 1) * part_length] = sent_bytes
-        received_parts = [
-            received_bytes[member * part_length : (member + 1) * part_length]
-            for member in range(self.size)
+        length = len(sent_bytes)
+        received_bytes[self.rank * length : (self.rank + 1) * length] = sent_bytes
+        parts = [
+            received_bytes[member * length : (member + 1) * length] for member in range(self.size)
         ]
-        self._swap_with_members([sent_bytes] * self.size, received_parts)
+        self._swap_with_members([sent_bytes] * self.size, parts)
 
     def Bcast(self, values: Any, root: int) -> None:
         """Send `values` of member `root` to all others, which receive them in place."""
@@ -106,10 +103,10 @@ class World:
             int.from_bytes(packed_lengths[8 * member : 8 * member + 8], "big")
             for member in range(self.size)
         ]
-        value_buffers = [bytearray(value_length) for value_length in value_lengths]
+        value_buffers = [bytearray(length) for length in value_lengths]
         self._swap_with_members(
             [memoryview(value_json)] * self.size,
-            [memoryview(value_buffer) for value_buffer in value_buffers],
+            [memoryview(buffer) for buffer in value_buffers],
         )
         value_buffers[self.rank] = bytearray(value_json)
         return [json.loads(value_json) for value_json in value_buffers]
@@ -233,11 +230,11 @@ class _Net:
     def _send_to_peer(self, peer: int, unsent_parts: dict[int, list[memoryview]]) -> None:
         peer_parts = unsent_parts[peer]
         with self._peer_gone_errors(peer), contextlib.suppress(BlockingIOError):
-            sent_count = self._links[peer].sendmsg(peer_parts)
-            while peer_parts and sent_count >= len(peer_parts[0]):
-                sent_count -= len(peer_parts.pop(0))
+            count = self._links[peer].sendmsg(peer_parts)
+            while peer_parts and count >= len(peer_parts[0]):
+                count -= len(peer_parts.pop(0))
             if peer_parts:
-                peer_parts[0] = peer_parts[0][sent_count:]
+                peer_parts[0] = peer_parts[0][count:]
         if not peer_parts:
             del unsent_parts[peer]
 
@@ -276,24 +273,24 @@ class _Net:
             raise BackendError(f"instance {peer} has gone: {error.strerror or error}") from None
 
     def _connect_to_peer(self, peer: int) -> socket.socket:
-        host, port, link_nonce = self._places[peer]
+        host, port, nonce = self._places[peer]
         with self._peer_gone_errors(peer):
             link = socket.create_connection((host, port), LINK_LIMIT_S)
             rank_bytes = self.rank.to_bytes(4, "big")
             link.sendall(
-                rank_bytes + _proof(self._secret, b"link", bytes.fromhex(link_nonce), rank_bytes)
+                rank_bytes + _proof(self._secret, b"link", bytes.fromhex(nonce), rank_bytes)
             )
         return _prepare_link(link)
 
     def _take_links(self, ready_fds: set[int]) -> None:
         """Accept links from higher instances. A link without a valid proof is closed."""
-        link_nonce = bytes.fromhex(self._places[self.rank][2])
+        nonce = bytes.fromhex(self._places[self.rank][2])
         for link, _, greeting in self._arrivals.hear(ready_fds):
             rank_bytes, proof = greeting[:4], greeting[4:]
             peer = int.from_bytes(rank_bytes, "big")
-            if hmac.compare_digest(
-                proof, _proof(self._secret, b"link", link_nonce, rank_bytes)
-            ) and (self.rank < peer < len(self._places) and peer not in self._links):
+            if hmac.compare_digest(proof, _proof(self._secret, b"link", nonce, rank_bytes)) and (
+                self.rank < peer < len(self._places) and peer not in self._links
+            ):
                 self._links[peer] = _prepare_link(link)
             else:
                 link.close()
@@ -400,16 +397,16 @@ def _read_greeting(
     if not hmac.compare_digest(proof, _proof(secret, b"here", nonce, greeting_json)):
         return None
     try:
-        greeting_fields = json.loads(greeting_json)
+        fields = json.loads(greeting_json)
         place = (
-            str(greeting_fields["host"]),
-            int(greeting_fields["port"]),
-            bytes.fromhex(greeting_fields["number"]).hex(),
+            str(fields["host"]),
+            int(fields["port"]),
+            bytes.fromhex(fields["number"]).hex(),
         )
-        rank = int(greeting_fields["rank"])
+        rank = int(fields["rank"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return (rank, place) if greeting_fields["size"] == size and 0 < rank < size else None
+    return (rank, place) if fields["size"] == size and 0 < rank < size else None
 
 
 def _join_meeting(

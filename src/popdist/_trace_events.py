@@ -45,15 +45,15 @@ def open_records() -> Records | None:
 
 def _open_pipe() -> None:
     _Opened.done = True
-    pipe_path = os.environ.get(TRACE_VARIABLE)
-    if not pipe_path:
+    path = os.environ.get(TRACE_VARIABLE)
+    if not path:
         return
     import atexit
 
     from popdist._trace_records import Records
 
     try:
-        pipe_fd = os.open(pipe_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        pipe_fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return  # nobody reads the pipe; the program goes on without a trace
     records = _Opened.records = Records(pipe_fd)

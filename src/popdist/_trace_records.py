@@ -76,9 +76,9 @@ class Records:
     def mark(self, name: str) -> None:
         """Add a mark with the present time."""
         now_ns = clock()
-        waiting_records = self._waiting
-        waiting_records.append((name, 0, now_ns, now_ns))
-        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _SEND_RECORD_COUNT:
+        records = self._waiting
+        records.append((name, 0, now_ns, now_ns))
+        if now_ns - self._sent > _TOGETHER or len(records) >= _SEND_RECORD_COUNT:
             self._send_waiting(now_ns)
 
     def joined(self, transport: bytes, began_ns: int) -> None:
@@ -98,13 +98,13 @@ class Records:
 
         byte_count: bytes of each instance.
         """
-        call_number = self._counts[group_checksum] = self._counts.get(group_checksum, 0) + 1
+        number = self._counts[group_checksum] = self._counts.get(group_checksum, 0) + 1
         now_ns = clock()
-        waiting_records = self._waiting
-        waiting_records.append(
-            ((COLLECTIVE, name, byte_count, group_checksum, members), call_number, began_ns, now_ns)
+        records = self._waiting
+        records.append(
+            ((COLLECTIVE, name, byte_count, group_checksum, members), number, began_ns, now_ns)
         )
-        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _SEND_RECORD_COUNT:
+        if now_ns - self._sent > _TOGETHER or len(records) >= _SEND_RECORD_COUNT:
             self._send_waiting(now_ns)
 
     def flush(self) -> None:
@@ -113,16 +113,16 @@ class Records:
 
     def _send_waiting(self, now_ns: int) -> None:
         with self._lock:
-            self._sent, waiting_records = now_ns, self._waiting
-            batch = waiting_records[:]
-            del waiting_records[: len(batch)]  # other threads may have added records meanwhile
-            for piece, record_count in _pack_pieces(batch):
+            self._sent, records = now_ns, self._waiting
+            batch = records[:]
+            del records[: len(batch)]  # other threads may have added records meanwhile
+            for piece, count in _pack_pieces(batch):
                 if not self._write_piece(piece):
-                    self._left_out += record_count
+                    self._left_out += count
             if self._left_out:
-                left_out_kind = (LEFT_OUT, b"", self._left_out, 0, 0)
+                kind = (LEFT_OUT, b"", self._left_out, 0, 0)
                 if self._write_piece(
-                    _pack_piece([_head(left_out_kind)], [RECORD.pack(0, 0, now_ns, now_ns)])
+                    _pack_piece([_head(kind)], [RECORD.pack(0, 0, now_ns, now_ns)])
                 ):
                     self._left_out = 0
 
@@ -159,16 +159,16 @@ def _pack_pieces(batch: list[_Record]) -> Iterator[tuple[bytes, int]]:
 def _head(kind: _RecordKind) -> bytes:
     if isinstance(kind, str):
         kind = MARK, kind.encode(errors="replace")[:LONGEST], 0, 0, 0
-    record_kind, name, byte_count, group_checksum, members = kind
-    return KIND.pack(record_kind, len(name), members, group_checksum, byte_count) + name
+    record_kind, name, count, checksum, members = kind
+    return KIND.pack(record_kind, len(name), members, checksum, count) + name
 
 
 def _pack_piece(kind_heads: list[bytes], packed_records: list[bytes]) -> bytes:
-    packed_kinds = b"".join(kind_heads)
+    kinds = b"".join(kind_heads)
     return b"".join(
         (
-            PIECE.pack(len(kind_heads), len(packed_kinds), len(packed_records)),
-            packed_kinds,
+            PIECE.pack(len(kind_heads), len(kinds), len(packed_records)),
+            kinds,
             *packed_records,
         )
     )

@@ -163,9 +163,7 @@ def allgather(tensor: Values, name: str | None = None) -> Any:
     padded = np.zeros((max(row_counts), *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
     gathered: NDArray[Any] = allGather(padded)
-    parts = [
-        padded_part[:row_count] for padded_part, row_count in zip(gathered, row_counts, strict=True)
-    ]
+    parts = [part[:count] for part, count in zip(gathered, row_counts, strict=True)]
     return to_original_form(np.concatenate(parts))
 
 
@@ -258,6 +256,6 @@ def _is_integer(values: Any) -> bool:
 
 def _overwrite(tensor: Any, new_values: Any) -> Any:
     """Copy the values into a numpy array, or into a torch tensor outside its gradient."""
-    target_array = tensor.data if hasattr(tensor, "is_floating_point") else tensor
-    target_array[...] = new_values
+    array = tensor.data if hasattr(tensor, "is_floating_point") else tensor
+    array[...] = new_values
     return tensor

@@ -83,16 +83,16 @@ def test_waiting_in_the_line_says_how_it_goes(server: Server) -> None:
     heard: list[str] = []
     with podwright.connect() as pod:
         first = pod.partition(size=16)
-        making_room = threading.Thread(target=first.close)
+        room = threading.Thread(target=first.close)
 
         def hear(line: str) -> None:
             if not heard:
-                making_room.start()
+                room.start()
             heard.append(line)
 
         with pod.partition(size=2, wait=True, progress=hear) as partition:
             assert partition.held
-        making_room.join()
+        room.join()
     assert heard[0].startswith("place 1 in the queue")
 
 

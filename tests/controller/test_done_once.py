@@ -86,8 +86,8 @@ def _comparable(name: str, before: Step, call: Step) -> bool:
     new partition is the caller's.
     """
     devices_kept = name == "CreatePartition" and before in (asked_to_move, job_asked)
-    other_exceptions = before in (machine_fails, hung) or call in (enlarge, shrink)
-    return bool(name) and not (other_exceptions or devices_kept)
+    exceptions = before in (machine_fails, hung) or call in (enlarge, shrink)
+    return bool(name) and not (exceptions or devices_kept)
 
 
 #: What is in memory alone, so that the next server may not know of it before the call is repeated.

@@ -199,13 +199,13 @@ async def test_a_shape_that_cannot_be_is_refused_with_one_that_can(kind: str) ->
     await pod.world.start()
     for size in (3, 5, 6, 7, 12, 24, 33, 96, 300):
         for gcds in (size, 1, 3):
-            would_work = await pod.refused(size, gcds)
-            found = re.search(r"size of (\d+)(?: in (\d+) GCD)?", would_work)
+            work = await pod.refused(size, gcds)
+            found = re.search(r"size of (\d+)(?: in (\d+) GCD)?", work)
             if found is not None:
                 named += 1
                 assert await pod.refused(int(found[1]), int(found[2] or 1)) == ""
-            elif would_work:
-                assert "GCDs" in would_work, (size, gcds)  # another number of these makes it work
+            elif work:
+                assert "GCDs" in work, (size, gcds)  # another number of these makes it work
                 continue
             await pod.world.remove("asked")
     assert named

@@ -128,11 +128,11 @@ def test_a_standstill_at_any_reading_of_the_clock_loses_no_host_and_no_lease(
     launch: Launch, reading: int
 ) -> None:
     """The host speaks in every second turn. In the others nothing is read that hides the gap."""
-    for host_speaks in (True, False) * 3:
-        launch.turn(host_speaks=host_speaks)
+    for speaks in (True, False) * 3:
+        launch.turn(host_speaks=speaks)
         launch.clock.stands_at = launch.clock.readings + reading
-        for later_turn in range(6):
-            launch.turn(host_speaks=bool(later_turn % 2) == host_speaks)
+        for turn in range(6):
+            launch.turn(host_speaks=bool(turn % 2) == speaks)
     assert launch.watch.cause is None
     assert launch.lost == []
 

@@ -66,9 +66,9 @@ class CompositionFace:
             (stanza,) = body["Manifest"]["Stanzas"]
             path, body = _SYSTEMS, stanza["Request"]
         answer = self._fabric.request(method, _to_fabric(path), _translated(body), headers)
-        headers_back = {name: _from_fabric(value) for name, value in answer.headers.items()}
+        back = {name: _from_fabric(value) for name, value in answer.headers.items()}
         content = _from_fabric(answer.content.decode())
-        return HttpAnswer(answer.status, headers_back, content.encode())
+        return HttpAnswer(answer.status, back, content.encode())
 
 
 def _to_fabric(text: str) -> str:

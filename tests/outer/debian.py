@@ -45,9 +45,9 @@ class Debian:
         """The words that run a line of shell in that Debian, with nothing of ours in it."""
         enter = ["nsenter", "-t", str(self._holder.pid), "-m", "-n", "--"]
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        clean_environ = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"]
+        environ = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"]
         who = as_user if user != "root" else []
-        return [*enter, "chroot", str(self.root), *clean_environ, *who, "sh", "-ec", line]
+        return [*enter, "chroot", str(self.root), *environ, *who, "sh", "-ec", line]
 
     def run(self, line: str, user: str = "root") -> str:
         """What a line of shell that must succeed prints."""

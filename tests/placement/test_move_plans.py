@@ -88,13 +88,13 @@ def test_the_cheapest_block_that_can_be_emptied_is() -> None:
     rng, planned = random.Random(4), 0
     for _ in range(TRIES):
         pod, order = busy(rng), rng.randrange(1, 3)
-        found, all_that_can = plan(pod, order), possible(pod, order)
+        found, can = plan(pod, order), possible(pod, order)
         if found is None:
-            assert not all_that_can or pod.blocks.find(order) is not None
+            assert not can or pod.blocks.find(order) is not None
             continue
         planned += 1
-        least = min(all_that_can.values())
-        assert all_that_can[found.devices] == least == cost(pod, dict(found.jobs))
+        least = min(can.values())
+        assert can[found.devices] == least == cost(pod, dict(found.jobs))
     assert planned > TRIES / 10
 
 

@@ -128,8 +128,8 @@ def test_the_sum_that_slurm_writes_at_the_first_component_is_no_request() -> Non
     """From 24.11 on it has the licences of all; job_submit's notes have those of each."""
     noted = parts(24, 0, notes=("ipus=16", "ipus=8; waits for room"))
     assert devices_of(noted) == {"9+0": 16, "9+1": 8, "10": 4}
-    one_without = parts(16, 0, notes=("ipus=16", "ipus=0"))
-    assert devices_of(one_without) == {"9+0": 16, "10": 4}
+    without = parts(16, 0, notes=("ipus=16", "ipus=0"))
+    assert devices_of(without) == {"9+0": 16, "10": 4}
     unknown = parts(24, 0)
     assert devices_of(unknown) == {"10": 4}
     assert unknown.skipped.reasons == {

@@ -61,11 +61,11 @@ class KillPoint:
 
     def connect(self) -> Callable[..., sqlite3.Connection]:
         """Return a replacement for sqlite3.connect that counts the statements."""
-        kill_point = self
+        point = self
 
         class Connection(sqlite3.Connection):
             def execute(self, *sql_arguments: Any) -> sqlite3.Cursor:
-                is_kill_step = kill_point.before("statement")
+                is_kill_step = point.before("statement")
                 cursor = super().execute(*sql_arguments)
                 if is_kill_step:
                     die()

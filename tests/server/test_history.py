@@ -104,10 +104,10 @@ async def test_writing_what_waited_is_no_change(world: World) -> None:
     """The journal writes some changes a little later, together. They were counted before that."""
     await world.make("p1")
     await world.recorder.record()
-    request_count = len(world.asked)
+    count = len(world.asked)
     await world.controller._state.journal.flush()
     await world.pass_minute()
-    assert len(world.asked) == request_count
+    assert len(world.asked) == count
 
 
 async def test_readings_are_recorded_each_minute_since_nothing_counts_their_changes(

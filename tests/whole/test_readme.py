@@ -110,8 +110,8 @@ def test_the_laptop_tutorial(newcomer: Newcomer) -> None:
     by_hand = [block for block in rest if block.typed != "podwright web\n"]
     assert len(by_hand) == len(rest) - 1
     for block in by_hand:
-        with_commands = Block(f"source .venv/bin/activate\n{block.typed}", block.printed)
-        typed = newcomer.type(with_commands.typed)
+        commands = Block(f"source .venv/bin/activate\n{block.typed}", block.printed)
+        typed = newcomer.type(commands.typed)
         assert set(typed.codes) == {0}, typed.shown
         assert block.fits(typed.shown), typed.shown
 

@@ -190,10 +190,10 @@ class RemoteMachine:
         """
         import grpc
 
-        failed_state = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        state = grpc.ChannelConnectivity.TRANSIENT_FAILURE
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(_COMES_BACK, self._timeout)
-        while self._channel is not None and self._channel.get_state(True) is failed_state:
+        while self._channel is not None and self._channel.get_state(True) is state:
             if loop.time() > deadline:
                 return
             await asyncio.sleep(_RECONNECT_POLL_S)
@@ -203,12 +203,12 @@ class RemoteMachine:
 
         if self._certs is None:
             return grpc.aio.insecure_channel(self.where, options=_CHANNEL_OPTIONS)
-        tls_credentials = grpc.ssl_channel_credentials(*read_certificates(str(self._certs)))
-        channel_options = (
+        credentials = grpc.ssl_channel_credentials(*read_certificates(str(self._certs)))
+        options = (
             *_CHANNEL_OPTIONS,
             ("grpc.ssl_target_name_override", self._certificate_name()),
         )
-        return grpc.aio.secure_channel(self.where, tls_credentials, options=channel_options)
+        return grpc.aio.secure_channel(self.where, credentials, options=options)
 
     def _certificate_name(self) -> str:
         return agent_name(self.name, self._certificate_number)

@@ -24,10 +24,10 @@ async def figures(
             "agent_calls",
             help_text,
             count,
-            {**labels, "method": method, "code": result_code},
+            {**labels, "method": method, "code": code},
             total=True,
         )
-        for (method, result_code), count in sorted(call_counts.items())
+        for (method, code), count in sorted(call_counts.items())
     ]
     try:
         machine_report = await driver.describe()

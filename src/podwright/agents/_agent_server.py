@@ -120,11 +120,11 @@ class Agent:
         return Empty()
 
     async def _configure(self, request: ConfigureRequest) -> None:
-        configure_arguments = (request.partition, request.epoch, request.devices)
+        arguments = (request.partition, request.epoch, request.devices)
         if isinstance(self._driver, OwnedDriver):
-            await self._driver.configure_for(request.owner, *configure_arguments)
+            await self._driver.configure_for(request.owner, *arguments)
         else:
-            await self._driver.configure(*configure_arguments)
+            await self._driver.configure(*arguments)
 
     def handler(self, name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
         """Return the handler that answers the bytes of one call with bytes."""
@@ -170,9 +170,9 @@ class Agent:
         if self._secret is None:
             return ""
         credential = dict(call_context.invocation_metadata() or ()).get(AUTH_METADATA_KEY, "")
-        changes_state = AGENT_METHODS[method_name].changes
+        state = AGENT_METHODS[method_name].changes
         return self._secret.check(
-            method_name, request_bytes, str(credential), self._machine, lasting=changes_state
+            method_name, request_bytes, str(credential), self._machine, lasting=state
         )
 
     async def _machine_state(self) -> MachineState:
@@ -208,9 +208,9 @@ class Agent:
 
 
 def _tls_credentials(certs_folder: Path) -> Any:
-    authority_certificate, private_key, certificate = read_certificates(str(certs_folder))
+    authority_certificate, key, certificate = read_certificates(str(certs_folder))
     return grpc.ssl_server_credentials(
-        [(private_key, certificate)],
+        [(key, certificate)],
         root_certificates=authority_certificate,
         require_client_auth=True,
     )
@@ -221,10 +221,8 @@ class _HandlerTable(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def __init__(self, agent: Agent) -> None:
         self._handlers = {
-            f"/{AGENT_SERVICE}/{method_name}": grpc.unary_unary_rpc_method_handler(
-                agent.handler(method_name)
-            )
-            for method_name in AGENT_METHODS
+            f"/{AGENT_SERVICE}/{name}": grpc.unary_unary_rpc_method_handler(agent.handler(name))
+            for name in AGENT_METHODS
         }
 
     def service(self, details: Any) -> Any:

@@ -29,9 +29,7 @@ class FabricDevice:
 def devices_of(parts: FabricParts) -> frozenset[FabricDevice]:
     """Return the parts as a set of devices."""
     return frozenset(
-        FabricDevice(machine, device_index)
-        for machine, indices in parts.items()
-        for device_index in indices
+        FabricDevice(machine, index) for machine, indices in parts.items() for index in indices
     )
 
 
@@ -209,8 +207,8 @@ class MemoryFabricJournal:
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`."""
-        for entry_key, entry_value in changes.items():
+        for key, entry_value in changes.items():
             if entry_value is None:
-                self._entries.pop(entry_key, None)
+                self._entries.pop(key, None)
             else:
-                self._entries[entry_key] = entry_value
+                self._entries[key] = entry_value

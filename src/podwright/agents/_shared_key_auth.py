@@ -116,16 +116,14 @@ class Secret:
         Returns the credential for the metadata, and the nonce that the reply must prove.
         """
         nonce = secrets.token_hex(16)
-        signed_fields = (
+        fields = (
             f"{self._clock():.3f}",
             nonce,
             machine,
             self._server or "-",
             str(self._epoch),
         )
-        return " ".join(
-            (*signed_fields, self._message_mac("call", call_name, *signed_fields, body))
-        ), nonce
+        return " ".join((*fields, self._message_mac("call", call_name, *fields, body))), nonce
 
     def check(
         self, call: str, body: bytes, credential: str, machine: str, *, lasting: bool = True

@@ -128,21 +128,21 @@ class SimulatedMachine:
 
     def use(self, epoch: int, devices: Sequence[int]) -> None:
         """Let a lease holder's program touch devices. Raises wire.Fenced for an old epoch."""
-        for device_index in devices:
-            device = self.devices[device_index]
+        for index in devices:
+            device = self.devices[index]
             if epoch < device.seen:
-                raise self._fenced_error("use", device_index, epoch)
+                raise self._fenced_error("use", index, epoch)
             device.used_by = device.partition
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
         """Refuse older epochs from now on. Raises wire.Fenced when a device has seen
         a newer epoch than this one.
         """
-        for device_index in devices:
-            if epoch < self.devices[device_index].seen:
-                raise self._fenced_error(kind, device_index, epoch)
-        for device_index in devices:
-            self.devices[device_index].seen = epoch
+        for index in devices:
+            if epoch < self.devices[index].seen:
+                raise self._fenced_error(kind, index, epoch)
+        for index in devices:
+            self.devices[index].seen = epoch
 
     # -- the interface of a driver ------------------------------------------------------------
 
@@ -152,10 +152,10 @@ class SimulatedMachine:
         if lost_reply_error:
             raise lost_reply_error
         return MachineReport(
-            devices=tuple(self._report(device_index) for device_index in range(len(self.devices))),
+            devices=tuple(self._report(index) for index in range(len(self.devices))),
             configured={
-                device_index: (device.partition, device.epoch)
-                for device_index, device in enumerate(self.devices)
+                index: (device.partition, device.epoch)
+                for index, device in enumerate(self.devices)
                 if device.partition
             },
             software="simulated",
@@ -169,9 +169,7 @@ class SimulatedMachine:
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.configure`."""
-        lost_reply_error = await self._begin_call(
-            Call("configure", partition, epoch, tuple(devices))
-        )
+        error = await self._begin_call(Call("configure", partition, epoch, tuple(devices)))
         for device in self._fence_devices("configure", epoch, devices):
             if device.used_by not in ("", partition) or device.partition not in ("", partition):
                 self.violations.append(
@@ -181,36 +179,36 @@ class SimulatedMachine:
                 device.used_by = ""
             device.partition = partition
             device.epoch = epoch
-        if lost_reply_error:
-            raise lost_reply_error
+        if error:
+            raise error
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
-        lost_reply_error = await self._begin_call(Call("reset", "", epoch, tuple(devices)))
+        error = await self._begin_call(Call("reset", "", epoch, tuple(devices)))
         for device in self._fence_devices("reset", epoch, devices):
             device.used_by = ""
             device.epoch = epoch
-        if lost_reply_error:
-            raise lost_reply_error
+        if error:
+            raise error
 
     async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
         """See `Driver.fence`. The devices refuse each program that comes with an older epoch."""
-        lost_reply_error = await self._begin_call(Call("fence", "", epoch, tuple(devices)))
+        error = await self._begin_call(Call("fence", "", epoch, tuple(devices)))
         for device in self._fence_devices("fence", epoch, devices):
             device.used_by = ""
             device.epoch = epoch
-        if lost_reply_error:
-            raise lost_reply_error
+        if error:
+            raise error
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.release`."""
-        lost_reply_error = await self._begin_call(Call("release", "", epoch, tuple(devices)))
+        error = await self._begin_call(Call("release", "", epoch, tuple(devices)))
         for device in self._fence_devices("release", epoch, devices):
             device.used_by = ""
             device.partition = ""
             device.epoch = epoch
-        if lost_reply_error:
-            raise lost_reply_error
+        if error:
+            raise error
 
     # -- inside ------------------------------------------------------------------------------
 

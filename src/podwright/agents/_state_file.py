@@ -34,12 +34,12 @@ def check_epoch(epoch: int, highest_epoch: int, operation: str) -> None:
     If an agent obeyed such an epoch once, it would refuse every server from then on. highest_epoch:
     the highest epoch so far; 0: none yet.
     """
-    epoch_limit = min(EPOCH_LIMIT, highest_epoch + EPOCH_STEP) if highest_epoch else EPOCH_LIMIT
-    if not 0 <= epoch < epoch_limit:
+    limit = min(EPOCH_LIMIT, highest_epoch + EPOCH_STEP) if highest_epoch else EPOCH_LIMIT
+    if not 0 <= epoch < limit:
         raise InvalidRequest(
             f"epoch {epoch} is none that a server can have come to",
             operation=operation,
-            would_work=f"choose one below {epoch_limit}",
+            would_work=f"choose one below {limit}",
         )
 
 
@@ -145,14 +145,12 @@ class SavedMachine:
         self._save_state()
 
     def _fence_and_save(self, call_kind: str, epoch: int, devices: Sequence[int]) -> None:
-        device_count = len(self._machine.devices)
-        if unknown_indices := [
-            device_index for device_index in devices if not 0 <= device_index < device_count
-        ]:
+        count = len(self._machine.devices)
+        if indices := [index for index in devices if not 0 <= index < count]:
             raise InvalidRequest(
-                f"machine {self._machine.machine.name} has no device {unknown_indices[0]}",
+                f"machine {self._machine.machine.name} has no device {indices[0]}",
                 operation=call_kind,
-                would_work=f"0 to {device_count - 1}",
+                would_work=f"0 to {count - 1}",
             )
         highest_epoch = max((device.seen for device in self._machine.devices), default=0)
         check_epoch(epoch, highest_epoch, call_kind)
@@ -160,33 +158,33 @@ class SavedMachine:
         self._save_state()
 
     def _save_state(self) -> None:
-        machine_name = self._machine.machine.name
-        state_json = msgspec.json.encode(_SavedState(machine_name, tuple(self._machine.devices)))
-        temporary_path = self._path.with_name(self._path.name + ".new")
+        name = self._machine.machine.name
+        state_json = msgspec.json.encode(_SavedState(name, tuple(self._machine.devices)))
+        path = self._path.with_name(self._path.name + ".new")
         try:
-            file_descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(file_descriptor, "wb") as file:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(state_json)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary_path, self._path)
+            os.replace(path, self._path)
         except OSError as error:
             raise Internal(
-                f"machine {machine_name} cannot write its state {self._path}: {error.strerror}"
+                f"machine {name} cannot write its state {self._path}: {error.strerror}"
             ) from None
 
 
 def _lock(state_path: Path) -> int:
     """Lock a state file. The lock ends with the process."""
-    lock_descriptor = os.open(
+    descriptor = os.open(
         state_path.with_name(state_path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600
     )
     try:
-        fcntl.flock(lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(lock_descriptor)
+        os.close(descriptor)
         raise AlreadyExists(
             f"another agent keeps its state in {state_path}",
             would_work="end it, or another --state",
         ) from None
-    return lock_descriptor
+    return descriptor

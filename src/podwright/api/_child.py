@@ -46,14 +46,14 @@ def main() -> int:
 
 
 def _read_request(request_pipe: int) -> dict[str, Any]:
-    request_line = b""
-    while not request_line.endswith(b"\n"):
+    line = b""
+    while not line.endswith(b"\n"):
         chunk = os.read(request_pipe, 65536)
         if not chunk:
             sys.exit(1)
-        request_line += chunk
-    request_fields: dict[str, Any] = json.loads(request_line)
-    return request_fields
+        line += chunk
+    fields: dict[str, Any] = json.loads(line)
+    return fields
 
 
 def _launch_report(launch_result: LaunchResult) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def _run_launch(request_fields: dict[str, Any]) -> LaunchResult:
     environ = dict(os.environ)
     plan = plan_launch(options, environ)
     exchange = None
-    if run_folder := request_fields["folder"]:
-        with open(os.path.join(run_folder, "call"), "rb") as file:
-            exchange = Exchange(file.read(), run_folder)
+    if folder := request_fields["folder"]:
+        with open(os.path.join(folder, "call"), "rb") as file:
+            exchange = Exchange(file.read(), folder)
     return run_plan(plan, environ, exchange=exchange)
 
 

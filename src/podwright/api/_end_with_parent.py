@@ -38,11 +38,11 @@ def terminate_on_close(pipe_fd: int) -> None:
     """
     fcntl.fcntl(pipe_fd, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe_fd, _F_SETSIG, signal.SIGTERM)
-    pipe_flags = fcntl.fcntl(pipe_fd, fcntl.F_GETFL)
-    fcntl.fcntl(pipe_fd, fcntl.F_SETFL, pipe_flags | os.O_ASYNC)
-    pipe_poll = select.poll()
-    pipe_poll.register(pipe_fd, 0)
-    if pipe_poll.poll(0):  # the other end had closed before the signal was set up
+    flags = fcntl.fcntl(pipe_fd, fcntl.F_GETFL)
+    fcntl.fcntl(pipe_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(pipe_fd, 0)
+    if poll.poll(0):  # the other end had closed before the signal was set up
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -45,11 +45,11 @@ def write(
             folder.mkdir(mode=0o700, exist_ok=True)
         _remove_files(folder, partition_info.name)
         gcds = ipuof_gcds(partition_info)
-        for gcd_index, gcd_config in enumerate(gcds):
-            gcd_config["attributes"][OWNER] = partition_info.name
-            gcd_suffix = f"_gcd{gcd_index}" if len(gcds) > 1 else ""
+        for index, config in enumerate(gcds):
+            config["attributes"][OWNER] = partition_info.name
+            gcd_suffix = f"_gcd{index}" if len(gcds) > 1 else ""
             _replace_file(
-                folder / f"{partition_info.name}{gcd_suffix}_ipuof.conf", gcd_config, file_mode
+                folder / f"{partition_info.name}{gcd_suffix}_ipuof.conf", config, file_mode
             )
     except OSError as error:
         report(_failure_sentence(folder, partition_info.name, "written", error))
@@ -78,11 +78,9 @@ def _remove_files(folder: Path, partition_name: str) -> None:
 
 def _partition_files(folder: Path, partition_name: str) -> Iterator[Path]:
     """Yield the files of a folder whose attribute names this partition."""
-    name_pattern = re.compile(re.escape(partition_name) + r"(_gcd\d+)?_ipuof\.conf")
+    pattern = re.compile(re.escape(partition_name) + r"(_gcd\d+)?_ipuof\.conf")
     try:
-        matching_paths = sorted(
-            path for path in folder.iterdir() if name_pattern.fullmatch(path.name)
-        )
+        matching_paths = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
     except OSError:
         return
     for path in matching_paths:

@@ -163,10 +163,8 @@ class Job(Generic[R]):
 
     def progress(self) -> tuple[int, int]:
         """Return how many instances have returned or raised, and how many there are."""
-        finished_flags = [
-            finished(self._run_file_path(f"result.{i}")) for i in range(self.instances)
-        ]
-        return sum(finished_flags), len(finished_flags)
+        flags = [finished(self._run_file_path(f"result.{i}")) for i in range(self.instances)]
+        return sum(flags), len(flags)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of the job, at most `timeout` seconds. Return whether it has ended.
@@ -212,13 +210,11 @@ class Job(Generic[R]):
         A line of an instance begins with its tag, such as `[1,0]<stdout>:`.
         """
         with open(self._run_file_path("log"), encoding="utf-8", errors="replace") as file:
-            log_text = file.read()
+            text = file.read()
         if instance is None:
-            return log_text
-        line_tag = f"[1,{instance}]<"
-        return "".join(
-            line for line in log_text.splitlines(keepends=True) if line.startswith(line_tag)
-        )
+            return text
+        tag = f"[1,{instance}]<"
+        return "".join(line for line in text.splitlines(keepends=True) if line.startswith(tag))
 
     def cancel(self, *, wait: bool = True) -> None:
         """End the instances in order.

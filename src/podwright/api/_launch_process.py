@@ -175,13 +175,13 @@ class LaunchProcess:
         log_end: the end of its log. The error is `TimedOut` where the launch's own `timeout` ended
         it.
         """
-        exit_code = self.code or 1
+        code = self.code or 1
         if self._ending.get("timed_out"):
-            return TimedOut(self._ending["cause"], exit_code=exit_code, log=log_end)
+            return TimedOut(self._ending["cause"], exit_code=code, log=log_end)
         instance = self._ending.get("instance", -1)
         failed_instance = {"instance": instance} if instance >= 0 else {}
-        failure_text = self._ending.get("cause") or described(exit_code)
-        return LaunchFailed(failure_text, exit_code=exit_code, log=log_end, **failed_instance)
+        text = self._ending.get("cause") or described(code)
+        return LaunchFailed(text, exit_code=code, log=log_end, **failed_instance)
 
     def _read_ending(self) -> None:
         report_bytes = b""

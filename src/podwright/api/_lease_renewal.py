@@ -72,16 +72,16 @@ def _has_children(client: Client, partition_name: str, lease_id: str) -> bool:
     They give back their own leases at their end.
     """
     try:
-        partition_info = client.get_partition(partition_name)
+        info = client.get_partition(partition_name)
     except NotFound:
         return False
-    return any(other_lease.parent == lease_id for other_lease in partition_info.leases)
+    return any(lease.parent == lease_id for lease in info.leases)
 
 
 def main() -> int:
     """Read the lease from standard input, keep it, and report. Return the exit code."""
-    for signal_number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
-        signal.signal(signal_number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
     lease_fields = json.loads(sys.stdin.buffer.readline())
     stdin_poll = select.poll()
     stdin_poll.register(0, select.POLLIN)

@@ -319,7 +319,7 @@ class Pod:
             lease_info = self._find_lease(lease)
             self._client.release(lease_info.id, lease_info.epoch, confirmed=False, force=force)
             return next(
-                (lease_info for lease_info in self._client.list_leases() if lease_info.id == lease),
+                (info for info in self._client.list_leases() if info.id == lease),
                 lease_info,
             )
 
@@ -328,8 +328,8 @@ class Pod:
         if matching_lease := next((lease for lease in leases if lease.id == lease_id), None):
             return matching_lease
         known_leases = f"there are: {', '.join(lease.id for lease in leases)}"
-        would_work = known_leases if leases else "there is no lease at all"
-        raise NotFound(f"there is no lease {lease_id!r}", would_work=would_work)
+        work = known_leases if leases else "there is no lease at all"
+        raise NotFound(f"there is no lease {lease_id!r}", would_work=work)
 
     def waiters(self) -> list[WaiterInfo]:
         """Return the server's queue; the waiter that is served first is first."""
@@ -392,8 +392,8 @@ class Pod:
         self.close()
 
     def __repr__(self) -> str:
-        simulated_suffix = ", simulated" if self.simulated else ""
-        return f"<podwright.Pod at {self.address}{simulated_suffix}>"
+        suffix = ", simulated" if self.simulated else ""
+        return f"<podwright.Pod at {self.address}{suffix}>"
 
 
 def _ignore_progress(progress_line: str) -> None:

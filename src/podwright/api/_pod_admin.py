@@ -208,10 +208,8 @@ class PodAdmin:
             clusters, devices = self._client.list_clusters(), self._client.list_devices()
         states = {}
         for cluster in clusters:
-            states.update(
-                {(cluster.name, machine_name): "DRAINED" for machine_name in cluster.drained}
-            )
-            states.update({(cluster.name, machine_name): "DOWN" for machine_name in cluster.down})
+            states.update({(cluster.name, name): "DRAINED" for name in cluster.drained})
+            states.update({(cluster.name, name): "DOWN" for name in cluster.down})
         rows = []
         for cluster_and_machine, device_group in groupby(
             devices, key=lambda device_info: (device_info.cluster, device_info.device.machine)
@@ -224,13 +222,9 @@ class PodAdmin:
                     allocation=machine_devices[0].allocation,
                     state=states.get(cluster_and_machine, "UP"),
                     devices=len(machine_devices),
-                    free=sum(device_info.state == "FREE" for device_info in machine_devices),
+                    free=sum(info.state == "FREE" for info in machine_devices),
                     partitions=sorted(
-                        {
-                            device_info.partition
-                            for device_info in machine_devices
-                            if device_info.partition
-                        }
+                        {info.partition for info in machine_devices if info.partition}
                     ),
                 )
             )
@@ -346,12 +340,10 @@ class PodAdmin:
         """Remove a quota. Raises `NotFound`."""
         with self._lock:
             quotas = self._client.list_quotas()
-        quota_scope = [scope_name for scope_name in (user, allocation) if scope_name]
-        if quota_scope and (user, allocation) not in [
-            (quota.user, quota.allocation) for quota in quotas
-        ]:
+        scope = [name for name in (user, allocation) if name]
+        if scope and (user, allocation) not in [(quota.user, quota.allocation) for quota in quotas]:
             raise NotFound(
-                f"there is no quota of {' in '.join(quota_scope)}",
+                f"there is no quota of {' in '.join(scope)}",
                 would_work="vipu-admin list quotas shows all",
             )
         return self.set_quota(user=user, allocation=allocation)
@@ -415,9 +407,9 @@ def _find_named(noun: str, wanted_name: str, candidates: Sequence[_N]) -> _N:
 def _not_found_error(
     noun: str, missing_name: str, known_names: Sequence[str], action: str = ""
 ) -> NotFound:
-    known_names_text = ", ".join(known_names[:8]) or "none"
+    text = ", ".join(known_names[:8]) or "none"
     return NotFound(
         f"there is no {noun} {missing_name}",
         operation=action or f"get {noun} {missing_name}",
-        would_work=f"there are: {known_names_text}",
+        would_work=f"there are: {text}",
     )

@@ -170,13 +170,13 @@ class _RunningLaunch:
         if process.error:
             raise process.error
         assert process.code is not None
-        output_texts = []
-        for output_file in self._files:
-            output_file.seek(0)
-            output_texts.append(output_file.read().decode(errors="replace"))
+        texts = []
+        for file in self._files:
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
         if process.code and check:
-            raise process.failure(output_texts[1][-4000:] if output_texts else "")
-        return Completed(process.code, *output_texts)
+            raise process.failure(texts[1][-4000:] if texts else "")
+        return Completed(process.code, *texts)
 
     def __enter__(self) -> _RunningLaunch:
         return self
@@ -185,5 +185,5 @@ class _RunningLaunch:
         if not self.process.done():
             self.process.interrupt(signal.SIGTERM)
             self.process.wait()
-        for output_file in self._files:
-            output_file.close()
+        for file in self._files:
+            file.close()

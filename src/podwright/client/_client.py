@@ -114,12 +114,12 @@ class Client:
         if wire_method is None:
             raise InvalidRequest(f"there is no call {method!r}")
         timeout_s = self.timeout if timeout is None else timeout
-        page_replies: list[Value] = []
+        replies: list[Value] = []
         page_request: Value | None = request
         while page_request is not None:
-            page_replies.append(self.transport.call(wire_method, page_request, timeout_s))
-            page_request = next_page(page_request, page_replies[-1])
-        return joined(page_replies)
+            replies.append(self.transport.call(wire_method, page_request, timeout_s))
+            page_request = next_page(page_request, replies[-1])
+        return joined(replies)
 
     def _call(
         self, method_name: str, request: Value, reply_type: type[_V], timeout: float | None = None

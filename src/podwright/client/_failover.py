@@ -145,8 +145,8 @@ class FailoverTransport:
         )
 
     def _nobody_active_error(self, failures: Sequence[PodwrightError]) -> Unavailable:
-        last_problems = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
-        reasons = "; ".join(str(error) for error in last_problems)
+        problems = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
+        reasons = "; ".join(str(error) for error in problems)
         return unreachable_error(
             self._all, f"none of them answers as the active server ({reasons})"
         )

@@ -258,5 +258,5 @@ class _ServerSearch:
             raise
 
     def _tcp(self, address: Address, found_by: str) -> FoundServer:
-        transport, server_info = connect_tcp(address, self.probe, self.credentials)
-        return FoundServer(Client(transport, timeout=self.timeout), server_info, found_by)
+        transport, info = connect_tcp(address, self.probe, self.credentials)
+        return FoundServer(Client(transport, timeout=self.timeout), info, found_by)

@@ -74,7 +74,7 @@ def private_folder(folder: str, *, create: bool = False) -> bool:
 
 def contexts_path(environ: Mapping[str, str]) -> str:
     """Return the path of the contexts file, whether or not it exists."""
-    config_home = environ.get("XDG_CONFIG_HOME") or os.path.join(
+    home = environ.get("XDG_CONFIG_HOME") or os.path.join(
         environ.get("HOME") or os.path.expanduser("~"), ".config"
     )
-    return os.path.join(config_home, "podwright", "config.toml")
+    return os.path.join(home, "podwright", "config.toml")

@@ -417,9 +417,9 @@ def parse_addresses(hosts: str, port: str = "", source: str = "") -> tuple[Addre
     """
     default_port = _parse_port(port, source) if port else DEFAULT_PORT
     addresses = tuple(
-        _parse_address(address_text.strip(), default_port, source)
-        for address_text in hosts.split(",")
-        if address_text.strip()
+        _parse_address(text.strip(), default_port, source)
+        for text in hosts.split(",")
+        if text.strip()
     )
     if not addresses:
         raise InvalidRequest(f"{hosts!r} names no host", would_work="write HOST or HOST:PORT")

@@ -37,10 +37,10 @@ class PortForwarder:
         self, addresses: Sequence[Address], certs: str, report_failure: Callable[[str], None]
     ) -> None:
         read_certificates(certs)  # it raises an error that says what is missing
-        certs_folder = Path(certs)
+        folder = Path(certs)
         self._addresses, self._report = addresses, report_failure
-        self._tls = ssl.create_default_context(cafile=certs_folder / "ca.pem")
-        self._tls.load_cert_chain(certs_folder / "cert.pem", certs_folder / "key.pem")
+        self._tls = ssl.create_default_context(cafile=folder / "ca.pem")
+        self._tls.load_cert_chain(folder / "cert.pem", folder / "key.pem")
         self._tls.set_alpn_protocols(["h2"])
         self._server: asyncio.Server | None = None
         self._visits: set[asyncio.Task[None]] = set()
@@ -90,13 +90,13 @@ class PortForwarder:
                     stream.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        *addresses, last_address = self._addresses
+        *addresses, address = self._addresses
         for host, port in addresses:
             try:
                 return await self._connect_to(host, port)
             except OSError:  # try the next address
                 continue
-        return await self._connect_to(*last_address)
+        return await self._connect_to(*address)
 
     async def _connect_to(
         self, host: str, port: int

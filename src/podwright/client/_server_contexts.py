@@ -102,10 +102,10 @@ class Contexts(
     def without_keys(self) -> Contexts:
         """Return the contexts with `(hidden)` in place of each access key."""
         contexts = {
-            context_name: msgspec.structs.replace(context, api_access_key=_KEY_PLACEHOLDER)
+            name: msgspec.structs.replace(context, api_access_key=_KEY_PLACEHOLDER)
             if context.api_access_key
             else context
-            for context_name, context in self.contexts.items()
+            for name, context in self.contexts.items()
         }
         return msgspec.structs.replace(self, contexts=contexts)
 
@@ -136,8 +136,8 @@ def read_contexts(path: str) -> Contexts:
         raise InvalidRequest(
             f"{path} holds an access key, and others can read it", would_work=f"chmod 600 {path}"
         )
-    for context_name, context in contexts.contexts.items():
-        _check_context(context_name, context)
+    for name, context in contexts.contexts.items():
+        _check_context(name, context)
     if contexts.current_context and contexts.current_context not in contexts.contexts:
         raise InvalidRequest(
             f"{path}: the current context {contexts.current_context!r} is not among the contexts",
@@ -163,8 +163,8 @@ def write_contexts(path: str, contexts: Contexts) -> None:
     """Replace the file in one step, readable for its owner only. Raises InvalidRequest."""
     import tempfile
 
-    for context_name, context in contexts.contexts.items():
-        _check_context(context_name, context)
+    for name, context in contexts.contexts.items():
+        _check_context(name, context)
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -191,8 +191,8 @@ def contexts_as_toml(contexts: Contexts) -> str:
     lines = []
     if contexts.current_context:
         lines.append(f"current-context = {json.dumps(contexts.current_context)}")
-    for context_name, context in sorted(document.get("contexts", {}).items()):
-        lines += ["", f"[contexts.{json.dumps(context_name)}]"]
+    for name, context in sorted(document.get("contexts", {}).items()):
+        lines += ["", f"[contexts.{json.dumps(name)}]"]
         lines += [f"{field} = {json.dumps(field_value)}" for field, field_value in context.items()]
     return "\n".join(lines).lstrip("\n") + "\n"
 

@@ -94,8 +94,8 @@ def _spawn_server(command: Sequence[str], environ: Mapping[str, str], log_path: 
     ]
     # A pipe inherited from a script would stay open as long as the server lives, and the script
     # would wait for its end.
-    for descriptor_name in os.listdir("/proc/self/fd"):
-        descriptor = int(descriptor_name)
+    for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
         with contextlib.suppress(OSError):
             if descriptor > 2 and os.get_inheritable(descriptor):
                 file_actions.append((os.POSIX_SPAWN_CLOSE, descriptor))
@@ -107,10 +107,10 @@ def _spawn_server(command: Sequence[str], environ: Mapping[str, str], log_path: 
 def _exit_code(pid: int) -> int:
     """Return the exit code of a server that failed; 0 while it runs, or has detached itself."""
     try:
-        reaped_pid, wait_status = os.waitpid(pid, os.WNOHANG)
+        reaped_pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return 0
-    return os.waitstatus_to_exitcode(wait_status) if reaped_pid else 0
+    return os.waitstatus_to_exitcode(status) if reaped_pid else 0
 
 
 def _stop_server(pid: int) -> None:
@@ -123,10 +123,7 @@ def _failure_reason(exit_code: int, timeout: float, log_path: str) -> str:
         return f"did not answer within {timeout:g} s (its words are in {log_path})"
     try:
         with open(log_path, encoding="utf-8", errors="replace") as file:
-            log_lines = file.read().strip().splitlines()
+            lines = file.read().strip().splitlines()
     except OSError:
-        log_lines = []
-    return (
-        f"ended at once with code {exit_code}: "
-        f"{log_lines[-1] if log_lines else 'it printed nothing'}"
-    )
+        lines = []
+    return f"ended at once with code {exit_code}: {lines[-1] if lines else 'it printed nothing'}"

@@ -127,10 +127,8 @@ class UnixTransport:
         head_lines = bytes(self._buffer[:head_end]).decode("latin-1").split("\r\n")
         http_version, _, status_text = head_lines[0].partition(" ")
         headers = {
-            header_name.strip().lower(): header_value.strip()
-            for header_name, _, header_value in (
-                header_line.partition(":") for header_line in head_lines[1:]
-            )
+            name.strip().lower(): header_value.strip()
+            for name, _, header_value in (line.partition(":") for line in head_lines[1:])
         }
         body_length = headers.get("content-length", "")
         if (

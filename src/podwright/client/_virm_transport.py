@@ -98,17 +98,17 @@ class _VirmCall:
         )
 
     def _ask(self, method_name: str, request: Any = None) -> Any:
-        virm_method = virm.VIRM_METHODS[method_name]
+        method = virm.VIRM_METHODS[method_name]
         remaining = self._deadline - time.monotonic()
         if remaining <= 0:
             raise self._timeout_error(method_name)
-        message = virm_method.request() if request is None else request
+        message = method.request() if request is None else request
         return self._channel.call(
-            virm_method.path,
+            method.path,
             message,
             remaining,
-            virm_method.request.SerializeToString,
-            virm_method.reply.FromString,
+            method.request.SerializeToString,
+            method.reply.FromString,
         )
 
     def _timeout_error(self, operation: str) -> TimedOut:
@@ -136,11 +136,11 @@ class _VirmCall:
             DeviceInfo(
                 cluster="",
                 state="UNKNOWN",
-                device=DeviceRef(domain=0, offset=0, machine=agent_entry.agent, index=ipu_index),
-                attributes=dict(agent_entry.ipus[ipu_index].attributes),
+                device=DeviceRef(domain=0, offset=0, machine=entry.agent, index=index),
+                attributes=dict(entry.ipus[index].attributes),
             )
-            for agent_entry in self._ask("ListIPUAttributes").entries
-            for ipu_index in sorted(agent_entry.ipus)
+            for entry in self._ask("ListIPUAttributes").entries
+            for index in sorted(entry.ipus)
         ]
 
     def _partition_status(self, partition_name: str) -> Any:
@@ -184,10 +184,8 @@ class _VirmCall:
     def _settled_partition(self, partition_name: str, wait: bool) -> PartitionInfo:
         def settled() -> bool:
             status = self._partition_status(partition_name)
-            final_states = virm.pb.POS_IDLE, virm.pb.POS_FAILED
-            return (
-                status.operation_state in final_states and status.ready_state != virm.pb.PS_PENDING
-            )
+            states = virm.pb.POS_IDLE, virm.pb.POS_FAILED
+            return status.operation_state in states and status.ready_state != virm.pb.PS_PENDING
 
         if wait:
             self._poll_until(settled, partition_name)

@@ -89,8 +89,7 @@ class Controller:
         self._services.waiting.line.guest_queue.configure(weights or {})
         bound_calls = checked_calls(self._services, CALLS, self._check_serving)
         self._calls = {
-            METHODS[method_name].function: bound_call
-            for method_name, bound_call in bound_calls.items()
+            METHODS[name].function: bound_call for name, bound_call in bound_calls.items()
         }
         self._keepers: list[asyncio.Task[None]] = []
         self.epoch = 0  #: of the store's openings, once started
@@ -99,10 +98,10 @@ class Controller:
 
     def __getattr__(self, function_name: str) -> BoundCall:
         """A call, checked and audited, by the name of its function."""
-        bound_calls: dict[str, BoundCall] = self.__dict__.get("_calls", {})
-        if function_name not in bound_calls:
+        calls: dict[str, BoundCall] = self.__dict__.get("_calls", {})
+        if function_name not in calls:
             raise AttributeError(f"there is no call {function_name}")
-        return bound_calls[function_name]
+        return calls[function_name]
 
     async def start(self, opened_store: Opened | None = None) -> None:
         """Open the store, finish or undo what was interrupted, then serve.
@@ -178,14 +177,14 @@ class Controller:
             "read_only": read_only_error.problem if read_only_error else "",
             "fabric": [self.fabric, self.fabric_problem] if self.fabric_problem else [],
             "silent_schedulers": {
-                guest_name(scheduler_key): round((wall_time - age_seconds) / 10) * 10
-                for scheduler_key, age_seconds in report_ages.items()
-                if age_seconds >= AWAY
+                guest_name(key): round((wall_time - seconds) / 10) * 10
+                for key, seconds in report_ages.items()
+                if seconds >= AWAY
             },
             "cabling": [
-                [cluster_name, machine, cabling_problem]
+                [cluster_name, machine, problem]
                 for cluster_name, cluster in state.inventory.clusters.items()
-                for machine, cabling_problem in cluster.miscabled
+                for machine, problem in cluster.miscabled
             ],
         }
 
@@ -271,8 +270,8 @@ class Controller:
         """Who a caller is here now, and when that user of the server's was created; 0: none is."""
         users = self._services.users
         caller = users.known(caller)
-        user_record = users.of(caller)
-        return caller, user_record.created_at if user_record is not None else 0.0
+        record = users.of(caller)
+        return caller, record.created_at if record is not None else 0.0
 
     def redacted(self, caller: Caller, reply: Any) -> Any:
         """The reply without what this admitted caller may not see."""

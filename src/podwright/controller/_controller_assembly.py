@@ -104,12 +104,10 @@ def reported_attributes(state: ControllerState, machine: str) -> Sequence[Mappin
 def load_machines(services: Services, opened_store: Opened) -> None:
     """Load machines and users from the store; partitions are loaded after them."""
     server_json = opened_store.records.get((META, "server"))
-    server_name = (
-        msgspec.json.decode(server_json, type=str) if server_json else secrets.token_hex(8)
-    )
+    name = msgspec.json.decode(server_json, type=str) if server_json else secrets.token_hex(8)
     if server_json is None:
-        services.state.journal.later(Put(META, "server", msgspec.json.encode(server_name)))
-    services.introduce(server_name, opened_store.epoch)
+        services.state.journal.later(Put(META, "server", msgspec.json.encode(name)))
+    services.introduce(name, opened_store.epoch)
     services.fabric_journal.load(opened_store)
     services.registry.load(opened_store.records)
     allocations.load(services.state, opened_store.records)

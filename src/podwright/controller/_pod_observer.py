@@ -175,13 +175,13 @@ class PodObserver:
     def domain_place(self, key: str) -> tuple[str, int, int, str] | None:
         """Where a list of devices has a link domain: its cluster, its number and size there, and
         the page token of what precedes it. None: there is no such domain."""
-        cluster_name, _, number = key.rpartition("/")
-        cluster = self._state.inventory.clusters.get(cluster_name)
+        name, _, number = key.rpartition("/")
+        cluster = self._state.inventory.clusters.get(name)
         if cluster is None or not number.isdecimal() or int(number) >= len(cluster.refs):
             return None
         domain = int(number)
-        before = f"{cluster_name}/{domain - 1}/{len(cluster.refs[domain - 1])}" if domain else ""
-        return cluster_name, domain, len(cluster.refs[domain]), before
+        before = f"{name}/{domain - 1}/{len(cluster.refs[domain - 1])}" if domain else ""
+        return name, domain, len(cluster.refs[domain]), before
 
     def troubled_domains(self, limit: int) -> list[str]:
         """Link domains with devices that are down, or machines that are drained, in order."""

@@ -90,7 +90,7 @@ class Reconciler:
                     self._probed_machines.add(machine)
                     state.spawn(_run_quietly(partial(self._ask, machine)))
             for partition_name in {
-                partition_entry.name for partition_entry in state.fences.values()
+                entry.name for entry in state.fences.values()
             } - self._settling_partitions:
                 self._settling_partitions.add(partition_name)
                 state.spawn(_run_quietly(partial(self._settle_fences, partition_name)))
@@ -162,16 +162,16 @@ class Reconciler:
         """Poll a silent machine. If it answers, release what it holds wrongly and use it again."""
         state = self._state
         try:
-            machine_report = await state.hardware.describe(machine)
+            report = await state.hardware.describe(machine)
             cluster = state.inventory.by_machine.get(machine)
             if cluster is None:
                 return  # its cluster was removed meanwhile
-            cluster.learn(machine, machine_report)
-            if not await recovery.release_strays(state, machine, machine_report):
+            cluster.learn(machine, report)
+            if not await recovery.release_strays(state, machine, report):
                 return
             state.mark_up(machine)
-            for partition_entry in state.partitions.on(machine):
-                await self._verify_partition(partition_entry, machine)
+            for entry in state.partitions.on(machine):
+                await self._verify_partition(entry, machine)
         finally:
             self._probed_machines.discard(machine)
 
@@ -181,20 +181,17 @@ class Reconciler:
         try:
             if not partition_entry.removed and partition_entry.known.ready.value == "ACTIVE":
                 # Asked again under the lock: the first answer may be older than a step.
-                machine_report = await state.hardware.describe(machine)
-                await recovery.verify(state, partition_entry, {machine: machine_report})
+                report = await state.hardware.describe(machine)
+                await recovery.verify(state, partition_entry, {machine: report})
         finally:
             partition_entry.lock.release()
 
 
 def _may_reset(state: ControllerState, partition_entry: PartitionEntry, now: float) -> bool:
-    partition_record = partition_entry.record
+    record = partition_entry.record
     return (
-        partition_record is not None
-        and (
-            partition_record.unremoved
-            or (partition_record.auto_reset and partition_record.auto_resets < MAX_AUTO_RESETS)
-        )
+        record is not None
+        and (record.unremoved or (record.auto_reset and record.auto_resets < MAX_AUTO_RESETS))
         and now >= partition_entry.retry_at
         and not partition_entry.leases
         and not partition_entry.fences

@@ -229,10 +229,10 @@ def sound_records(
     faults = find_faults(records, epoch, served)
     if refused := [fault for fault in faults if fault.gravity is Gravity.REFUSED]:
         raise damaged(refused, store_name)
-    set_aside = orphans(faults)
-    if not set_aside:
+    aside = orphans(faults)
+    if not aside:
         return records, faults
-    return {name: body for name, body in records.items() if name not in set_aside}, faults
+    return {name: body for name, body in records.items() if name not in aside}, faults
 
 
 def orphans(faults: Iterable[StoreFault]) -> set[tuple[str, str]]:
@@ -243,14 +243,12 @@ def orphans(faults: Iterable[StoreFault]) -> set[tuple[str, str]]:
 def damaged(faults: list[StoreFault], store_name: str) -> Unavailable:
     """The error that refuses a damaged store. It names the store, the faults and the remedy."""
     shown_faults = "; ".join(map(str, faults[:_MAX_SHOWN_FAULTS]))
-    more_text = (
-        f"; and {len(faults) - _MAX_SHOWN_FAULTS} more" if faults[_MAX_SHOWN_FAULTS:] else ""
-    )
-    storage_option = f"--storage {store_name} " if store_name else ""
+    text = f"; and {len(faults) - _MAX_SHOWN_FAULTS} more" if faults[_MAX_SHOWN_FAULTS:] else ""
+    option = f"--storage {store_name} " if store_name else ""
     return Unavailable(
-        f"the store {store_name} is damaged: {shown_faults}{more_text}".replace("  ", " "),
-        would_work=f"restore a backup: vipu-server {storage_option}--restore FILE --replace; "
-        f"all faults: vipu-server {storage_option}--check",
+        f"the store {store_name} is damaged: {shown_faults}{text}".replace("  ", " "),
+        would_work=f"restore a backup: vipu-server {option}--restore FILE --replace; "
+        f"all faults: vipu-server {option}--check",
         damaged=[list(fault) for fault in faults[:_MAX_SHOWN_FAULTS]],
     )
 

@@ -54,12 +54,12 @@ def diagnose(subject: Subject, environ: Mapping[str, str]) -> list[DoctorFinding
 def findings_text(findings: Sequence[DoctorFinding]) -> str:
     """Return the findings as a table, and below it what to type."""
     table_text = table(("Host", "Check", "Result", "Found"), [finding[:4] for finding in findings])
-    advice_lines = [
+    lines = [
         f"  {advised_finding.host}, {advised_finding.check}: {advised_finding.todo}"
         for advised_finding in findings
         if advised_finding.todo
     ]
-    return "\n".join([table_text, *(["", "What to do:", *advice_lines] if advice_lines else [])])
+    return "\n".join([table_text, *(["", "What to do:", *lines] if lines else [])])
 
 
 def _subject_hosts(subject: Subject) -> Sequence[str]:

@@ -43,8 +43,8 @@ def _server_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
             ServerOptions(), environ, timeout=_ANSWER_TIMEOUT_S, local_servers=local_servers
         )
     except _NoServerRunning:
-        finding_text = "none runs; the first command that needs one starts one for you"
-        return [DoctorFinding("server", "answers", OK, finding_text)]
+        text = "none runs; the first command that needs one starts one for you"
+        return [DoctorFinding("server", "answers", OK, text)]
     except PodwrightError as error:
         return [DoctorFinding("server", "answers", PROBLEM, error.problem, error.would_work)]
     with server.client as client:
@@ -53,11 +53,11 @@ def _server_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
 
 def _answer_finding(server: FoundServer) -> DoctorFinding:
     info = server.info
-    finding_text = f"{server.address}, version {info.version}; you are {info.caller} ({info.role})"
+    text = f"{server.address}, version {info.version}; you are {info.caller} ({info.role})"
     if info.standby:
         advice = f"ask the active one: {info.active}" if info.active else "wait for an active one"
-        return DoctorFinding("server", "answers", WARNING, f"{finding_text}; it stands by", advice)
-    return DoctorFinding("server", "answers", OK, finding_text)
+        return DoctorFinding("server", "answers", WARNING, f"{text}; it stands by", advice)
+    return DoctorFinding("server", "answers", OK, text)
 
 
 def _store_finding(server: FoundServer) -> DoctorFinding:
@@ -102,8 +102,7 @@ def _agents(client: Client) -> DoctorFinding:
         advice = "vipu-admin create agent, then vipu-admin create cluster"
         return DoctorFinding("server", "agents", WARNING, "there is no machine yet", advice)
     state_counts_text = ", ".join(
-        f"{device_count} {device_state}"
-        for device_state, device_count in sorted(device_state_counts.items())
+        f"{device_count} {state}" for state, device_count in sorted(device_state_counts.items())
     )
     return DoctorFinding(
         "server", "agents", OK, f"{machine_count} machines answer; devices: {state_counts_text}"
@@ -133,17 +132,15 @@ def _slurm_findings() -> list[DoctorFinding]:
 
 
 def _kubernetes_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
-    kubeconfig_paths = environ.get("KUBECONFIG") or str(
-        Path(environ.get("HOME", "/")) / ".kube/config"
-    )
-    if shutil.which("kubectl") is None or not Path(kubeconfig_paths.split(":")[0]).exists():
+    paths = environ.get("KUBECONFIG") or str(Path(environ.get("HOME", "/")) / ".kube/config")
+    if shutil.which("kubectl") is None or not Path(paths.split(":")[0]).exists():
         return []
     crd_output = _command_output(
         ["kubectl", "get", "crd", "ipujobs.graphcore.ai", "--ignore-not-found", "-oname"]
     )
     if crd_output is None:
-        finding_text, advice = "the API server does not answer", "kubectl version says why"
-        return [DoctorFinding("Kubernetes", "API server", PROBLEM, finding_text, advice)]
+        text, advice = "the API server does not answer", "kubectl version says why"
+        return [DoctorFinding("Kubernetes", "API server", PROBLEM, text, advice)]
     if crd_output.strip():
         return [DoctorFinding("Kubernetes", "IPUJobs", OK, "the cluster knows IPUJobs")]
     advice = "podwright kubernetes manifests | kubectl apply -f -"
@@ -172,9 +169,9 @@ def _gpu_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
 def _command_output(command: Sequence[str]) -> str | None:
     """Return what a command prints; None when it fails or does not answer in time."""
     try:
-        completed_process = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_ANSWER_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return completed_process.stdout if completed_process.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None

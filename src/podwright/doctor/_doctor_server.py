@@ -62,7 +62,7 @@ def _fabric_reading(info: ServerInfo) -> DoctorFinding:
 
 
 def _fabric_finding(fabric_kind: str) -> DoctorFinding:
-    warning_text = (
+    text = (
         f"{fabric_kind} takes no epoch: a request that a paused server sent before another one "
         "took over can still take effect there"
     )
@@ -70,7 +70,7 @@ def _fabric_finding(fabric_kind: str) -> DoctorFinding:
         "before a second server takes over, end the first or cut its network off from the fabric's "
         "manager"
     )
-    return DoctorFinding("server", "fabric", WARNING, warning_text, advice)
+    return DoctorFinding("server", "fabric", WARNING, text, advice)
 
 
 def _allocation_finding(client: Client, allocation_name: str) -> DoctorFinding:
@@ -79,14 +79,14 @@ def _allocation_finding(client: Client, allocation_name: str) -> DoctorFinding:
     except PodwrightError as error:
         return DoctorFinding("server", "allocation", PROBLEM, error.problem, error.would_work)
     if allocation_name in allocations:
-        finding_text = (
+        text = (
             f"{allocation_name}: {allocations[allocation_name].free} of "
             f"{allocations[allocation_name].size} devices are free"
         )
-        return DoctorFinding("server", "allocation", OK, finding_text)
+        return DoctorFinding("server", "allocation", OK, text)
     known_names = ", ".join(sorted(allocations)) or "none"
-    finding_text = f"there is no allocation {allocation_name}; there are: {known_names}"
-    return DoctorFinding("server", "allocation", PROBLEM, finding_text, "vipu list allocations")
+    text = f"there is no allocation {allocation_name}; there are: {known_names}"
+    return DoctorFinding("server", "allocation", PROBLEM, text, "vipu list allocations")
 
 
 def _partition_finding(client: Client, partition_name: str) -> DoctorFinding:

@@ -26,10 +26,10 @@ def cabling(cluster: Cluster) -> dict[str, dict[str, str]]:
         else []
     )
     is_torus = cluster.domain_topology is DomainTopology.TORUS
-    for domain_index, machine_names in enumerate(machines_by_domain):
-        for machine_index, machine_name in enumerate(machine_names):
-            machine_ports = cables_by_machine.setdefault(machine_name, {})
-            _add_link_ports(machine_ports, "", machine_names, machine_index, is_torus)
+    for domain_index, names in enumerate(machines_by_domain):
+        for machine_index, name in enumerate(names):
+            machine_ports = cables_by_machine.setdefault(name, {})
+            _add_link_ports(machine_ports, "", names, machine_index, is_torus)
             if machine_index < len(loop_rows):
                 _add_link_ports(machine_ports, "gw-", loop_rows[machine_index], domain_index, True)
     return cables_by_machine

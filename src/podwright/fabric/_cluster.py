@@ -58,7 +58,7 @@ class Cluster:
     @property
     def size(self) -> int:
         """The number of devices."""
-        return sum(self.domain_size(domain_index) for domain_index in range(len(self.domains)))
+        return sum(self.domain_size(index) for index in range(len(self.domains)))
 
     def domain_size(self, domain_index: int) -> int:
         """Return the number of devices of one link domain."""

@@ -21,10 +21,8 @@ class FabricError(ValueError):
         self.key = key_path
         self.problem = problem
         self.would_work = would_work
-        file_position = f"{path}:{line}" if line else path
-        sentence = ": ".join(
-            sentence_part for sentence_part in (file_position, key_path, problem) if sentence_part
-        )
+        position = f"{path}:{line}" if line else path
+        sentence = ": ".join(part for part in (position, key_path, problem) if part)
         advice = would_work if would_work.endswith("?") else f"{would_work}."
         super().__init__(f"{sentence}. {advice}" if would_work else f"{sentence}.")
 
@@ -34,9 +32,5 @@ def nearest(word: str, known_words: Iterable[str]) -> str:
     import difflib  # needed only after an error
 
     known_words = list(known_words)
-    close_matches = difflib.get_close_matches(word.lower(), known_words, n=1)
-    return (
-        f"Did you mean {close_matches[0]}?"
-        if close_matches
-        else f"There are: {', '.join(known_words)}"
-    )
+    matches = difflib.get_close_matches(word.lower(), known_words, n=1)
+    return f"Did you mean {matches[0]}?" if matches else f"There are: {', '.join(known_words)}"

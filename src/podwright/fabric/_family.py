@@ -132,8 +132,7 @@ def gpu_family(name: str, devices_per_machine: int, max_domain_devices: int) -> 
         gcd_sizes=(),
         replica_sizes=(),
         allocation_sizes_in_domain=tuple(
-            devices_per_machine * machine_count
-            for machine_count in range(1, machines_per_domain + 1)
+            devices_per_machine * count for count in range(1, machines_per_domain + 1)
         ),
         reconfigurable_max=0,
     )

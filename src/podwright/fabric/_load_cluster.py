@@ -76,12 +76,10 @@ def load_cluster(path: str | Path) -> Cluster:
 
 def _syntax_error(file_name: str, toml_text: str, message: str) -> FabricError:
     position_match = re.search(r" \(at line (\d+), column (\d+)\)$", message)
-    line_number = (
-        int(position_match[1]) if position_match else toml_text.rstrip("\n").count("\n") + 1
-    )
+    number = int(position_match[1]) if position_match else toml_text.rstrip("\n").count("\n") + 1
     problem = re.sub(r" \(at [^)]*\)$", "", message)
     return FabricError(
-        file_name, line_number, "", f"is not TOML: {problem}", "Values stand as key = value"
+        file_name, number, "", f"is not TOML: {problem}", "Values stand as key = value"
     )
 
 
@@ -242,10 +240,10 @@ class _ClusterFileReader:
         self, key_path: KeyPath, unique_name: str, first_paths: dict[str, KeyPath]
     ) -> None:
         if unique_name in first_paths:
-            first_line = self._line_number(first_paths[unique_name])
+            line = self._line_number(first_paths[unique_name])
             self.fail(
                 key_path,
-                f"{unique_name} is named twice, first on line {first_line}",
+                f"{unique_name} is named twice, first on line {line}",
                 "Each is named once",
             )
         first_paths[unique_name] = key_path
@@ -253,8 +251,7 @@ class _ClusterFileReader:
 
 def _dotted_path(key_path: KeyPath) -> str:
     return "".join(
-        f"[{path_part}]" if isinstance(path_part, int) else f".{path_part}"
-        for path_part in key_path
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in key_path
     ).lstrip(".")
 
 

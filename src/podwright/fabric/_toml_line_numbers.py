@@ -60,30 +60,30 @@ class _KeyLineScanner:
         self.lines.setdefault(key_path, bisect_left(self._ends, self.position) + 1)
 
     def _read_key(self) -> Path:
-        key_parts: list[str] = []
+        parts: list[str] = []
         separator = "."
         while separator:
             key_match = _KEY_PATTERN.match(self.text, self.position)
             if key_match is None:
                 raise ValueError(f"no key at offset {self.position}")
             self.position = key_match.end()
-            key_parts.append(key_match[1].strip("\"'"))
+            parts.append(key_match[1].strip("\"'"))
             separator = key_match[2]
-        return tuple(key_parts)
+        return tuple(parts)
 
     def _read_header(self) -> Path:
-        table_path: Path = ()
-        for key_part in self._read_key():
-            if table_path in self._counts:
-                table_path = (*table_path, self._counts[table_path])
-            table_path = (*table_path, key_part)
-        return table_path
+        path: Path = ()
+        for part in self._read_key():
+            if path in self._counts:
+                path = (*path, self._counts[path])
+            path = (*path, part)
+        return path
 
     def _read_pair(self, table_path: Path) -> None:
         start_position = self.position
         key_path = table_path
-        for key_part in self._read_key():
-            key_path = (*key_path, key_part)
+        for part in self._read_key():
+            key_path = (*key_path, part)
             end_position, self.position = self.position, start_position
             self._note_line(key_path)
             self.position = end_position

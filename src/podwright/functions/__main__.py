@@ -25,37 +25,37 @@ def main() -> int:
     if not payload_path or not result_path:
         print("podwright.functions is started by podwright.launch()", file=sys.stderr)
         return 2
-    exit_code, outcome_bytes = _call_function(payload_path)
+    code, outcome_bytes = _call_function(payload_path)
     _write_outcome(result_path, outcome_bytes)
-    return exit_code
+    return code
 
 
 def _call_function(payload_path: str) -> tuple[int, bytes]:
-    host_name = socket.gethostname()
+    name = socket.gethostname()
     try:
         with open_own_file(payload_path) as file:
-            function_call = load_call(file, host_name)
+            function_call = load_call(file, name)
         return_value: Any = function_call.function(*function_call.args, **function_call.kwargs)
         return 0, returned(return_value)
     except BaseException as error:
         if isinstance(error, SystemExit) and not error.code:
             return 0, returned(None)
         traceback.print_exc()
-        exit_code = error.code if isinstance(error, SystemExit) else 1
-        return exit_code if isinstance(exit_code, int) else 1, raised(error, host_name)
+        code = error.code if isinstance(error, SystemExit) else 1
+        return code if isinstance(code, int) else 1, raised(error, name)
 
 
 def _write_outcome(result_path: str, outcome_bytes: bytes) -> None:
     """Write into the stream that poprun reads, or into a file, as a whole or not at all."""
     if _is_fifo(result_path):
-        written_path, open_flags = result_path, os.O_WRONLY
+        written_path, flags = result_path, os.O_WRONLY
     else:
-        written_path, open_flags = (
+        written_path, flags = (
             f"{result_path}.{os.getpid()}",
             os.O_WRONLY | os.O_CREAT | os.O_EXCL,
         )
-    file_descriptor = os.open(written_path, open_flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file_descriptor, "wb") as file:
+    descriptor = os.open(written_path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(outcome_bytes)
     if written_path != result_path:
         os.replace(written_path, result_path)

@@ -27,11 +27,8 @@ class FunctionCall(NamedTuple):
 
 def python() -> str:
     """Return this Python as a sentence names it: `CPython 3.11.7`."""
-    implementation_name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name)
-    return (
-        f"{implementation_name or sys.implementation.name} "
-        f"{'.'.join(map(str, sys.version_info[:3]))}"
-    )
+    name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name)
+    return f"{name or sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
 
 
 def _compatible_version(python_text: str) -> str:
@@ -59,7 +56,7 @@ def dump_call(
         ) from error
     header = {
         "python": python(),
-        "path": [os.path.abspath(search_folder or ".") for search_folder in sys.path],
+        "path": [os.path.abspath(folder or ".") for folder in sys.path],
     }
     return json.dumps(header).encode() + b"\n" + pickled_call
 
@@ -79,6 +76,6 @@ def load_call(payload_file: BinaryIO, host_name: str) -> FunctionCall:
             there=own_python,
         )
     # Modules beside the sending program are found here by the same search path.
-    sys.path += [search_folder for search_folder in header["path"] if search_folder not in sys.path]
+    sys.path += [folder for folder in header["path"] if folder not in sys.path]
     call: FunctionCall = pickle.load(payload_file)
     return call

@@ -81,10 +81,10 @@ def _dump_header(header: dict[str, Any]) -> bytes:
 
 
 def _read_header(outcome_file: BinaryIO) -> dict[str, Any] | None:
-    header_line = outcome_file.readline(_MAX_HEADER_BYTES)
-    if not header_line.endswith(b"\n"):
+    line = outcome_file.readline(_MAX_HEADER_BYTES)
+    if not line.endswith(b"\n"):
         return None
-    header: dict[str, Any] = json.loads(header_line)
+    header: dict[str, Any] = json.loads(line)
     bytes_left = os.fstat(outcome_file.fileno()).st_size - outcome_file.tell()
     return header if bytes_left >= header["size"] else None
 

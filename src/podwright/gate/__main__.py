@@ -27,8 +27,8 @@ async def _serve_gate(setup: Setup) -> None:
 def main() -> None:
     """Serve until the server asks for the end, or has gone."""
     setup = msgspec.json.decode(sys.argv[1], type=Setup)
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signal_number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     setup = limit(setup)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve_gate(setup))

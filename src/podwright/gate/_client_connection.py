@@ -80,11 +80,11 @@ class Visit:
     def end_client_input(self) -> None:
         """End the client's half. gRPC then writes its last replies, and closes the connection."""
         self.client_side.deaf = True
-        if (inner_transport := self.gate_side.transport) is None:
+        if (transport := self.gate_side.transport) is None:
             self.leave()
-        elif not inner_transport.is_closing():
+        elif not transport.is_closing():
             with contextlib.suppress(OSError, RuntimeError):
-                inner_transport.write_eof()
+                transport.write_eof()
 
     def close_flooding(self) -> None:
         """Close the connection because it sent too much."""
@@ -126,8 +126,8 @@ class _ConnectionEnd(asyncio.Protocol):
             visit.debt += len(data)
             if visit.credit < 0:
                 return visit.close_flooding()
-        if (other_transport := self.other.transport) is not None:
-            other_transport.write(data)
+        if (transport := self.other.transport) is not None:
+            transport.write(data)
         else:
             self.other._early_bytes += data
         return None
@@ -137,20 +137,20 @@ class _ConnectionEnd(asyncio.Protocol):
 
         A client that has finished sending still gets its replies. gRPC closes both directions.
         """
-        other_transport = self.other.transport
-        if self._counts and other_transport is not None and not other_transport.is_closing():
+        transport = self.other.transport
+        if self._counts and transport is not None and not transport.is_closing():
             with contextlib.suppress(OSError, RuntimeError):
-                other_transport.write_eof()
+                transport.write_eof()
         return self._counts
 
     def pause_writing(self) -> None:
-        if (other_transport := self.other.transport) is not None:
-            other_transport.pause_reading()
+        if (transport := self.other.transport) is not None:
+            transport.pause_reading()
 
     def resume_writing(self) -> None:
-        other_transport = self.other.transport
-        if other_transport is not None and not other_transport.is_closing():
-            other_transport.resume_reading()
+        transport = self.other.transport
+        if transport is not None and not transport.is_closing():
+            transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True

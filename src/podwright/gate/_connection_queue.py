@@ -94,8 +94,8 @@ class DoorQueue:
         """Yield the oldest connection of each caller, in the order in which the callers are
         served.
         """
-        for caller_arrivals in list(self._lines.values()):
-            yield caller_arrivals[0]
+        for arrivals in list(self._lines.values()):
+            yield arrivals[0]
 
     def late(self, now: float) -> Iterator[Arrival]:
         """Yield the connections that have waited for longer than PATIENCE_S. now: seconds."""
@@ -114,10 +114,8 @@ class DoorQueue:
 
     def retry_after_s(self) -> int:
         """Return the seconds after which a client that is refused now should try again."""
-        fill_ratio = len(self) / self.most if self.most else 1.0
-        return math.ceil(
-            RETRY_AFTER_EMPTY_S + (RETRY_AFTER_FULL_S - RETRY_AFTER_EMPTY_S) * fill_ratio
-        )
+        ratio = len(self) / self.most if self.most else 1.0
+        return math.ceil(RETRY_AFTER_EMPTY_S + (RETRY_AFTER_FULL_S - RETRY_AFTER_EMPTY_S) * ratio)
 
     def close(self) -> None:
         """Close all waiting connections."""

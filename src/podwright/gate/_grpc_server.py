@@ -168,43 +168,43 @@ class Gate:
 
     def _fail_pending_calls(self) -> None:
         """Refuse all calls that are under way with UNAVAILABLE."""
-        for reply_future in self._pending.values():
-            if not reply_future.done():
-                reply_future.set_exception(_server_ended_error())
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(_server_ended_error())
 
     # -- the server ----------------------------------------------------------------------------
 
     async def _hear(self) -> None:
-        stop_task: asyncio.Task[None] | None = None
-        while (link_message := await self._link.hear()) is not None:
-            if isinstance(link_message, End):
-                stop_task = stop_task or asyncio.create_task(self.stop(link_message.grace))
+        task: asyncio.Task[None] | None = None
+        while (message := await self._link.hear()) is not None:
+            if isinstance(message, End):
+                task = task or asyncio.create_task(self.stop(message.grace))
                 continue
-            reply_future = self._pending.pop(link_message.id, None)
-            if reply_future is None or reply_future.done():
+            future = self._pending.pop(message.id, None)
+            if future is None or future.done():
                 continue
-            if isinstance(link_message, Done):
-                reply_future.set_result(link_message.reply)
+            if isinstance(message, Done):
+                future.set_result(message.reply)
             else:
-                reply_future.set_exception(error_from_json(link_message.error))
+                future.set_exception(error_from_json(message.error))
         self._fail_pending_calls()
         await self.stop(0)  # the server or the link has gone
 
     async def _ask_server(
         self, method_name: str, request_bytes: bytes, credentials: ShownCredentials
     ) -> bytes:
-        call_number = next(self._numbers)
-        reply_future = self._pending[call_number] = asyncio.get_running_loop().create_future()
-        self._link.send(Question(call_number, method_name, request_bytes, credentials))
+        number = next(self._numbers)
+        future = self._pending[number] = asyncio.get_running_loop().create_future()
+        self._link.send(Question(number, method_name, request_bytes, credentials))
         try:
             await self._link.drained()
-            reply: bytes = await reply_future
+            reply: bytes = await future
             return reply
         except OSError:
             raise _server_ended_error() from None
         finally:
-            if self._pending.pop(call_number, None) is not None:
-                self._link.send(Cancel(call_number))
+            if self._pending.pop(number, None) is not None:
+                self._link.send(Cancel(number))
 
     async def _report_counts(self) -> None:
         """Report the numbers of connections to the server, for its figures."""
@@ -242,9 +242,9 @@ class Gate:
         if handler is None:
             return None
         headers = [
-            (header_name, str(header_value))
-            for header_name, header_value in metadata or ()
-            if header_name in _FORWARDED_HEADERS
+            (name, str(header_value))
+            for name, header_value in metadata or ()
+            if name in _FORWARDED_HEADERS
         ]
 
         async def answer(messages: Any, call_context: Any) -> bytes:

@@ -26,12 +26,11 @@ Handler = Callable[
 def handlers() -> dict[str, Handler]:
     """Return the handler of every path."""
     own_handlers = {
-        messages.method_path(method_name): _own_handler(method)
-        for method_name, method in METHODS.items()
+        messages.method_path(name): _own_handler(method) for name, method in METHODS.items()
     }
     vendor_handlers = {
-        vendor_method.path: _vendor_handler(vendor_method, ANSWERS[method_name])
-        for method_name, vendor_method in virm.VIRM_METHODS.items()
+        vendor_method.path: _vendor_handler(vendor_method, ANSWERS[name])
+        for name, vendor_method in virm.VIRM_METHODS.items()
     }
     return own_handlers | vendor_handlers
 
@@ -41,8 +40,8 @@ def _with_munge_proof(
 ) -> ShownCredentials:
     """Add the payload that a MUNGE credential must have, if the caller showed such a credential."""
     if any(
-        header_name == "authorization" and header_value[:5].lower() == "munge"
-        for header_name, header_value in credentials.metadata
+        name == "authorization" and header_value[:5].lower() == "munge"
+        for name, header_value in credentials.metadata
     ):
         return msgspec.structs.replace(credentials, proof=munge_payload(method_path, message_bytes))
     return credentials
@@ -68,9 +67,9 @@ def _vendor_handler(method: virm.VirmMethod, answer_message: Answer) -> Handler:
         try:
             message: Any = method.request.FromString(message_bytes)
         except DecodeError:
-            message_name = method.request.DESCRIPTOR.name
+            name = method.request.DESCRIPTOR.name
             raise InvalidRequest(
-                f"these {len(message_bytes)} bytes are not a message {message_name}"
+                f"these {len(message_bytes)} bytes are not a message {name}"
             ) from None
         reply = await answer_message(
             asker_for(_with_munge_proof(method_path, message_bytes, credentials)), message

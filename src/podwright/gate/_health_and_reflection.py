@@ -34,19 +34,17 @@ class GateHealth:
     async def _poll_server_health(self, is_serving: Callable[[], Awaitable[bool]]) -> None:
         response_type = health_pb2.HealthCheckResponse
         while True:
-            serving_status = (
-                response_type.SERVING if await is_serving() else response_type.NOT_SERVING
-            )
-            for service_name in self._names:
-                await self.servicer.set(service_name, serving_status)
+            status = response_type.SERVING if await is_serving() else response_type.NOT_SERVING
+            for name in self._names:
+                await self.servicer.set(name, status)
             await asyncio.sleep(_HEALTH_POLL_PERIOD_S)
 
 
 def add_services(server: grpc.aio.Server, method_paths: Iterable[str]) -> GateHealth:
     """Add health and reflection of the services that these paths belong to."""
-    services = sorted({method_path.split("/")[1] for method_path in method_paths})
+    services = sorted({path.split("/")[1] for path in method_paths})
     gate_health = GateHealth(services)
     health_pb2_grpc.add_HealthServicer_to_server(gate_health.servicer, server)
-    service_names: list[Any] = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
-    reflection.enable_server_reflection(service_names, server)
+    names: list[Any] = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
+    reflection.enable_server_reflection(names, server)
     return gate_health

@@ -36,9 +36,9 @@ class _RenewedCertificates:
 
     def first(self) -> Any:
         """Return the certificates in the folder. Raises wire.InvalidRequest."""
-        authority_certificate, private_key, certificate = read_certificates(self._folder)
+        authority_certificate, key, certificate = read_certificates(self._folder)
         return grpc.ssl_server_certificate_configuration(
-            [(private_key, certificate)], root_certificates=authority_certificate
+            [(key, certificate)], root_certificates=authority_certificate
         )
 
     def __call__(self) -> Any:
@@ -60,17 +60,15 @@ class _RenewedCertificates:
 
     def _file_stamps(self) -> list[tuple[int, int, int]]:
         file_stamps = []
-        for file_name in _TLS_FILE_NAMES:
+        for name in _TLS_FILE_NAMES:
             try:
-                file_status = os.stat(os.path.join(self._folder, file_name))
+                status = os.stat(os.path.join(self._folder, name))
             except OSError:
                 continue
-            file_stamps.append((file_status.st_ino, file_status.st_mtime_ns, file_status.st_size))
+            file_stamps.append((status.st_ino, status.st_mtime_ns, status.st_size))
         return file_stamps
 
     def _check_key_pair(self) -> None:
         """Raise ssl.SSLError, which is an OSError, when key and certificate do not match."""
-        key_path, cert_path = (
-            os.path.join(self._folder, file_name) for file_name in _TLS_FILE_NAMES[1:]
-        )
+        key_path, cert_path = (os.path.join(self._folder, name) for name in _TLS_FILE_NAMES[1:])
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path)

@@ -35,14 +35,14 @@ _pb = virm.pb
 
 
 async def _get_version(ask_server: Asker, vendor_request: Any) -> Any:
-    server_info = await ask_server(METHODS["GetServerInfo"], ServerInfoRequest())
-    if server_info.standby:  # otherwise a client would use the standby
+    info = await ask_server(METHODS["GetServerInfo"], ServerInfoRequest())
+    if info.standby:  # otherwise a client would use the standby
         raise Unavailable(
-            f"this server stands by for {server_info.active or 'another one'}",
+            f"this server stands by for {info.active or 'another one'}",
             operation="GetVersion",
             would_work="name both servers, as in --api-host host1,host2",
             standby=True,
-            active=server_info.active,
+            active=info.active,
         )
     return _pb.VersionReply(version=__version__)
 
@@ -51,9 +51,7 @@ async def _list_partitions(ask_server: Asker, vendor_request: Any) -> Any:
     request = ListRequest(allocation=vendor_request.allocation_id)
     partition_list = await _all_pages(ask_server, "ListPartitions", request)
     return _pb.ListPartitionsReply(
-        partitions=[
-            virm.partition_message(partition_info) for partition_info in partition_list.partitions
-        ]
+        partitions=[virm.partition_message(info) for info in partition_list.partitions]
     )
 
 
@@ -62,20 +60,18 @@ async def _all_pages(ask_server: Asker, method_name: str, request: ListRequest) 
 
     The server can answer other calls between two pages.
     """
-    page_replies: list[Value] = []
+    replies: list[Value] = []
     page_request: Value | None = request
     while page_request is not None:
-        page_replies.append(await ask_server(METHODS[method_name], page_request))
-        page_request = next_page(page_request, page_replies[-1])
-    return joined(page_replies)
+        replies.append(await ask_server(METHODS[method_name], page_request))
+        page_request = next_page(page_request, replies[-1])
+    return joined(replies)
 
 
 async def _list_attributes(ask_server: Asker, vendor_request: Any) -> Any:
     devices = (await _all_pages(ask_server, "ListDevices", ListRequest())).devices
     machine_names = set(vendor_request.agents)
-    if missing_machines := sorted(
-        machine_names - {device_info.device.machine for device_info in devices}
-    ):
+    if missing_machines := sorted(machine_names - {info.device.machine for info in devices}):
         raise NotFound(
             f"there is no agent {missing_machines[0]}",
             operation="list IPU attributes",
@@ -91,10 +87,8 @@ async def _list_attributes(ask_server: Asker, vendor_request: Any) -> Any:
 
 
 async def _create_partition(ask_server: Asker, vendor_request: Any) -> Any:
-    partition_info = await ask_server(
-        METHODS["CreatePartition"], virm.create_request(vendor_request)
-    )
-    return _pb.CreatePartitionReply(partition_id=partition_info.name)
+    info = await ask_server(METHODS["CreatePartition"], virm.create_request(vendor_request))
+    return _pb.CreatePartitionReply(partition_id=info.name)
 
 
 async def _remove_partition(ask_server: Asker, vendor_request: Any) -> Any:
@@ -113,19 +107,19 @@ async def _get_partition(
     ask_server: Asker, partition_name: str, *, attach: bool = False
 ) -> PartitionInfo:
     request = PartitionName(name=partition_name, attach=attach)
-    partition_info: PartitionInfo = await ask_server(METHODS["GetPartition"], request)
-    return partition_info
+    info: PartitionInfo = await ask_server(METHODS["GetPartition"], request)
+    return info
 
 
 async def _get_ipuof_config(ask_server: Asker, vendor_request: Any) -> Any:
-    partition_info = await _get_partition(ask_server, vendor_request.partition_id, attach=True)
+    info = await _get_partition(ask_server, vendor_request.partition_id, attach=True)
     gcd_id = vendor_request.gcd_id.id if vendor_request.HasField("gcd_id") else None
-    return _pb.GetPartitionIpuofConfigReply(config=virm.config_message(partition_info, gcd_id))
+    return _pb.GetPartitionIpuofConfigReply(config=virm.config_message(info, gcd_id))
 
 
 async def _get_partition_status(ask_server: Asker, vendor_request: Any) -> Any:
-    partition_info = await _get_partition(ask_server, vendor_request.partition_id)
-    return _pb.GetPartitionStatusReply(status=virm.status_message(partition_info))
+    info = await _get_partition(ask_server, vendor_request.partition_id)
+    return _pb.GetPartitionStatusReply(status=virm.status_message(info))
 
 
 ANSWERS: dict[str, Answer] = {

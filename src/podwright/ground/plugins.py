@@ -103,11 +103,8 @@ def load_all(plugin_group: str, plugin_type: type[_T]) -> dict[str, _T]:
 
     Raises Unavailable if one cannot be loaded.
     """
-    named_plugins = (
-        (plugin_name, load(plugin_group, plugin_name, plugin_type))
-        for plugin_name in names(plugin_group)
-    )
-    return {plugin_name: plugin for plugin_name, plugin in named_plugins if plugin is not None}
+    named_plugins = ((name, load(plugin_group, name, plugin_type)) for name in names(plugin_group))
+    return {name: plugin for name, plugin in named_plugins if plugin is not None}
 
 
 def _load_entry_point(entry_point: EntryPoint) -> Any:
@@ -132,7 +129,7 @@ def _entry_points_by_name(plugin_group: str) -> dict[str, EntryPoint]:
         return {}
     from importlib.metadata import entry_points
 
-    return {entry_point.name: entry_point for entry_point in entry_points(group=plugin_group)}
+    return {point.name: point for point in entry_points(group=plugin_group)}
 
 
 @cache

@@ -110,9 +110,9 @@ def snapshot_of(
     """
     found: dict[str, dict[str, Any]] = {topic: dict(topics.get(topic, {})) for topic in _KEPT}
     if restricted_user is not None:
-        for topic, owner_place in (("partitions", 0), ("waiters", 1), ("jobs", 1)):
+        for topic, place in (("partitions", 0), ("waiters", 1), ("jobs", 1)):
             found[topic] = {
-                key: row for key, row in found[topic].items() if row[owner_place] == restricted_user
+                key: row for key, row in found[topic].items() if row[place] == restricted_user
             }
     partitions = found["partitions"]
     shown: dict[str, dict[str, Any]] = {
@@ -180,8 +180,8 @@ def applied(known_topics: dict[str, dict[str, Any]], changes: Changes) -> None:
     """Apply changes to what is known, in place."""
     for topic, items in changes.items():
         topic_items = known_topics.setdefault(topic, {})
-        for item_key, item in items.items():
+        for key, item in items.items():
             if item is None:
-                topic_items.pop(item_key, None)
+                topic_items.pop(key, None)
             else:
-                topic_items[item_key] = item
+                topic_items[key] = item

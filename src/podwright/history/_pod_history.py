@@ -232,10 +232,10 @@ def _history_points(
                     )
                 segment_start = point_end
     return [
-        _history_point(since_minute + point_index * step_minutes, totals)._replace(
-            measured=_joined_readings(readings_by_point.get(point_index, []))
+        _history_point(since_minute + index * step_minutes, totals)._replace(
+            measured=_joined_readings(readings_by_point.get(index, []))
         )
-        for point_index, totals in sorted(totals_by_point.items())
+        for index, totals in sorted(totals_by_point.items())
     ]
 
 
@@ -263,11 +263,9 @@ def _add_weighted_minutes(totals: list[float], minute_values: list[int], minutes
     """Add values, weighted by minutes; of the counts of faults, keep the maximum."""
     totals[0] += minutes
     totals.extend([0.0] * (1 + len(minute_values) - len(totals)))
-    for value_index, value in enumerate(minute_values):
-        old_total, keeps_maximum = totals[value_index + 1], 3 <= value_index < len(SUMS)
-        totals[value_index + 1] = (
-            max(old_total, value) if keeps_maximum else old_total + value * minutes
-        )
+    for index, value in enumerate(minute_values):
+        old_total, maximum = totals[index + 1], 3 <= index < len(SUMS)
+        totals[index + 1] = max(old_total, value) if maximum else old_total + value * minutes
 
 
 def _history_point(minute_number: int, totals: list[float]) -> Point:

@@ -113,8 +113,8 @@ class _RunningRsync:
     def read(self) -> None:
         """Read the output that has come since the last call."""
         with contextlib.suppress(BlockingIOError):
-            while output_chunk := os.read(self.handle, 65536):
-                self._output = (self._output + output_chunk)[-16384:]
+            while chunk := os.read(self.handle, 65536):
+                self._output = (self._output + chunk)[-16384:]
             self.over = True
         percents = _RSYNC_PERCENT.findall(self._output)
         if percents:
@@ -123,18 +123,18 @@ class _RunningRsync:
     def end(self) -> Copied:
         """Return the result of a copy that is over."""
         assert self._process.stdout
-        exit_code = self._process.wait()
+        code = self._process.wait()
         self._process.stdout.close()
-        if exit_code:
+        if code:
             output = self._output.decode(errors="replace")
             error_lines = [
                 line for line in output.splitlines() if "rsync" not in line or "failed" in line
             ]
-            problem, todo = explain(self.host, "\n".join(error_lines or [output]), exit_code)
+            problem, todo = explain(self.host, "\n".join(error_lines or [output]), code)
             return Copied(self.host, self.folder, problem=problem, todo=todo)
         created_match = _TRANSFERRED_FILE_COUNT.search(self._output)
-        file_count = int(re.sub(rb"\D", b"", created_match[1])) if created_match else 0
-        return Copied(self.host, self.folder, file_count)
+        count = int(re.sub(rb"\D", b"", created_match[1])) if created_match else 0
+        return Copied(self.host, self.folder, count)
 
     def stop(self) -> None:
         """Kill the copy, whatever it is doing."""

@@ -56,14 +56,14 @@ def read_cores(environ: Mapping[str, str], root: str = "/") -> Cores | None:
     """
     cores = cores_of_sys(root)
     if cores is None:
-        xml_text = _lstopo_xml(environ)
-        cores = cores_of_xml(xml_text) if xml_text else None
+        text = _lstopo_xml(environ)
+        cores = cores_of_xml(text) if text else None
     if cores is None:
         return None
     with open(os.path.join(root, "proc/self/status"), encoding="ascii", errors="replace") as file:
-        status_fields = dict(line.split(":", 1) for line in file if ":" in line)
-    memory_nodes = read_list(status_fields.get("Mems_allowed_list", "0"))
-    return cores.within(os.sched_getaffinity(0), memory_nodes)
+        fields = dict(line.split(":", 1) for line in file if ":" in line)
+    nodes = read_list(fields.get("Mems_allowed_list", "0"))
+    return cores.within(os.sched_getaffinity(0), nodes)
 
 
 def cores_of_sys(root: str = "/") -> Cores | None:
@@ -124,19 +124,19 @@ def cores_of_xml(xml_text: str) -> Cores | None:
 
     def walk(element: ElementTree.Element, socket: int) -> None:
         for child in element.findall("object"):
-            object_type, os_index = child.get("type"), int(child.get("os_index", "0"))
+            object_type, index = child.get("type"), int(child.get("os_index", "0"))
             if object_type in ("NUMANode", "NUMANode_t"):
-                memory_nodes.add(os_index)
+                memory_nodes.add(index)
             if object_type in ("Core", "PU"):
                 threads = [
-                    int(processing_unit.get("os_index", "0"))
-                    for processing_unit in child.iter("object")
-                    if processing_unit.get("type") == "PU"
+                    int(unit.get("os_index", "0"))
+                    for unit in child.iter("object")
+                    if unit.get("type") == "PU"
                 ]
                 near_nodes = _mask_bit_numbers(child.get("nodeset", "0x1")) or [0]
                 cores.append(CpuCore(socket, near_nodes[0], tuple(sorted(threads))))
             else:
-                walk(child, os_index if object_type in ("Package", "Socket") else socket)
+                walk(child, index if object_type in ("Package", "Socket") else socket)
 
     try:
         walk(root_element, 0)
@@ -148,7 +148,7 @@ def cores_of_xml(xml_text: str) -> Cores | None:
 
 def _mask_bit_numbers(mask_text: str) -> list[int]:
     """Return the numbers of the bits in hwloc's form: words of 32 bits, the highest first."""
-    mask_words = [int(mask_word, 16) if mask_word else 0 for mask_word in mask_text.split(",")]
+    mask_words = [int(word, 16) if word else 0 for word in mask_text.split(",")]
     bits = 0
     for mask_word in mask_words:
         bits = bits << 32 | mask_word
@@ -158,12 +158,12 @@ def _mask_bit_numbers(mask_text: str) -> list[int]:
 def _lstopo_xml(environ: Mapping[str, str]) -> str | None:
     from podwright.hosts._local_host_facts import find_program
 
-    lstopo_path = find_program("lstopo-no-graphics", environ) or find_program("lstopo", environ)
-    if lstopo_path is None:
+    path = find_program("lstopo-no-graphics", environ) or find_program("lstopo", environ)
+    if path is None:
         return None
     import subprocess
 
-    command = [lstopo_path, "--of", "xml", "--no-io"]
+    command = [path, "--of", "xml", "--no-io"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         lstopo_result = subprocess.run(
             command, capture_output=True, text=True, timeout=5, env=dict(environ)
@@ -183,15 +183,13 @@ def read_list(list_text: str) -> list[int]:
 
 def write_list(numbers: Iterable[int]) -> str:
     """Return numbers as such a list."""
-    number_runs: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in sorted(numbers):
-        if number_runs and number_runs[-1][1] == number - 1:
-            number_runs[-1][1] = number
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
         else:
-            number_runs.append([number, number])
-    return ",".join(
-        f"{first}" if first == last else f"{first}-{last}" for first, last in number_runs
-    )
+            runs.append([number, number])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _read_text_file(path: str) -> str:

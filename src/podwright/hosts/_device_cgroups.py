@@ -76,8 +76,7 @@ class _CgroupFolders:
     def members(self, name: str) -> list[int]:
         """See `DeviceCgroups.members`."""
         return [
-            int(pid_text)
-            for pid_text in (self._group_folder(name) / "cgroup.procs").read_text().split()
+            int(text) for text in (self._group_folder(name) / "cgroup.procs").read_text().split()
         ]
 
     def remove(self, name: str) -> bool:
@@ -109,10 +108,10 @@ class CgroupsV1(_CgroupFolders):
         self, name: str, denied: Collection[DeviceNumber], allowed: Collection[DeviceNumber]
     ) -> None:
         """See `DeviceCgroups.confine`."""
-        group_folder = Path(self._make_group_folder(name))
-        for file_name, device_numbers in (("devices.deny", denied), ("devices.allow", allowed)):
-            for major, minor in device_numbers:  # one line for each write: the kernel reads no more
-                _write_control_file(group_folder / file_name, f"c {major}:{minor} rwm")
+        folder = Path(self._make_group_folder(name))
+        for file_name, numbers in (("devices.deny", denied), ("devices.allow", allowed)):
+            for major, minor in numbers:  # one line for each write: the kernel reads no more
+                _write_control_file(folder / file_name, f"c {major}:{minor} rwm")
 
 
 class CgroupsV2(_CgroupFolders):
@@ -172,21 +171,21 @@ def find_device_cgroups(
     Version 1 is chosen where both exist: such a machine counts its services' processes in version
     2, and would lose the processes that were moved there.
     """
-    mount_points = dict(_mounted(mounts_path))
-    if "1" in mount_points:
-        return CgroupsV1(mount_points["1"], folder)
-    return CgroupsV2(mount_points["2"], folder) if "2" in mount_points else None
+    points = dict(_mounted(mounts_path))
+    if "1" in points:
+        return CgroupsV1(points["1"], folder)
+    return CgroupsV2(points["2"], folder) if "2" in points else None
 
 
 def _mounted(mounts_path: str) -> Iterator[tuple[str, str]]:
     with open(mounts_path, encoding="utf-8", errors="surrogateescape") as file:
         for mount_line in file:
             mount_text, _, filesystem_text = mount_line.partition(" - ")
-            mount_point, filesystem_fields = mount_text.split()[4], filesystem_text.split()
-            if filesystem_fields[0] == "cgroup2":
-                yield "2", mount_point
-            elif filesystem_fields[0] == "cgroup" and "devices" in filesystem_fields[2].split(","):
-                yield "1", mount_point
+            point, fields = mount_text.split()[4], filesystem_text.split()
+            if fields[0] == "cgroup2":
+                yield "2", point
+            elif fields[0] == "cgroup" and "devices" in fields[2].split(","):
+                yield "1", point
 
 
 def _write_control_file(path: Path, text: str) -> None:

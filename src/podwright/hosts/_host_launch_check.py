@@ -240,7 +240,7 @@ def _judge_host(
 
 
 def _host_subnets(host_facts: Mapping[str, Any]) -> list[Subnet]:
-    return [Subnet(*subnet_fields) for subnet_fields in host_facts["subnets"]]
+    return [Subnet(*fields) for fields in host_facts["subnets"]]
 
 
 class _unique_temporary_file:

@@ -51,12 +51,12 @@ def facts(
 
 
 def _mpirun_version() -> str:
-    mpirun_path = find_program("mpirun", os.environ, os.path.dirname(sys.executable))
-    if mpirun_path is None:
+    path = find_program("mpirun", os.environ, os.path.dirname(sys.executable))
+    if path is None:
         return ""
     try:
         mpirun_result = subprocess.run(
-            [mpirun_path, "--version"],
+            [path, "--version"],
             capture_output=True,
             text=True,
             timeout=_CHECK_TIMEOUT_S,
@@ -77,10 +77,10 @@ def _free_port_or_zero() -> int:
 
 def _ssh_back_problem(return_address: str) -> str:
     """Return an empty text if ssh leads back, else its message."""
-    ssh_options = ["-oBatchMode=yes", f"-oConnectTimeout={_CHECK_TIMEOUT_S}"]
+    options = ["-oBatchMode=yes", f"-oConnectTimeout={_CHECK_TIMEOUT_S}"]
     try:
         ssh_result = subprocess.run(
-            ["ssh", "-T", *ssh_options, "--", return_address, "true"],
+            ["ssh", "-T", *options, "--", return_address, "true"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -105,10 +105,9 @@ def _server_connect_problem(host: str, port: int) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Print the facts."""
-    folder, token_name, return_address, server_host, server_port = argv
+    folder, name, address, host, port = argv
     print(
-        FACTS_LINE_PREFIX
-        + json.dumps(facts(folder, token_name, return_address, server_host, server_port)),
+        FACTS_LINE_PREFIX + json.dumps(facts(folder, name, address, host, port)),
         flush=True,
     )
     return 0

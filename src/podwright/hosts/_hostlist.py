@@ -80,8 +80,8 @@ def _split_host_list(host_list: str) -> list[str]:
 
 def _expand_list_part(list_part: str, host_list: str) -> list[str]:
     brackets = _BRACKETED_RANGES.findall(list_part)
-    sample_name = _BRACKETED_RANGES.sub("0", list_part)
-    if not _HOST_NAME.fullmatch(sample_name):
+    name = _BRACKETED_RANGES.sub("0", list_part)
+    if not _HOST_NAME.fullmatch(name):
         hint = " (name the user in ~/.ssh/config)" if "@" in list_part else ""
         raise BadHostList(f"{list_part!r} is not the name of a host, nor a range of hosts{hint}")
     if not brackets:

@@ -43,13 +43,8 @@ STREAM_CHUNK_BYTES: Final = 65536
 
 def job_workers(environ: Mapping[str, str]) -> dict[str, str]:
     """Return worker -> address for the job of which this process is the launcher; else empty."""
-    worker_entries = environ.get(WORKERS_VARIABLE, "").split()
-    return {
-        worker_name: address
-        for worker_name, _, address in (
-            worker_entry.partition("=") for worker_entry in worker_entries
-        )
-    }
+    entries = environ.get(WORKERS_VARIABLE, "").split()
+    return {name: address for name, _, address in (entry.partition("=") for entry in entries)}
 
 
 def shared_host(environ: Mapping[str, str], worker_names: Sequence[str] = ()) -> str:
@@ -59,12 +54,12 @@ def shared_host(environ: Mapping[str, str], worker_names: Sequence[str] = ()) ->
     own network and have its name. Open MPI takes them for one host, and its results are then wrong.
     """
     worker_by_address: dict[str, str] = {}
-    for worker_name, address in job_workers(environ).items():
-        if worker_names and worker_name not in worker_names:
+    for name, address in job_workers(environ).items():
+        if worker_names and name not in worker_names:
             continue
         if other_worker := worker_by_address.get(address):
-            return f"{other_worker} and {worker_name} are on one node's own network ({address})"
-        worker_by_address[address] = worker_name
+            return f"{other_worker} and {name} are on one node's own network ({address})"
+        worker_by_address[address] = name
     return ""
 
 
@@ -84,9 +79,9 @@ def worker_ports(worker_name: str) -> list[int]:
     """Return the ports on one of which a worker answers."""
     import hashlib
 
-    name_digest = hashlib.sha256(worker_name.encode()).digest()
-    hash_numbers = struct.unpack(f">{_PORTS_PER_WORKER}I", name_digest)
-    return [_PORTS[hash_number % len(_PORTS)] for hash_number in hash_numbers]
+    digest = hashlib.sha256(worker_name.encode()).digest()
+    hash_numbers = struct.unpack(f">{_PORTS_PER_WORKER}I", digest)
+    return [_PORTS[number % len(_PORTS)] for number in hash_numbers]
 
 
 def tls_context_of_role(role: str, keys_folder: str) -> ssl.SSLContext:
@@ -95,14 +90,14 @@ def tls_context_of_role(role: str, keys_folder: str) -> ssl.SSLContext:
 
     other_role = WORKER_ROLE if role == LAUNCHER_ROLE else LAUNCHER_ROLE
     protocol = ssl.PROTOCOL_TLS_CLIENT if role == LAUNCHER_ROLE else ssl.PROTOCOL_TLS_SERVER
-    tls_context = ssl.SSLContext(protocol)
-    tls_context.check_hostname = False  # the certificate is the job's own; addresses change
-    tls_context.verify_mode = ssl.CERT_REQUIRED
-    tls_context.verify_flags |= _NO_CHECK_TIME
-    tls_context.minimum_version = ssl.TLSVersion.TLSv1_3
-    tls_context.load_verify_locations(f"{keys_folder}/{other_role}.crt")
-    tls_context.load_cert_chain(f"{keys_folder}/{role}.crt", f"{keys_folder}/{role}.key")
-    return tls_context
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False  # the certificate is the job's own; addresses change
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= _NO_CHECK_TIME
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_verify_locations(f"{keys_folder}/{other_role}.crt")
+    context.load_cert_chain(f"{keys_folder}/{role}.crt", f"{keys_folder}/{role}.key")
+    return context
 
 
 def frame(frame_kind: int, payload: bytes = b"") -> bytes:

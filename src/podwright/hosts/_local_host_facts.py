@@ -38,9 +38,9 @@ def forbidden_program(program_name: str, environ: Mapping[str, str]) -> str | No
             else None
         )
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        program_path = os.path.join(folder or ".", program_name)
-        if os.path.isfile(program_path) and not _is_executable_file(program_path):
-            return program_path
+        path = os.path.join(folder or ".", program_name)
+        if os.path.isfile(path) and not _is_executable_file(path):
+            return path
     return None
 
 

@@ -80,12 +80,12 @@ class Munge:
         import ctypes
 
         credential = ctypes.c_char_p()
-        with _MungeContext(self._library, self._socket) as munge_context:
-            error_code = self._library.munge_encode(
-                ctypes.byref(credential), munge_context, payload, ctypes.c_int(len(payload))
+        with _MungeContext(self._library, self._socket) as context:
+            code = self._library.munge_encode(
+                ctypes.byref(credential), context, payload, ctypes.c_int(len(payload))
             )
         try:
-            self._check(error_code)
+            self._check(code)
             return (credential.value or b"").decode("ascii")
         finally:
             self._libc.free(credential)
@@ -134,10 +134,10 @@ class _MungeContext:
         import ctypes
 
         self._context = ctypes.c_void_p(self._library.munge_ctx_create())
-        socket_path = self._socket
-        if socket_path and self._library.munge_ctx_set(self._context, _SOCKET_OPTION, socket_path):
+        path = self._socket
+        if path and self._library.munge_ctx_set(self._context, _SOCKET_OPTION, path):
             self.__exit__()
-            raise MungeError(f"{os.fsdecode(socket_path)} is not MUNGE's socket", absent=True)
+            raise MungeError(f"{os.fsdecode(path)} is not MUNGE's socket", absent=True)
         return self._context
 
     def __exit__(self, *_: object) -> None:

@@ -84,11 +84,11 @@ def can_hold() -> tuple[str, str, bool]:
 
     # A process of its own tries it: a child of a process with threads may not unshare
     # (unshare(2)).
-    python_code = "from podwright.hosts import _namespaces; _namespaces.try_to_hold()"
-    command = [sys.executable, "-P", "-c", python_code]
+    code = "from podwright.hosts import _namespaces; _namespaces.try_to_hold()"
+    command = [sys.executable, "-P", "-c", code]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
-    hold_method, reason, private_text = f"{output}\n\n".split("\n")[:3]
-    return hold_method, reason, bool(private_text)
+    method, reason, text = f"{output}\n\n".split("\n")[:3]
+    return method, reason, bool(text)
 
 
 def try_to_hold() -> None:
@@ -96,12 +96,12 @@ def try_to_hold() -> None:
     from podwright.hosts._processes import become_subreaper
 
     become_subreaper()
-    cgroup_name = f"podwright-try-{os.getpid()}"
-    child = fork_held(lambda: 0 if mount_private("podwright-try") else 1, cgroup_name=cgroup_name)
-    _, wait_status = os.waitpid(child.pid, 0)
+    name = f"podwright-try-{os.getpid()}"
+    child = fork_held(lambda: 0 if mount_private("podwright-try") else 1, cgroup_name=name)
+    _, status = os.waitpid(child.pid, 0)
     if child.group:
         remove_group(child.group)
-    print(f"{child.how}\n{child.why}\n{'' if wait_status else 'private'}")
+    print(f"{child.how}\n{child.why}\n{'' if status else 'private'}")
 
 
 def in_words(hold_method: str, reason: str = "", has_private_folder: bool = True) -> str:
@@ -167,9 +167,7 @@ def outside(root_pid: int, inner_pid: int) -> int:
     for process in descendants(root_pid):
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as file:
-                status_line = next(
-                    status_line for status_line in file if status_line.startswith("NSpid:")
-                )
+                status_line = next(line for line in file if line.startswith("NSpid:"))
             if int(status_line.split()[-1]) == inner_pid:
                 return process.pid
     return inner_pid
@@ -231,11 +229,11 @@ def _fork_in_namespace(run_child: Callable[[], int]) -> tuple[int, str, str]:
 def _run_namespace_maker(run_child: Callable[[], int], write_end: int) -> None:
     """Make the namespaces and fork the one child. A new PID namespace applies to children only."""
     try:
-        hold_method = _unshare_namespaces()
+        method = _unshare_namespaces()
         pid = os.fork()
         if not pid:
             _prepare_namespace()
-            os.write(write_end, f"held {hold_method}\n".encode())
+            os.write(write_end, f"held {method}\n".encode())
             os.close(write_end)
             _run_child_and_exit(run_child)
         os.write(write_end, f"child {pid}\n".encode())
@@ -246,11 +244,11 @@ def _run_namespace_maker(run_child: Callable[[], int], write_end: int) -> None:
 
 
 def _run_child_and_exit(run_child: Callable[[], int]) -> None:
-    exit_code = 1
+    code = 1
     try:
-        exit_code = run_child()
+        code = run_child()
     finally:
-        os._exit(exit_code)
+        os._exit(code)
 
 
 def _unshare_namespaces() -> str:
@@ -260,18 +258,18 @@ def _unshare_namespaces() -> str:
         return HELD
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID | _CLONE_NEWNS):
         raise _errno_error(libc, "unshare")
-    for map_file, map_text in (
+    for map_file, text in (
         ("uid_map", f"{uid} {uid} 1"),
         ("setgroups", "deny"),
         ("gid_map", f"{gid} {gid} 1"),
     ):
-        _write_proc_file(f"/proc/self/{map_file}", map_text)
+        _write_proc_file(f"/proc/self/{map_file}", text)
     return HELD_BY_USER
 
 
 def _prepare_namespace() -> None:
     """Prepare the namespace. Its first process calls this before anything else."""
-    outer_pid = os.readlink("/proc/self")
+    pid = os.readlink("/proc/self")
     libc = _libc()
     if libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None):
         raise _errno_error(libc, "mount")
@@ -280,7 +278,7 @@ def _prepare_namespace() -> None:
     if os.readlink("/proc/self") != "1":
         raise OSError(errno.ENOTSUP, "its /proc is another one's")
     with contextlib.suppress(OSError):  # a kernel without checkpointing begins at 2
-        _write_proc_file("/proc/sys/kernel/ns_last_pid", outer_pid)
+        _write_proc_file("/proc/sys/kernel/ns_last_pid", pid)
 
 
 def _write_proc_file(path: str, text: str) -> None:
@@ -308,5 +306,5 @@ def _libc() -> Any:
 def _errno_error(libc: object, action: str) -> OSError:
     import ctypes
 
-    error_number = ctypes.get_errno()
-    return OSError(error_number, f"{action}: {os.strerror(error_number)}")
+    number = ctypes.get_errno()
+    return OSError(number, f"{action}: {os.strerror(number)}")

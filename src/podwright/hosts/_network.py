@@ -29,9 +29,7 @@ def subnets(root: str = "/") -> tuple[Subnet, ...]:
         route_rows = [line.split() for line in file.readlines()[1:]]
     with open(f"{root}proc/net/fib_trie", encoding="ascii") as file:
         own_addresses = _local_trie_addresses(file.read())
-    gateway_interfaces = {
-        route_row[0] for route_row in route_rows if route_row[1] == route_row[7] == "00000000"
-    }
+    gateway_interfaces = {row[0] for row in route_rows if row[1] == row[7] == "00000000"}
     subnet_list = []
     for route_row in route_rows:
         if route_row[2] != "00000000" or route_row[7] == "00000000" or route_row[0] == "lo":
@@ -98,16 +96,13 @@ def address_in(cidr: str, subnets: Sequence[Subnet]) -> str:
 
 def is_here(host: str) -> bool:
     """Return whether a name or an address means this host."""
-    node_name = os.uname().nodename
-    if host in ("localhost", node_name, node_name.split(".")[0]):
+    name = os.uname().nodename
+    if host in ("localhost", name, name.split(".")[0]):
         return True
     import socket
 
     try:
-        addresses = {
-            address_info[4][0]
-            for address_info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        }
+        addresses = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return False
     return any(_can_bind(str(address)) for address in addresses)
@@ -137,11 +132,11 @@ def _address_from_hex(address_hex: str) -> str:
 def _local_trie_addresses(trie_text: str) -> list[str]:
     """Return the addresses of this host: the leaves of the kernel's tree that are marked local."""
     addresses: list[str] = []
-    leaf_address = ""
+    address = ""
     for line in trie_text.splitlines():
-        line_words = line.split()
-        if line_words[:1] == ["|--"]:
-            leaf_address = line_words[1]
-        elif line_words[:3] == ["/32", "host", "LOCAL"] and leaf_address not in addresses:
-            addresses.append(leaf_address)
+        words = line.split()
+        if words[:1] == ["|--"]:
+            address = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and address not in addresses:
+            addresses.append(address)
     return addresses

@@ -72,8 +72,8 @@ def _read_process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             # The name is in brackets and may contain anything, also brackets and blanks.
-            stat_fields = file.read().rpartition(b")")[2].split()
-        return Process(pid, int(stat_fields[1]), int(stat_fields[19]), stat_fields[0].decode())
+            fields = file.read().rpartition(b")")[2].split()
+        return Process(pid, int(fields[1]), int(fields[19]), fields[0].decode())
     except (OSError, IndexError, ValueError):
         return None
 
@@ -102,7 +102,7 @@ def children(pid: int) -> list[int]:
     """Return the pids of a process's own children. It is cheap where the kernel lists them."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
-            return [int(pid_text) for pid_text in file.read().split()]
+            return [int(text) for text in file.read().split()]
     except OSError:
         return [process.pid for process in processes().values() if process.parent == pid]
 
@@ -121,11 +121,11 @@ def has_children() -> bool:
 
 def marked(variable_name: str, value: str) -> list[Process]:
     """Return this user's processes that were started with `variable=value` in their environment."""
-    environment_entry = f"{variable_name}={value}".encode()
+    entry = f"{variable_name}={value}".encode()
     marked_processes = []
     for process in processes().values():
         with contextlib.suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
-            if environment_entry in file.read().split(b"\0"):
+            if entry in file.read().split(b"\0"):
                 marked_processes.append(process)
     return marked_processes
 
@@ -162,7 +162,7 @@ def _has_environment_entry(pid: int, environment_entry: bytes) -> bool:
 def _is_in_group(pid: int, group_name: str) -> bool:
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-            return any(group_name in cgroup_line.rstrip("\n").split("/") for cgroup_line in file)
+            return any(group_name in line.rstrip("\n").split("/") for line in file)
     except OSError:
         return False
 
@@ -175,8 +175,8 @@ def has_open(pid: int, file_name: str) -> bool:
         return False
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
-            open_path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")
-            if os.path.basename(open_path) == file_name:
+            path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")
+            if os.path.basename(path) == file_name:
                 return True
     return False
 

@@ -15,11 +15,11 @@ _SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 def tell_ready(environ: MutableMapping[str, str] = os.environ) -> None:
     """Report once that this process is ready, if systemd started it and waits for the report."""
-    socket_path = environ.pop(_SOCKET_VARIABLE, "")
-    if not socket_path.startswith(("/", "@")):
+    path = environ.pop(_SOCKET_VARIABLE, "")
+    if not path.startswith(("/", "@")):
         return
     import socket  # 4 ms that every command would pay otherwise
 
-    address = "\0" + socket_path[1:] if socket_path.startswith("@") else socket_path
+    address = "\0" + path[1:] if path.startswith("@") else path
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify_socket:
         notify_socket.sendto(b"READY=1", address)

@@ -26,7 +26,5 @@ def state_folder(*, system: bool) -> Path:
     """
     if system:
         return _SYSTEM_STATE_FOLDER
-    state_home = os.environ.get("XDG_STATE_HOME", "")
-    return (
-        Path(state_home) if state_home.startswith("/") else Path.home() / ".local/state"
-    ) / "podwright"
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".local/state") / "podwright"

@@ -80,14 +80,10 @@ def scattered(nodes: Sequence[str], topology: str) -> str:
     except FieldNotKnown as error:
         return f"the number of switches between the job's nodes cannot be judged: {error.problem}"
     node_counts = {
-        switch_name: len(set(nodes) & set(switch_nodes))
-        for switch_name, switch_nodes in nodes_by_leaf.items()
+        name: len(set(nodes) & set(switch_nodes)) for name, switch_nodes in nodes_by_leaf.items()
     }
-    used_switches = [switch_name for switch_name, node_count in node_counts.items() if node_count]
-    if (
-        sum(node_counts[switch_name] for switch_name in used_switches) < len(nodes)
-        or len(used_switches) < 2
-    ):
+    used_switches = [name for name, node_count in node_counts.items() if node_count]
+    if sum(node_counts[name] for name in used_switches) < len(nodes) or len(used_switches) < 2:
         return ""
     switch_sizes = sorted(
         (len(switch_nodes) for switch_nodes in nodes_by_leaf.values()), reverse=True

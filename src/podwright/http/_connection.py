@@ -196,8 +196,8 @@ class Connection(HttpToolsProtocol):
     def _busy(self) -> bool:
         """Return whether an answer to a valid request is still due."""
         cycle = self._active
-        under_way = cycle is not None and not (cycle.response_complete or cycle.disconnected)
-        return bool(self.pipeline) or under_way
+        way = cycle is not None and not (cycle.response_complete or cycle.disconnected)
+        return bool(self.pipeline) or way
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._active = cycle
@@ -262,5 +262,5 @@ def who(transport: asyncio.Transport) -> tuple[int | None, str]:
     connection = transport.get_extra_info("socket")
     if connection.family == socket.AF_UNIX:
         return peer_of(connection).uid, ""
-    peer_name = transport.get_extra_info("peername")
-    return None, str(peer_name[0]) if peer_name else ""
+    name = transport.get_extra_info("peername")
+    return None, str(name[0]) if name else ""

@@ -96,10 +96,10 @@ class Visitors:
     def gone(self, visitor: Visitor) -> None:
         """Note that a visitor has gone. A second call does nothing."""
         if visitor in self._keys:
-            caller_key = self._keys.pop(visitor)
-            self._counts[caller_key] -= 1
-            if not self._counts[caller_key]:
-                del self._counts[caller_key]
+            key = self._keys.pop(visitor)
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
 
     def sweep(self, silent_seconds: float) -> None:
         """Send away every visitor that has been silent for longer than `silent_seconds`."""

@@ -23,7 +23,7 @@ def host_of(request: HttpRequest) -> str:
     An IPv6 address keeps its brackets. The text is empty for a request that names no host, several,
     or a malformed one.
     """
-    host_values = [value for header_name, value in request.headers if header_name == b"host"]
+    host_values = [value for name, value in request.headers if name == b"host"]
     if len(host_values) != 1:
         return ""
     match = _HOST_AND_PORT.fullmatch(host_values[0].decode("latin-1").lower())

@@ -148,10 +148,10 @@ class HttpServer:
             visitor.leave()
 
     async def _sweep_silent_visitors(self) -> None:
-        idle_seconds = self.door.limits.idle
+        seconds = self.door.limits.idle
         while True:
-            await asyncio.sleep(idle_seconds / 4)
-            self.door.visitors.sweep(idle_seconds)
+            await asyncio.sleep(seconds / 4)
+            self.door.visitors.sweep(seconds)
 
 
 async def _handle_asgi_request(scope: Any, receive: Any, send: Any) -> None:

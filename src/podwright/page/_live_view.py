@@ -112,8 +112,8 @@ class Live:
             ):
                 await self._refresh_view()
                 seen_count, last_read_at = change_count, started_at
-            read_seconds = self._clock() - started_at
-            await asyncio.sleep(max(VIEW_READ_INTERVAL_S, PAUSE_PER_READ_SECOND * read_seconds))
+            seconds = self._clock() - started_at
+            await asyncio.sleep(max(VIEW_READ_INTERVAL_S, PAUSE_PER_READ_SECOND * seconds))
         # No page is left. The next one must get the view of its own time.
         self._known, self._snapshot, self._full_event = False, {}, b""
 

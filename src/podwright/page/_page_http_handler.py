@@ -84,8 +84,8 @@ class Page:
         try:
             return await self._answer(request)
         except PodwrightError as error:
-            error_body = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(self._status(error.code), error_body, headers=self._files.headers)
+            body = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(self._status(error.code), body, headers=self._files.headers)
 
     async def close(self) -> None:
         """End all streams."""
@@ -165,11 +165,7 @@ class Page:
         live_view = self._views.get(audience)
         if live_view is None:
             if len(self._views) >= MAX_LIVE_VIEWS:
-                self._views = {
-                    audience_key: live_view
-                    for audience_key, live_view in self._views.items()
-                    if len(live_view)
-                }
+                self._views = {key: view for key, view in self._views.items() if len(view)}
             live_view = Live(
                 partial(self._snapshot, caller),
                 self._server.counted,
@@ -263,16 +259,14 @@ class Page:
         caller = self._logged_in_caller(request)
         if caller is None:
             raise Unauthenticated("nobody is logged in", operation="act", would_work="log in first")
-        requested_action = _decode_json_body(request, _CallRequest)
-        if requested_action.method not in ACTS:
+        action = _decode_json_body(request, _CallRequest)
+        if action.method not in ACTS:
             raise InvalidRequest(
-                f"{requested_action.method[:40]} is not done here",
+                f"{action.method[:40]} is not done here",
                 operation="act",
                 would_work=", ".join(ACTS),
             )
-        reply = await self._server.act(
-            caller, requested_action.method, bytes(requested_action.request)
-        )
+        reply = await self._server.act(caller, action.method, bytes(action.request))
         return Reply(200, reply, headers=self._files.headers)
 
     def _json(self, reply_value: object, *headers: tuple[bytes, bytes]) -> Reply:
@@ -289,11 +283,11 @@ class Page:
         self, cookie_value: str, max_age_seconds: int, request: HttpRequest
     ) -> bytes:
         encrypted = self._proxy is not None and self._proxy.hides(request)
-        secure_attribute = "; Secure" if encrypted else ""
+        attribute = "; Secure" if encrypted else ""
         cookie_name = _cookie_name(request)
         return (
             f"{cookie_name}={cookie_value}; Path=/; Max-Age={max_age_seconds}; "
-            f"HttpOnly; SameSite=Strict{secure_attribute}"
+            f"HttpOnly; SameSite=Strict{attribute}"
         ).encode()
 
 
@@ -316,9 +310,9 @@ def _session_proof(request: HttpRequest) -> SessionProof:
     own_cookie_name = _cookie_name(request)
     cookie_values = [
         cookie_value.strip()
-        for header_name, header_text in request.headers
+        for header_name, text in request.headers
         if header_name == b"cookie"
-        for cookie_pair in header_text.decode("latin-1").split(";")
+        for cookie_pair in text.decode("latin-1").split(";")
         for cookie_name, _, cookie_value in [cookie_pair.partition("=")]
         if cookie_name.strip() == own_cookie_name
     ]
@@ -329,11 +323,11 @@ def _session_proof(request: HttpRequest) -> SessionProof:
 def _check_own_origin(request: HttpRequest) -> None:
     """Raise wire.Denied for a request that another site's page sent, or no page at all."""
     origin = urllib.parse.urlsplit(request.header("origin"))
-    fetch_site = request.header("sec-fetch-site")
+    site = request.header("sec-fetch-site")
     content_type = request.header("content-type").partition(";")[0].strip().lower()
     if (
         origin.netloc != request.header("host")
-        or fetch_site not in ("", "same-origin")
+        or site not in ("", "same-origin")
         or (request.method == "POST" and content_type != "application/json")
     ):
         raise Denied(

@@ -60,9 +60,9 @@ def problems(topics: _Topics, now: float) -> dict[str, object]:
 def _matching_machines(
     topics: _Topics, machine_test: Callable[[Mapping[str, Any]], bool]
 ) -> Iterator[Any]:
-    for machine_name, machine in topics.get("machines", {}).items():
+    for name, machine in topics.get("machines", {}).items():
         if machine_test(machine):
-            yield machine_name, machine
+            yield name, machine
 
 
 def _has_wrong_key(machine: Mapping[str, Any]) -> bool:
@@ -149,10 +149,10 @@ def _drained_machines(
     topics: _Topics, in_use: bool
 ) -> Iterator[tuple[str, list[str], Mapping[str, Any]]]:
     for cluster in topics.get("clusters", {}).values():
-        for machine_name in cluster["drained"]:
-            partition_names = _partitions_on(topics, machine_name)
+        for name in cluster["drained"]:
+            partition_names = _partitions_on(topics, name)
             if bool(partition_names) == in_use:
-                yield machine_name, partition_names, _drain_event(topics, machine_name)
+                yield name, partition_names, _drain_event(topics, name)
 
 
 def _drained_used_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
@@ -173,9 +173,7 @@ def _drained_used_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
 
 def _drained_empty_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
     for machine_name, _partitions, drain_event in _drained_machines(topics, in_use=False):
-        device_count = sum(
-            device_row[0] == machine_name for device_row in topics.get("devices", {}).values()
-        )
+        device_count = sum(row[0] == machine_name for row in topics.get("devices", {}).values())
         yield PodProblem(
             "drained-empty",
             machine_name,
@@ -193,11 +191,11 @@ def _drained_empty_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
 def _partition_error_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
     for partition_name, partition in topics.get("partitions", {}).items():
         if partition["state"] == "ERROR":
-            owner_text = f" of {partition['owner']}" if partition["owner"] else ""
+            text = f" of {partition['owner']}" if partition["owner"] else ""
             yield PodProblem(
                 "partition-error",
                 partition_name,
-                f"Partition {partition_name}{owner_text} is in error",
+                f"Partition {partition_name}{text} is in error",
                 "; ".join(partition["errors"][:2]) or "no cause is recorded",
                 f"vipu reset partition {partition_name}",
                 f"/partitions/{partition_name}",
@@ -223,21 +221,15 @@ def _fence_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
 
 
 def _ill_device_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    down_machines = {
-        machine_name
-        for cluster_item in topics.get("clusters", {}).values()
-        for machine_name in cluster_item["down"]
-    }
+    down_machines = {name for item in topics.get("clusters", {}).values() for name in item["down"]}
     ill_by_machine: dict[tuple[str, str], dict[str, Any]] = {}
-    for device_key, device_row in topics.get("devices", {}).items():
+    for key, device_row in topics.get("devices", {}).items():
         if device_row[2] == "DOWN" and device_row[0] not in down_machines:
-            ill_by_machine.setdefault((device_key.partition("/")[0], device_row[0]), {})[
-                device_key
-            ] = device_row
+            ill_by_machine.setdefault((key.partition("/")[0], device_row[0]), {})[key] = device_row
     for (cluster, machine_name), ill_devices in ill_by_machine.items():
         device_rows = ill_devices.values()
-        device_numbers = ", ".join(str(device_row[1]) for device_row in device_rows)
-        affected_partitions = sorted({device_row[3] for device_row in device_rows if device_row[3]})
+        device_numbers = ", ".join(str(row[1]) for row in device_rows)
+        affected_partitions = sorted({row[3] for row in device_rows if row[3]})
         cause = f"its driver reports device {device_numbers} as not healthy"
         yield PodProblem(
             "ill-device",
@@ -359,9 +351,7 @@ PROBLEM_FINDERS: Final[Mapping[str, Callable[[_Topics, float], Iterable[PodProbl
 
 def _partitions_on(topics: _Topics, machine: str) -> list[str]:
     device_rows = topics.get("devices", {}).values()
-    return sorted(
-        {device_row[3] for device_row in device_rows if device_row[0] == machine and device_row[3]}
-    )
+    return sorted({row[3] for row in device_rows if row[0] == machine and row[3]})
 
 
 def _drain_event(topics: _Topics, machine: str) -> Mapping[str, Any]:
@@ -380,8 +370,8 @@ def _drained_by_text(drain_event: Mapping[str, Any]) -> str:
 
 def _shortened_list_text(listed_names: Iterable[str], limit: int = 4) -> str:
     all_names = list(listed_names)
-    more_suffix = f" and {len(all_names) - limit} more" if len(all_names) > limit else ""
-    return ", ".join(all_names[:limit]) + more_suffix
+    suffix = f" and {len(all_names) - limit} more" if len(all_names) > limit else ""
+    return ", ".join(all_names[:limit]) + suffix
 
 
 def _ssh_command_text(host: str, command: str) -> str:

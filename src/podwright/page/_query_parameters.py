@@ -75,22 +75,15 @@ def _parse_query_numbers(query: str, *known_names: str) -> dict[str, int]:
                 f"{parameter_name[:40]!r} is not asked so",
                 would_work=f"give {' and '.join(known_names)} once, in seconds",
             )
-    return {
-        parameter_name: int(parameter_values[0])
-        for parameter_name, parameter_values in query_values.items()
-    }
+    return {name: int(parameter_values[0]) for name, parameter_values in query_values.items()}
 
 
 def name_of(query: str) -> str:
     """Return `name` of a query. Raises InvalidRequest."""
-    query_values = urllib.parse.parse_qs(query, keep_blank_values=True)
-    if (
-        list(query_values) != ["name"]
-        or len(query_values["name"]) > 1
-        or not query_values["name"][0]
-    ):
+    values = urllib.parse.parse_qs(query, keep_blank_values=True)
+    if list(values) != ["name"] or len(values["name"]) > 1 or not values["name"][0]:
         raise InvalidRequest(
             "one thing is explained at a time",
             would_work="?name=ID of a request that waits, a lease or a partition",
         )
-    return query_values["name"][0][:200]
+    return values["name"][0][:200]

@@ -55,9 +55,7 @@ class Sessions(Generic[_C]):
         """Open a session. Return its proof."""
         now = self._clock()
         own_digests = [
-            session_digest
-            for session_digest, (_, other_name, *_) in self._open.items()
-            if other_name == user_name
+            digest for digest, (_, other_name, *_) in self._open.items() if other_name == user_name
         ]
         for session_digest in own_digests[: max(0, len(own_digests) + 1 - EACH)]:
             del self._open[session_digest]
@@ -69,16 +67,16 @@ class Sessions(Generic[_C]):
 
     def caller(self, proof: SessionProof) -> _C | None:
         """Return the caller of a session; None if there is no such session or it is over."""
-        session_digest, now = proof.digest, self._clock()
-        session = self._open.get(session_digest)
+        digest, now = proof.digest, self._clock()
+        session = self._open.get(digest)
         if session is None:
             return None
-        caller, user_name, opened_at, last_used_at = session
+        caller, name, opened_at, last_used_at = session
         if now >= last_used_at + SESSION_IDLE_S or now >= opened_at + SESSION_MAX_AGE_S:
-            del self._open[session_digest]
+            del self._open[digest]
             return None
-        self._open[session_digest] = (caller, user_name, opened_at, now)
-        self._open.move_to_end(session_digest)
+        self._open[digest] = (caller, name, opened_at, now)
+        self._open.move_to_end(digest)
         return caller
 
     def close(self, proof: SessionProof) -> None:

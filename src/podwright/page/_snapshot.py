@@ -94,7 +94,7 @@ def _without_agent(
     lists_by_topic: Mapping[str, Any], known_machines: Collection[str]
 ) -> Iterator[tuple[str, object]]:
     """Yield machines of clusters that have no agent: simulated ones, and the server's own."""
-    device_counts = Counter(device_info.device.machine for device_info in lists_by_topic["devices"])
+    counts = Counter(device_info.device.machine for device_info in lists_by_topic["devices"])
     for cluster in lists_by_topic["clusters"]:
         for machine_name in cluster.machines:
             if machine_name not in known_machines:
@@ -102,7 +102,7 @@ def _without_agent(
                     name=machine_name,
                     family=cluster.family,
                     cluster=cluster.name,
-                    devices=device_counts[machine_name],
+                    devices=counts[machine_name],
                     state="DOWN" if machine_name in cluster.down else "UP",
                 )
                 yield _machine_item(agent_info, 0.0)
@@ -137,13 +137,11 @@ def changes(old_snapshot: Snapshot, new_snapshot: Snapshot) -> Changes:
     for topic, topic_items in new_snapshot.items():
         old_items = old_snapshot.get(topic, {})
         changed_items: dict[str, object] = {
-            item_key: item
-            for item_key, item in topic_items.items()
-            if item_key not in old_items or old_items[item_key] != item
+            key: item
+            for key, item in topic_items.items()
+            if key not in old_items or old_items[key] != item
         }
-        changed_items.update(
-            (item_key, None) for item_key in old_items if item_key not in topic_items
-        )
+        changed_items.update((key, None) for key in old_items if key not in topic_items)
         if changed_items or topic not in old_snapshot:
             difference[topic] = changed_items
     for topic in old_snapshot:
@@ -186,17 +184,17 @@ def _machine_item(agent_info: AgentInfo, now: float) -> tuple[str, object]:
 
 def _device_item(device_info: DeviceInfo, _: float) -> tuple[str, object]:
     """Return a device as a list, since a page reads 16,384 lists in a second."""
-    device_ref = device_info.device
-    device_key = f"{device_info.cluster}/{device_ref.domain}/{device_ref.offset}"
-    device_row = (
-        device_ref.machine,
-        device_ref.index,
+    ref = device_info.device
+    key = f"{device_info.cluster}/{ref.domain}/{ref.offset}"
+    row = (
+        ref.machine,
+        ref.index,
         device_info.state,
         device_info.partition,
         device_info.allocation,
     )
     kept_for = device_info.attributes.get("kept_for")
-    return device_key, (*device_row, kept_for) if kept_for else device_row
+    return key, (*row, kept_for) if kept_for else row
 
 
 def _reading_items(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]]:
@@ -206,9 +204,9 @@ def _reading_items(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]
     """
     for device_info in devices:
         readings = {
-            attribute_name: device_info.attributes[attribute_name]
-            for attribute_name in READING_ATTRIBUTES & device_info.attributes.keys()
-            if device_info.attributes[attribute_name]
+            name: device_info.attributes[name]
+            for name in READING_ATTRIBUTES & device_info.attributes.keys()
+            if device_info.attributes[name]
         }
         if readings:
             yield _device_item(device_info, 0.0)[0], readings

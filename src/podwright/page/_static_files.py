@@ -61,9 +61,9 @@ class Files:
         return Reply(200, file_bytes, content_type, headers)
 
     def _read_static_files(self) -> None:
-        for file_entry in (files("podwright.page") / "static").iterdir():
-            content_type = _CONTENT_TYPE_BY_SUFFIX.get(file_entry.name.rpartition(".")[2])
+        for entry in (files("podwright.page") / "static").iterdir():
+            content_type = _CONTENT_TYPE_BY_SUFFIX.get(entry.name.rpartition(".")[2])
             if content_type is not None:
-                file_bytes = file_entry.read_bytes()
+                file_bytes = entry.read_bytes()
                 etag = f'"{hashlib.sha256(file_bytes).hexdigest()[:24]}"'.encode()
-                self._known[f"/static/{file_entry.name}"] = (content_type, file_bytes, etag)
+                self._known[f"/static/{entry.name}"] = (content_type, file_bytes, etag)

@@ -49,12 +49,10 @@ def _free_devices_by_allocation(
     flags_by_share: dict[tuple[int, str], list[bool]] = {}
     for device in devices:
         domain = device.device.domain
-        free_flags = flags_by_share.get((domain, device.allocation))
-        if free_flags is None:
-            free_flags = flags_by_share[domain, device.allocation] = [False] * cluster.ild_sizes[
-                domain
-            ]
-        free_flags[device.device.offset] = device.state == "FREE"
+        flags = flags_by_share.get((domain, device.allocation))
+        if flags is None:
+            flags = flags_by_share[domain, device.allocation] = [False] * cluster.ild_sizes[domain]
+        flags[device.device.offset] = device.state == "FREE"
     return flags_by_share.values()
 
 

@@ -82,9 +82,7 @@ class SiteProxy:
         if not self.comes_from_proxy(request):
             return ""
         user_names = [
-            header_value
-            for header_key, header_value in request.headers
-            if header_key == self.header.encode()
+            header_value for key, header_value in request.headers if key == self.header.encode()
         ]
         if len(user_names) > 1:
             raise Unauthenticated(

@@ -64,9 +64,7 @@ class Spans:
             window_start + _lowest_bits(small_hole_starts, 1)[0],
             DOMAIN * len(self._domains),
         )
-        return [
-            (first_slot + DOMAIN * domain_step) % loop_slots for domain_step in range(place_count)
-        ]
+        return [(first_slot + DOMAIN * step) % loop_slots for step in range(place_count)]
 
     def largest(self, quarter_masks: array[int], count: int) -> int:
         """Return the order of the largest block that `find` would find; -1 for none."""
@@ -131,27 +129,24 @@ class Spans:
 
     def _run_start_bits(self, run_length: int) -> int:
         """Return all bits of those places."""
-        start_masks = array("H", bytes(8 * len(self._domains)))
+        masks = array("H", bytes(8 * len(self._domains)))
         for place in self._run_places(run_length):
-            start_masks[4 * place : 4 * place + 4] = _ALL
-        return bits(start_masks)
+            masks[4 * place : 4 * place + 4] = _ALL
+        return bits(masks)
 
     def _find_in_any_domains(
         self, quarter_masks: array[int], order: int, place_count: int
     ) -> list[int]:
         """Search as `find` does, in any places."""
-        mask_width = DOMAIN * len(self._domains)
-        domain_starts = _period_mask(DOMAIN, mask_width)
+        width = DOMAIN * len(self._domains)
+        domain_starts = _period_mask(DOMAIN, width)
         block_starts = 0
-        for hole_starts in _starts_by_hole(bits(quarter_masks), order, mask_width):
+        for hole_starts in _starts_by_hole(bits(quarter_masks), order, width):
             block_starts |= hole_starts
             for offset in range(0, DOMAIN, 1 << order):
                 matching_domains = block_starts >> offset & domain_starts
                 if matching_domains.bit_count() >= place_count:
-                    return [
-                        domain_slot + offset
-                        for domain_slot in _lowest_bits(matching_domains, place_count)
-                    ]
+                    return [slot + offset for slot in _lowest_bits(matching_domains, place_count)]
         return []
 
 
@@ -190,12 +185,12 @@ def _period_mask(period: int, mask_width: int) -> int:
 
 def _lowest_bits(bit_set: int, bit_count: int) -> list[int]:
     """Return the positions of the lowest `bit_count` bits."""
-    bit_positions = []
+    positions = []
     for _ in range(bit_count):
         lowest_bit = bit_set & -bit_set
-        bit_positions.append(lowest_bit.bit_length() - 1)
+        positions.append(lowest_bit.bit_length() - 1)
         bit_set ^= lowest_bit
-    return bit_positions
+    return positions
 
 
 def bits(quarter_masks: array[int]) -> int:

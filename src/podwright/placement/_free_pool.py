@@ -255,11 +255,9 @@ class Pool:
 
     def _clear_row_bit(self, file_number: int, half_index: int) -> None:
         """Note that the row of this half has no half left in a file."""
-        remaining_rows = (
-            self._files[file_number] ^ 1 << len(self.rows) - 1 - half_index // HALVES_PER_ROW
-        )
-        self._files[file_number] = remaining_rows
-        if not remaining_rows:
+        rows = self._files[file_number] ^ 1 << len(self.rows) - 1 - half_index // HALVES_PER_ROW
+        self._files[file_number] = rows
+        if not rows:
             self._full ^= _BIT_BY_FILE[file_number]
 
     def _set_row_bit(self, file_number: int, half_index: int) -> None:
@@ -301,12 +299,12 @@ class Pool:
 
     def _halves_in_file(self, file_number: int) -> Iterator[int]:
         """Yield the halves in a file, in order."""
-        for row_index, row_files in enumerate(self.rows):
-            half_bits = row_files[file_number]
+        for index, files in enumerate(self.rows):
+            half_bits = files[file_number]
             while half_bits:
                 highest_bit = half_bits.bit_length()
                 half_bits ^= 1 << highest_bit - 1
-                yield row_index * HALVES_PER_ROW + HALVES_PER_ROW - highest_bit
+                yield index * HALVES_PER_ROW + HALVES_PER_ROW - highest_bit
 
     def largest(self, count: int = 1) -> int:
         """Return the order of the largest free block of `count` link domains; -1 for none."""
@@ -329,8 +327,8 @@ class Pool:
 
     def owns(self, domain: int, mask: int) -> bool:
         """Return whether any of these devices of a link domain belongs to this allocation."""
-        domain_place = self.place.get(domain)
-        return domain_place is not None and bool(_domain_mask(self._owned, domain_place) & mask)
+        place = self.place.get(domain)
+        return place is not None and bool(_domain_mask(self._owned, place) & mask)
 
     def slots(self, blocks: Sequence[Block]) -> list[int]:
         """Return the slots of equal blocks; empty unless all are wholly in this allocation."""
@@ -347,8 +345,8 @@ class Pool:
         self, slots: Sequence[int], order: int, *, drained_too: bool = False
     ) -> bool:
         """Return whether these blocks are free."""
-        idle_masks = self._idle if drained_too else {}
-        return self._has_all_blocks(self._free, slots, order, idle_masks)
+        masks = self._idle if drained_too else {}
+        return self._has_all_blocks(self._free, slots, order, masks)
 
     @staticmethod
     def _has_all_blocks(
@@ -359,9 +357,9 @@ class Pool:
     ) -> bool:
         block_mask = (1 << (1 << order)) - 1
         if len(slots) == 1 and slots[0] % QUARTER + (1 << order) <= QUARTER:  # as of most blocks
-            quarter, first_device = divmod(slots[0], QUARTER)
+            quarter, device = divmod(slots[0], QUARTER)
             quarter_mask = quarter_masks[quarter] | extra_masks.get(quarter, 0)
-            return quarter_mask >> first_device & block_mask == block_mask
+            return quarter_mask >> device & block_mask == block_mask
         return all(
             _domain_mask(quarter_masks, slot // DOMAIN, extra_masks) >> slot % DOMAIN & block_mask
             == block_mask

@@ -42,8 +42,8 @@ def _join_half_tables(entry_table: bytes, pick_table: Callable[[int], bytes], sh
     shift: added to an entry of the upper part, unless that entry means "none".
     """
     return b"".join(
-        entry_table.translate(pick_table(hole_code + shift if hole_code != NO_FIT else hole_code))
-        for hole_code in entry_table
+        entry_table.translate(pick_table(code + shift if code != NO_FIT else code))
+        for code in entry_table
     )
 
 
@@ -58,10 +58,8 @@ def _best_holes(order: int) -> bytes:
 
 def _largest_holes() -> bytes:
     hole_table = bytes((0, 1))
-    for width_order in range(QUARTER_ORDER):
-        hole_table = _join_half_tables(hole_table, _higher_table, 0)[:-1] + bytes(
-            (width_order + 2,)
-        )
+    for order in range(QUARTER_ORDER):
+        hole_table = _join_half_tables(hole_table, _higher_table, 0)[:-1] + bytes((order + 2,))
     return hole_table
 
 
@@ -88,8 +86,8 @@ def _partition_harm(half_count: int, buddy_count: int) -> float:
     domain against a half, are those that refused least in simulation; the optimum is flat.
     """
     half_harm = 0.5**half_count * (1 - 0.5) if half_count < _HALF_SAME_FROM else 0.0
-    domain_is_spoilt = half_count >= _HALF_SAME_FROM or buddy_count >= BUDDY_SAME_FROM
-    domain_harm = 0.0 if domain_is_spoilt else 0.55 ** (half_count + buddy_count) * (1 - 0.55)
+    spoilt = half_count >= _HALF_SAME_FROM or buddy_count >= BUDDY_SAME_FROM
+    domain_harm = 0.0 if spoilt else 0.55 ** (half_count + buddy_count) * (1 - 0.55)
     return half_harm + 1.5 * domain_harm
 
 
@@ -106,10 +104,10 @@ def _file_number_table() -> list[list[list[int]]]:
     hole_sizes = range(HALF_ORDER + 2)
     files_by_pair = {
         count_pair: [
-            harm_rank * len(hole_sizes) + len(hole_sizes) - hole_size if hole_size else NOT_FILED
-            for hole_size in hole_sizes
+            rank * len(hole_sizes) + len(hole_sizes) - size if size else NOT_FILED
+            for size in hole_sizes
         ]
-        for harm_rank, count_pair in enumerate(pairs_by_harm)
+        for rank, count_pair in enumerate(pairs_by_harm)
     }
     file_rows = [
         [

@@ -136,8 +136,8 @@ class Index:
         Raises ValueError for an unknown machine.
         """
         _, mask = self._machine_domain_and_mask(machine)
-        first_bit = (mask & -mask).bit_length() - 1
-        avoided_mask = sum(1 << first_bit + index for index in set(devices)) & mask
+        bit = (mask & -mask).bit_length() - 1
+        avoided_mask = sum(1 << bit + index for index in set(devices)) & mask
         if avoided_mask != self._avoided_masks.get(machine, 0):
             self._avoided_masks[machine] = avoided_mask
             self._refile_machine(machine)

@@ -128,8 +128,8 @@ class RefusalReasons:
 
 def unknown_allocation(cluster: Cluster, name: str | None) -> Refusal:
     """Return the refusal for an allocation that does not exist."""
-    name_text = f" {name}" if name is not None else ""
-    return Refusal(True, f"there is no allocation{name_text} in cluster {cluster.name}")
+    text = f" {name}" if name is not None else ""
+    return Refusal(True, f"there is no allocation{text} in cluster {cluster.name}")
 
 
 def refuse_named(cluster: Cluster, pools: Sequence[Pool], request: Request) -> Refusal:

@@ -35,8 +35,8 @@ class MachineSlices:
         profiles: device index -> profile; all other devices are whole.
         """
         masks_by_profile = self._masks[machine] = {}
-        for device_index, profile in profiles.items():
-            masks_by_profile[profile] = masks_by_profile.get(profile, 0) | 1 << device_index
+        for index, profile in profiles.items():
+            masks_by_profile[profile] = masks_by_profile.get(profile, 0) | 1 << index
         if not masks_by_profile:
             del self._masks[machine]
 
@@ -57,8 +57,8 @@ class MachineSlices:
         ]
         if not candidates:
             return {}
-        free_count, machine, mask = min(candidates)
-        for _ in range(free_count - request.size):
+        count, machine, mask = min(candidates)
+        for _ in range(count - request.size):
             mask &= ~(1 << (mask.bit_length() - 1))
         return {machine: mask}
 

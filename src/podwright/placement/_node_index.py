@@ -41,9 +41,7 @@ class NodeIndex:
             )
             for domain_index, machine_index in machine_places
         }
-        self._names = {
-            machine_place: machine_name for machine_name, machine_place in self._machines.items()
-        }
+        self._names = {place: name for name, place in self._machines.items()}
         self._untaken_masks = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
         self._avoided_masks: dict[str, int] = {}  # machine -> its devices that are ill, if any
@@ -87,11 +85,9 @@ class NodeIndex:
         self._implicit = False
 
     def _add_pool(self, allocation_name: str, machines: Iterable[str]) -> None:
-        machine_places = {machine: self._machines[machine] for machine in machines}
-        pool = self._pools[allocation_name] = NodePool(
-            machine_places, self._per, len(self.cluster.domains)
-        )
-        for machine in machine_places:
+        places = {machine: self._machines[machine] for machine in machines}
+        pool = self._pools[allocation_name] = NodePool(places, self._per, len(self.cluster.domains))
+        for machine in places:
             self._pool_by_machine[machine] = pool
             self._now[machine] = 0
             self._refile_machine(machine)
@@ -133,12 +129,10 @@ class NodeIndex:
 
         Raises ValueError for an unknown machine.
         """
-        avoided_mask = sum(
-            1 << device_index for device_index in set(devices) if device_index < self._per
-        )
+        mask = sum(1 << index for index in set(devices) if index < self._per)
         self._avoided_masks.pop(self._require_machine(machine), None)
-        if avoided_mask:
-            self._avoided_masks[machine] = avoided_mask
+        if mask:
+            self._avoided_masks[machine] = mask
         self._refile_machine(machine)
 
     def cut(self, machine: str, profiles: Mapping[int, str]) -> None:
@@ -206,11 +200,9 @@ class NodeIndex:
             shape = node_shape(self.cluster, request)
         except IllegalShape:
             return None
-        for allocation_name, pool in self._pools.items():
-            if request.allocation in (None, allocation_name) and (
-                blocks := self._find_blocks(pool, shape)
-            ):
-                return _make_placement(allocation_name, blocks, shape.gcd)
+        for name, pool in self._pools.items():
+            if request.allocation in (None, name) and (blocks := self._find_blocks(pool, shape)):
+                return _make_placement(name, blocks, shape.gcd)
         return None
 
     def take(self, placement: Placement) -> None:
@@ -223,8 +215,7 @@ class NodeIndex:
         if not masks_by_machine or not pool.places.keys() >= masks_by_machine.keys():
             raise ValueError(f"some of the devices are not in allocation {placement.allocation}")
         if placement in self._held or any(
-            block_mask & ~self._untaken_masks[machine_name]
-            for machine_name, block_mask in masks_by_machine.items()
+            block_mask & ~self._untaken_masks[name] for name, block_mask in masks_by_machine.items()
         ):
             raise ValueError("some of the devices are taken")
         for machine_name, taken_mask in masks_by_machine.items():
@@ -236,9 +227,9 @@ class NodeIndex:
         """Give a placement's devices back. Raises ValueError if it is not held."""
         if self._held.pop(placement, None) is None:
             raise ValueError("that placement is not held")
-        for machine_name, freed_mask in self._bits(placement.blocks).items():
-            self._untaken_masks[machine_name] |= freed_mask
-            self._refile_machine(machine_name)
+        for name, mask in self._bits(placement.blocks).items():
+            self._untaken_masks[name] |= mask
+            self._refile_machine(name)
 
     def placements(self) -> list[Placement]:
         """Return all placements that hold devices now."""
@@ -280,8 +271,8 @@ class NodeIndex:
                 if runs:
                     domain, machine_place = pool.places[machine_name]
                     return [
-                        Block(domain, machine_place * self._per + run_start, run_length)
-                        for run_start, run_length in runs
+                        Block(domain, machine_place * self._per + run_start, length)
+                        for run_start, length in runs
                     ]
         return []
 
@@ -290,15 +281,15 @@ class NodeIndex:
             return []
         places_by_domain: dict[int, list[int]] = {}
         for domain, machine_place in sorted(
-            pool.places[machine_name] for machine_name in pool.machines_by_free_count[self._per]
+            pool.places[name] for name in pool.machines_by_free_count[self._per]
         ):
             places_by_domain.setdefault(domain, []).append(machine_place)
         chosen_places = spread(places_by_domain, shape.machines, shape.domains)
         devices_per_machine = self._per
         return [
-            Block(chosen_domain, machine_place * devices_per_machine, devices_per_machine)
+            Block(chosen_domain, place * devices_per_machine, devices_per_machine)
             for chosen_domain in sorted(chosen_places)
-            for machine_place in chosen_places[chosen_domain]
+            for place in chosen_places[chosen_domain]
         ]
 
     def _find_trimmed_machines(self, pool: NodePool, shape: NodeShape) -> list[Block]:
@@ -319,9 +310,7 @@ class NodeIndex:
         best_choice: tuple[tuple[bool, int, int], list[Block]] | None = None
         for domain, domain_machines in machines_by_domain.items():
             full_machines = sorted(
-                machine_place
-                for free_count, machine_place, _ in domain_machines
-                if free_count == devices_per_machine
+                place for count, place, _ in domain_machines if count == devices_per_machine
             )
             if len(full_machines) < shape.machines:
                 continue
@@ -337,13 +326,10 @@ class NodeIndex:
                         for offset in chosen_places
                     ]
                     part_runs += [
-                        (machine_place * devices_per_machine + offset, run_length)
-                        for offset, run_length in runs
+                        (machine_place * devices_per_machine + offset, length)
+                        for offset, length in runs
                     ]
-                    blocks = [
-                        Block(domain, offset, run_length)
-                        for offset, run_length in sorted(part_runs)
-                    ]
+                    blocks = [Block(domain, offset, length) for offset, length in sorted(part_runs)]
                     best_choice = min(best_choice or (choice_rank, blocks), (choice_rank, blocks))
                     break
         return best_choice[1] if best_choice else []
@@ -365,10 +351,10 @@ class NodeIndex:
 
     def _find_slices(self, request: Request) -> Placement | None:
         check_slices(request)
-        for allocation_name, pool in self._pools.items():
+        for name, pool in self._pools.items():
             masks_by_machine = self._slices.pick(request, pool.places, self._open)
-            if request.allocation in (None, allocation_name) and masks_by_machine:
-                return _make_placement(allocation_name, self._blocks_of_masks(masks_by_machine), 1)
+            if request.allocation in (None, name) and masks_by_machine:
+                return _make_placement(name, self._blocks_of_masks(masks_by_machine), 1)
         return None
 
     def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
@@ -384,7 +370,7 @@ class NodeIndex:
             raise IllegalShape(
                 f"{device_count} devices are named where {request.size} are asked for"
             )
-        domain_count = len({self._machines[machine_name][0] for machine_name in masks_by_machine})
+        domain_count = len({self._machines[name][0] for name in masks_by_machine})
         if request.domains not in (None, domain_count):
             raise IllegalShape(f"the devices named lie in {domain_count} link domains")
         if request.gcds <= 0 or device_count % request.gcds:
@@ -399,7 +385,7 @@ class NodeIndex:
     def _blocks_of_masks(self, masks_by_machine: dict[str, int]) -> list[Block]:
         blocks = []
         for machine_name in sorted(masks_by_machine, key=self._machines.__getitem__):
-            domain, machine_place = self._machines[machine_name]
+            domain, place = self._machines[machine_name]
             runs = best_device_runs(
                 masks_by_machine[machine_name],
                 masks_by_machine[machine_name].bit_count(),
@@ -407,8 +393,7 @@ class NodeIndex:
                 self._per,
             )
             blocks += [
-                Block(domain, machine_place * self._per + run_start, run_length)
-                for run_start, run_length in runs
+                Block(domain, place * self._per + run_start, length) for run_start, length in runs
             ]
         return blocks
 
@@ -480,8 +465,8 @@ class NodeIndex:
         )
         remainders = range(self._per - 1 if self.cluster.family.block_rule.trims else 0, -1, -1)
         for size in (
-            self._per * machine_count + remainder
-            for machine_count in range(full_machines, 0, -1)
+            self._per * count + remainder
+            for count in range(full_machines, 0, -1)
             for remainder in remainders
         ):
             if self.find(replace(request, size=size, blocks=None, gcds=size)):
@@ -493,12 +478,12 @@ class NodeIndex:
         return 0
 
     def _nearest_possible_sizes(self, size: int, pools: Sequence[NodePool]) -> tuple[int, ...]:
-        largest_pool_devices = max(len(pool.places) for pool in pools) * self._per
-        smaller_size = min(size // self._per * self._per, largest_pool_devices)
+        devices = max(len(pool.places) for pool in pools) * self._per
+        smaller_size = min(size // self._per * self._per, devices)
         return tuple(
             near_size
             for near_size in (smaller_size, smaller_size + self._per)
-            if 0 < near_size <= largest_pool_devices
+            if 0 < near_size <= devices
         )
 
 

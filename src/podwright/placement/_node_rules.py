@@ -156,9 +156,9 @@ def _best_run_start(
 
 def _join_adjacent_runs(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     joined_runs: list[tuple[int, int]] = []
-    for run_start, run_length in runs:
+    for run_start, length in runs:
         if joined_runs and sum(joined_runs[-1]) == run_start:
-            joined_runs[-1] = (joined_runs[-1][0], joined_runs[-1][1] + run_length)
+            joined_runs[-1] = (joined_runs[-1][0], joined_runs[-1][1] + length)
         else:
-            joined_runs.append((run_start, run_length))
+            joined_runs.append((run_start, length))
     return joined_runs

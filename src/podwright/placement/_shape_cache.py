@@ -88,12 +88,12 @@ class ShapeCache:
 
     def reasons(self, request: Request, pools: Sequence[Pool]) -> RefusalReasons:
         """Return the obstacles for requests of this kind."""
-        request_kind = (request.size, request.domains, request.gcds, request.allocation)
-        reasons = self._reasons.get(request_kind)
+        kind = (request.size, request.domains, request.gcds, request.allocation)
+        reasons = self._reasons.get(kind)
         if reasons is None:
             if len(self._reasons) >= _KINDS_MAX:
                 self._reasons.clear()
-            reasons = self._reasons[request_kind] = RefusalReasons(self._cluster, pools, request)
+            reasons = self._reasons[kind] = RefusalReasons(self._cluster, pools, request)
         return reasons
 
 

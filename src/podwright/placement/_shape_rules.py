@@ -42,23 +42,23 @@ def _listing(sizes: tuple[int, ...]) -> str:
 def _check_size(family: Family, size: int) -> None:
     legal_sizes, devices_per_domain = family.partition_sizes_in_domain, family.max_domain_devices
     if size not in legal_sizes and (size <= devices_per_domain or size % devices_per_domain):
-        device_noun = family.device_noun
+        noun = family.device_noun
         rule = (
-            f"a partition has {_listing(legal_sizes)} {device_noun}s, or a multiple of "
+            f"a partition has {_listing(legal_sizes)} {noun}s, or a multiple of "
             f"{devices_per_domain}"
         )
         raise IllegalShape(rule, of_size=True)
 
 
 def _check_gcds(family: Family, size: int, gcds: int) -> None:
-    device_noun = family.device_noun
+    noun = family.device_noun
     if gcds <= 0:
         raise IllegalShape("a partition has at least one GCD")
     if size % gcds:
-        raise IllegalShape(f"{size} {device_noun}s do not divide evenly into {gcds} GCDs")
+        raise IllegalShape(f"{size} {noun}s do not divide evenly into {gcds} GCDs")
     if size // gcds not in family.gcd_sizes:
         raise IllegalShape(
-            f"a GCD lies in one link domain and has {_listing(family.gcd_sizes)} {device_noun}s, "
+            f"a GCD lies in one link domain and has {_listing(family.gcd_sizes)} {noun}s, "
             f"but {size} in {gcds} make {size // gcds}"
         )
 
@@ -86,17 +86,13 @@ def _domain_counts(
         raise IllegalShape(
             f"{size} do not divide over {requested_domains} link domains into aligned blocks"
         )
-    domain_counts = [
-        domain_count for domain_count in domain_counts if requested_domains in (None, domain_count)
-    ]
-    even_counts = [domain_count for domain_count in domain_counts if gcds % domain_count == 0]
+    domain_counts = [count for count in domain_counts if requested_domains in (None, count)]
+    even_counts = [count for count in domain_counts if gcds % count == 0]
     if not even_counts:
         raise IllegalShape(
             f"a GCD lies in one link domain: {gcds} do not divide over {domain_counts[0]}"
         )
-    fitting_counts = [
-        domain_count for domain_count in even_counts if domain_count <= cluster_domains
-    ]
+    fitting_counts = [count for count in even_counts if count <= cluster_domains]
     if not fitting_counts:
         raise IllegalShape(
             f"cluster {cluster.name} has {cluster_domains} link domains, not {even_counts[0]}",
@@ -121,8 +117,7 @@ def shapes(cluster: Cluster, size: int, domains: int | None, gcds: int) -> tuple
     _check_gcds(family, size, gcds)
     domain_counts = _domain_counts(cluster, size, gcds, domains)
     return tuple(
-        Shape(domain_count, (size // domain_count).bit_length() - 1, size // gcds)
-        for domain_count in domain_counts
+        Shape(count, (size // count).bit_length() - 1, size // gcds) for count in domain_counts
     )
 
 
@@ -132,8 +127,7 @@ def sizes(cluster: Cluster, domains: int | None, gcds: int) -> Iterator[int]:
     devices_per_domain = family.max_domain_devices
     sizes_in_domain = (size for size in family.partition_sizes_in_domain if size <= cluster.size)
     sizes_over_domains = (
-        devices_per_domain * domain_count
-        for domain_count in range(2, min(gcds, len(cluster.domains)) + 1)
+        devices_per_domain * count for count in range(2, min(gcds, len(cluster.domains)) + 1)
     )
     for size in (*sizes_in_domain, *sizes_over_domains):
         try:
@@ -193,9 +187,7 @@ def _in_loop_order(cluster: Cluster, blocks: list[Block]) -> list[Block]:
         return blocks
     blocks_by_domain = {block.domain: block for block in blocks}
     for start_domain in blocks_by_domain:
-        domain_run = [
-            (start_domain + domain_step) % domain_count for domain_step in range(block_count)
-        ]
+        domain_run = [(start_domain + step) % domain_count for step in range(block_count)]
         if blocks_by_domain.keys() == set(domain_run):
             return [blocks_by_domain[domain] for domain in domain_run]
     raise IllegalShape(

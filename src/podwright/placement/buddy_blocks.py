@@ -26,37 +26,33 @@ class BuddyBlocks:
     def __init__(self, capacity: int, *, shared_grid: BuddyBlocks | None = None) -> None:
         self.capacity = capacity
         self.free = capacity
-        device_count = capacity.bit_length()
+        count = capacity.bit_length()
         self._grid: list[int] = (
-            shared_grid._grid
-            if shared_grid
-            else [every(order, device_count) for order in range(64)]
+            shared_grid._grid if shared_grid else [every(order, count) for order in range(64)]
         )
         self.orders = len(self._free_starts_by_order(capacity))
 
     def whole(self, order: int) -> int:
         """Return the number of devices that lie in free blocks of 2**order."""
-        free_levels = self._free_starts_by_order(self.free)
-        return free_levels[order].bit_count() << order if order < len(free_levels) else 0
+        levels = self._free_starts_by_order(self.free)
+        return levels[order].bit_count() << order if order < len(levels) else 0
 
     def whole_counts_by_order(self) -> list[int]:
         """Return `whole` of each order that the pod has."""
-        free_levels = self._free_starts_by_order(self.free)
-        device_counts = [
-            level_starts.bit_count() << order for order, level_starts in enumerate(free_levels)
-        ]
-        return device_counts + [0] * (self.orders - len(device_counts))
+        levels = self._free_starts_by_order(self.free)
+        counts = [level_starts.bit_count() << order for order, level_starts in enumerate(levels)]
+        return counts + [0] * (self.orders - len(counts))
 
     def find(self, order: int) -> int | None:
         """Return where the block for a job of 2**order devices begins, or None.
 
         It lies in the smallest free block that holds it; of equal ones, in the lowest.
         """
-        free_levels = self._free_starts_by_order(self.free)
-        for block_order in range(order, len(free_levels)):
-            block_starts = free_levels[block_order]
-            if block_order + 1 < len(free_levels):
-                larger_starts = free_levels[block_order + 1]
+        levels = self._free_starts_by_order(self.free)
+        for block_order in range(order, len(levels)):
+            block_starts = levels[block_order]
+            if block_order + 1 < len(levels):
+                larger_starts = levels[block_order + 1]
                 block_starts &= ~(larger_starts | larger_starts << (1 << block_order))
             if block_starts:
                 return (block_starts & -block_starts).bit_length() - 1
@@ -154,10 +150,10 @@ def every(order: int, bit_length: int) -> int:
     step = 1 << order
     if step >= bit_length:
         return 1
-    multiples, multiple_count = 1, 1
-    while multiple_count * step < bit_length:
-        multiples |= multiples << multiple_count * step
-        multiple_count *= 2
+    multiples, count = 1, 1
+    while count * step < bit_length:
+        multiples |= multiples << count * step
+        count *= 2
     return multiples
 
 

@@ -34,11 +34,11 @@ def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
     part: of a link domain, or of an allocation's share of it.
     """
     counts_by_order: Counter[int] = Counter()
-    free_devices = 0
-    for free_flags in domains:
-        free_devices += sum(free_flags)
-        counts_by_order.update(block_counts(family, free_flags))
-    return size_fits(family, counts_by_order, free_devices)
+    devices = 0
+    for flags in domains:
+        devices += sum(flags)
+        counts_by_order.update(block_counts(family, flags))
+    return size_fits(family, counts_by_order, devices)
 
 
 def block_counts(family: Family, free_flags: Sequence[bool]) -> dict[int, int]:
@@ -52,11 +52,11 @@ def size_fits(
     family: Family, counts_by_order: Mapping[int, int], free_devices: int
 ) -> list[SizeFit]:
     """Return the fit of each legal size, from the sums of `block_counts` of all parts."""
-    legal_sizes = family.sizes(1 << max(counts_by_order, default=0))
+    sizes = family.sizes(1 << max(counts_by_order, default=0))
     return [
-        SizeFit(1 << order, block_count, free_devices - (block_count << order))
-        for order, block_count in sorted(counts_by_order.items())
-        if 1 << order in legal_sizes
+        SizeFit(1 << order, count, free_devices - (count << order))
+        for order, count in sorted(counts_by_order.items())
+        if 1 << order in sizes
     ]
 
 
@@ -69,13 +69,8 @@ def _aligned_block_counts(free_flags: Sequence[bool]) -> list[int]:
     """Return, by order, the number of free blocks whose start is a multiple of their size."""
     empty_blocks = _all_free_blocks(len(free_flags))
     domain_blocks = BuddyBlocks(empty_blocks.capacity, shared_grid=empty_blocks)
-    domain_blocks.free = sum(
-        1 << device_index for device_index, is_free in enumerate(free_flags) if is_free
-    )
-    return [
-        whole_devices >> order
-        for order, whole_devices in enumerate(domain_blocks.whole_counts_by_order())
-    ]
+    domain_blocks.free = sum(1 << index for index, is_free in enumerate(free_flags) if is_free)
+    return [devices >> order for order, devices in enumerate(domain_blocks.whole_counts_by_order())]
 
 
 def _machine_block_counts(free_flags: Sequence[bool], devices_per_machine: int) -> list[int]:

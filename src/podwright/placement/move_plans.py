@@ -74,14 +74,14 @@ def cheapest_places(
         job: in_the_way.size * in_the_way.seconds for job, in_the_way in moves_by_job.items()
     }
     priced_places: list[tuple[float, int, Mapping[H, int]]] = []
-    for place_index, occupants in enumerate(occupants_by_place):
+    for index, occupants in enumerate(occupants_by_place):
         cost = sum(cost_by_job[job] for job in occupants)
         if occupants and cost < worth_device_seconds:
-            priced_places.append((cost, place_index, occupants))
-    for _, place_index, occupants in nsmallest(
+            priced_places.append((cost, index, occupants))
+    for _, index, occupants in nsmallest(
         PLACES_TRIED, priced_places, key=lambda priced_place: priced_place[:2]
     ):
-        yield place_index, sorted(occupants, key=lambda job: (-moves_by_job[job].size, job))
+        yield index, sorted(occupants, key=lambda job: (-moves_by_job[job].size, job))
 
 
 def plan_moves(
@@ -131,7 +131,7 @@ def plan_moves(
     )
     worth_device_seconds = (free_at - now) * (1 << order)
     for place_number, jobs in cheapest_places(
-        [occupied_counts[block_index] for block_index in block_indices],
+        [occupied_counts[index] for index in block_indices],
         moves_by_job,
         worth_device_seconds,
     ):

@@ -27,8 +27,8 @@ class Series:
     @classmethod
     def over(cls, span_s: float) -> Self:
         """Return bins for this many seconds, and one for everything later."""
-        bin_seconds = max(60.0, span_s / _SERIES_BIN_COUNT)
-        return cls(bin_seconds, int(span_s / bin_seconds) + 2)
+        seconds = max(60.0, span_s / _SERIES_BIN_COUNT)
+        return cls(seconds, int(span_s / seconds) + 2)
 
     def add(self, begin: float, end: float, useful: float, occupied: float, stuck: float) -> None:
         """Add these numbers of devices for the time between two moments."""

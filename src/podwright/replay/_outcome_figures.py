@@ -79,10 +79,10 @@ def figures(trace: Trace, outcome: Outcome, jobs: Sequence[int] | None = None) -
 
 def until(bin_areas: Sequence[float], bin_seconds: float, window_s: float) -> float:
     """Return the area of a series before a moment."""
-    full_bins = int(window_s / bin_seconds)
-    total_area = sum(bin_areas[:full_bins])
-    if full_bins < len(bin_areas):
-        total_area += bin_areas[full_bins] * (window_s - full_bins * bin_seconds) / bin_seconds
+    bins = int(window_s / bin_seconds)
+    total_area = sum(bin_areas[:bins])
+    if bins < len(bin_areas):
+        total_area += bin_areas[bins] * (window_s - bins * bin_seconds) / bin_seconds
     return total_area
 
 

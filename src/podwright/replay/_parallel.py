@@ -97,22 +97,22 @@ def run_each(
     processes: how many run at once; 0: as many as cores. Raises SimulationFailed. The processes end
     with this call, however it ends.
     """
-    process_count = max(1, min(processes or os.cpu_count() or 1, len(simulations)))
-    if process_count == 1:
+    count = max(1, min(processes or os.cpu_count() or 1, len(simulations)))
+    if count == 1:
         return _run_in_this_process(simulations, progress)
-    return _SimulationPool(simulations, process_count, progress).run()
+    return _SimulationPool(simulations, count, progress).run()
 
 
 def _run_in_this_process(
     simulations: Sequence[Simulation[R]], progress: Progress | None
 ) -> list[R]:
     results: list[R] = []
-    total_jobs, jobs_before = sum(simulation.jobs for simulation in simulations), 0
+    jobs, jobs_before = sum(simulation.jobs for simulation in simulations), 0
     for simulation in simulations:
 
         def report(done: int, _: int, jobs_before: int = jobs_before) -> None:
             if progress:
-                progress(jobs_before + done, total_jobs)
+                progress(jobs_before + done, jobs)
 
         results.append(simulation.run(report))
         jobs_before += simulation.jobs
@@ -160,7 +160,7 @@ class _SimulationPool(Generic[R]):
                 process.terminate()
             for _, process in self._running.values():
                 process.join()
-        return [results[simulation_index] for simulation_index in range(len(self._simulations))]
+        return [results[index] for index in range(len(self._simulations))]
 
     def _begin_simulation(self, simulation_index: int) -> None:
         parent_end, child_end = self._context.Pipe()
@@ -184,10 +184,8 @@ class _SimulationPool(Generic[R]):
 
     def _simulation_failure(self, simulation_index: int, process: BaseProcess) -> SimulationFailed:
         process.join()
-        simulation_name = self._simulations[simulation_index].name
-        return SimulationFailed(
-            f"the simulation of {simulation_name} ended with {process.exitcode}"
-        )
+        name = self._simulations[simulation_index].name
+        return SimulationFailed(f"the simulation of {name} ended with {process.exitcode}")
 
     def _report_progress(self, simulation_index: int, finished_jobs: int) -> None:
         self._done[simulation_index] = finished_jobs

@@ -76,8 +76,8 @@ class Priorities:
         if elapsed_s <= 0:
             return
         half_life_s = self._slurm.half_life
-        decay_factor = 0.5 ** (elapsed_s / half_life_s) if half_life_s > 0 else 1.0
+        factor = 0.5 ** (elapsed_s / half_life_s) if half_life_s > 0 else 1.0
         for user, devices in enumerate(self._running):
             if devices or self._used[user]:
-                self._used[user] = self._used[user] * decay_factor + devices * elapsed_s
+                self._used[user] = self._used[user] * factor + devices * elapsed_s
         self._since = now

@@ -40,7 +40,7 @@ class RoomMaker:
         if pod_ground is None:
             return False
         first_entry = min(
-            (demand_heap[0] for demand_heap in self._state.backlog.heaps.values() if demand_heap),
+            (heap[0] for heap in self._state.backlog.heaps.values() if heap),
             default=None,
         )
         if first_entry is None:
@@ -87,9 +87,7 @@ class RoomMaker:
         self.changed = False
         movable_jobs: dict[int, float] | None = None
         occupied: dict[int, tuple[int, float]] = {}
-        for _, job in sorted(
-            demand_heap[0] for demand_heap in self._state.backlog.heaps.values() if demand_heap
-        ):
+        for _, job in sorted(heap[0] for heap in self._state.backlog.heaps.values() if heap):
             demand = pod_ground.demand(self._state.trace.devices[job], 0, 0, 0)
             free_devices = (
                 pod_ground.free.bit_count()
@@ -153,12 +151,10 @@ class RoomMaker:
     def _seconds_by_movable_job(self, now: float) -> dict[int, float]:
         """Return the jobs that can be moved now, with the seconds that each loses."""
         assert isinstance(self._pod, PodGround)
-        job_states, lost_seconds = self._state.jobs, self._state.chances.move_s
-        movable_jobs = (job for job in self._pod.jobs if job_states.movable[job])
+        states, seconds = self._state.jobs, self._state.chances.move_s
+        movable_jobs = (job for job in self._pod.jobs if states.movable[job])
         return {
-            job: lost_seconds
-            for job in movable_jobs
-            if may_be_asked(job_states.moved_at.get(job, ()), now)
+            job: seconds for job in movable_jobs if may_be_asked(states.moved_at.get(job, ()), now)
         }
 
     def _delay_job_end(self, job: int, lost_seconds: float, now: float) -> None:

@@ -67,11 +67,9 @@ class JobStates:
     @classmethod
     def of(cls, trace: Trace, movable: bytes) -> Self:
         """Return the states before anything has happened."""
-        job_count = len(trace)
-        eligible, end_revision = array("d", trace.eligible), array("i", bytes(4 * job_count))
-        return cls(
-            eligible, array("q", [-1]) * job_count, bytearray(job_count), end_revision, movable
-        )
+        count = len(trace)
+        eligible, revision = array("d", trace.eligible), array("i", bytes(4 * count))
+        return cls(eligible, array("q", [-1]) * count, bytearray(count), revision, movable)
 
 
 @dataclass(slots=True)
@@ -122,6 +120,6 @@ class SimulationState:
         """Note the devices of a job from now on, for the report's drawings."""
         outcome = self.outcome
         self.jobs.rows[job] = len(outcome.where) // 3
-        for first_device, device_count in self.ground.spans(job):
-            outcome.where.extend((job, first_device, device_count))
+        for device, count in self.ground.spans(job):
+            outcome.where.extend((job, device, count))
             outcome.when.extend((now, math.nan))

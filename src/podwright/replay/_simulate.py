@@ -210,12 +210,10 @@ class _Run:
         self.jobs.state[job] = WAITS
         self.room.changed = True
         self.backlog.waiting[devices] = self.backlog.waiting.get(devices, 0) + 1
-        priority_key = self.priorities.key(
-            job, self.jobs.eligible[job], devices, trace.user[job], now
-        )
-        heappush(self.backlog.heaps.setdefault(self.jobs.demands[job], []), priority_key)
+        key = self.priorities.key(job, self.jobs.eligible[job], devices, trace.user[job], now)
+        heappush(self.backlog.heaps.setdefault(self.jobs.demands[job], []), key)
         if self.ground.plans:
-            insort(self.backlog.line, priority_key)
+            insort(self.backlog.line, key)
             self._schedule_backfill(now)
 
     def _start_job(self, job: int, demand: int, now: float) -> StartAnswer:
@@ -322,9 +320,7 @@ class _Run:
             heapify(demand_heap)
         if self.ground.plans:
             self.backlog.line = sorted(
-                queue_entry
-                for demand_heap in self.backlog.heaps.values()
-                for queue_entry in demand_heap
+                entry for heap in self.backlog.heaps.values() for entry in heap
             )
 
     # -- backfill --------------------------------------------------------------------------------
@@ -341,8 +337,8 @@ class _Run:
         least_units = min(
             (
                 ground.units(queued_demand)
-                for queued_demand, demand_heap in self.backlog.heaps.items()
-                if demand_heap
+                for queued_demand, heap in self.backlog.heaps.items()
+                if heap
             ),
             default=0,
         )
@@ -350,9 +346,7 @@ class _Run:
             return
         if len(self.backlog.line) > 2 * sum(self.backlog.waiting.values()) + 100:
             self.backlog.line = [
-                queue_entry
-                for queue_entry in self.backlog.line
-                if self.jobs.state[queue_entry[1]] == WAITS
+                entry for entry in self.backlog.line if self.jobs.state[entry[1]] == WAITS
             ]
         unit_profile = FreeUnitsProfile(now, ground.free_units(), self.jobs.until.values())
         started_count, jobs_by_user = 0, dict[int, int]()

@@ -22,10 +22,10 @@ class CallCounts:
 
     def call(self, method: str, seconds: float, refusal_code: str = "") -> None:
         """Count a call that has ended. refusal_code: of its refusal, or empty."""
-        bucket_counts, total_seconds = self.times.setdefault(
+        counts, total_seconds = self.times.setdefault(
             method, ([0] * (len(DURATION_BOUNDS_S) + 1), [0.0])
         )
-        bucket_counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
+        counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
         total_seconds[0] += seconds
         if refusal_code:
             self.codes[refusal_code] += 1

@@ -204,15 +204,15 @@ def _check_folder_absent(folder: Path, action: str) -> None:
 
 
 def _openssl_program(action: str) -> str:
-    openssl_path = shutil.which("openssl")
-    if openssl_path is None:
+    path = shutil.which("openssl")
+    if path is None:
         raise Unavailable(
             "there is no openssl on this machine",
             operation=action,
             would_work="install it (apt-get install openssl), or put ca.pem, cert.pem and key.pem "
             "of your own authority into the folder of --tls-certs",
         )
-    return openssl_path
+    return path
 
 
 class _ScratchFolder:
@@ -229,11 +229,11 @@ class _ScratchFolder:
     def __exit__(self, exception_type: type[BaseException] | None, *_: object) -> None:
         try:
             if exception_type is None:
-                replaced_folder = Path(tempfile.mkdtemp(dir=self._folder.parent))
+                folder = Path(tempfile.mkdtemp(dir=self._folder.parent))
                 if self._folder.exists():  # the old folder goes once the new one exists
-                    self._folder.rename(replaced_folder / "old")
+                    self._folder.rename(folder / "old")
                 self._temporary_folder.rename(self._folder)
-                shutil.rmtree(replaced_folder)
+                shutil.rmtree(folder)
             else:
                 shutil.rmtree(self._temporary_folder, ignore_errors=True)
         finally:
@@ -248,12 +248,12 @@ class _CertificateMaker:
 
     def __init__(self, action: str, days: int, valid_from: float | None) -> None:
         self._openssl_program = _openssl_program(action)
-        begin_seconds = time.time() - 86400 if valid_from is None else valid_from
+        seconds = time.time() - 86400 if valid_from is None else valid_from
         self._times = [
-            *("-startdate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin_seconds))),
+            *("-startdate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(seconds))),
             *(
                 "-enddate",
-                time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin_seconds + days * 86400)),
+                time.strftime("%Y%m%d%H%M%SZ", time.gmtime(seconds + days * 86400)),
             ),
         ]
 
@@ -333,9 +333,9 @@ class _CertificateMaker:
         command = [self._openssl_program, *arguments]
         openssl_result = subprocess.run(command, capture_output=True, text=True, check=False)
         if openssl_result.returncode:
-            error_line = (openssl_result.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            line = (openssl_result.stderr.strip().splitlines() or ["it did not say why"])[-1]
             raise Unavailable(
-                f"openssl {arguments[0]} failed: {error_line}", operation="make a certificate"
+                f"openssl {arguments[0]} failed: {line}", operation="make a certificate"
             )
 
 

@@ -58,14 +58,14 @@ class Calls:
         self._table = self._functions_by_method(controller)
 
     def _functions_by_method(self, controller: Controller) -> dict[str, _CallFunction]:
-        call_functions: dict[str, _CallFunction] = {
-            method_name: getattr(controller, method.function)
-            for method_name, method in METHODS.items()
-            if method_name not in ("GetServerInfo", "IssueToken")
+        functions: dict[str, _CallFunction] = {
+            name: getattr(controller, method.function)
+            for name, method in METHODS.items()
+            if name not in ("GetServerInfo", "IssueToken")
         }
-        call_functions["GetServerInfo"] = self._server_info
-        call_functions["IssueToken"] = self._issue_token
-        return call_functions
+        functions["GetServerInfo"] = self._server_info
+        functions["IssueToken"] = self._issue_token
+        return functions
 
     async def __call__(self, caller: Caller, method: Method, request: Value) -> Any:
         """Carry out a call. Return its reply.
@@ -132,8 +132,8 @@ class Calls:
     @property
     def standby(self) -> Standby | None:
         """The standby that is served while another server is active, or None."""
-        served_controller: object = self.controller
-        return served_controller if isinstance(served_controller, Standby) else None
+        controller: object = self.controller
+        return controller if isinstance(controller, Standby) else None
 
     def health(self) -> dict[str, str]:
         """Return the body of `/healthz`: `ok`, or `standby` and which server is active."""

@@ -119,8 +119,8 @@ class GrpcFront:
     def closed_connections(self) -> dict[str, int]:
         """The number of connections that were ended or not accepted, over all gates, by reason."""
         return {
-            reason: self._ended_connections[reason] + connection_count
-            for reason, connection_count in self._counted.counts_by_reason().items()
+            reason: self._ended_connections[reason] + count
+            for reason, count in self._counted.counts_by_reason().items()
         }
 
     def _start_first_gate(self) -> None:
@@ -184,13 +184,13 @@ class GrpcFront:
     async def _hear(self, link: GateLink[Any]) -> None:
         """Begin one call in each turn of the loop, so that other tasks run in between."""
         try:
-            while (gate_message := await link.hear()) is not None:
-                if isinstance(gate_message, Question):
-                    task = asyncio.create_task(self._answer(link, gate_message))
-                    self._tasks[gate_message.id] = task
-                elif isinstance(gate_message, GateCounted):
-                    self._counted = gate_message
-                elif (running_task := self._tasks.get(gate_message.id)) is not None:
+            while (message := await link.hear()) is not None:
+                if isinstance(message, Question):
+                    task = asyncio.create_task(self._answer(link, message))
+                    self._tasks[message.id] = task
+                elif isinstance(message, GateCounted):
+                    self._counted = message
+                elif (running_task := self._tasks.get(message.id)) is not None:
                     running_task.cancel()
                 await asyncio.sleep(0)
         finally:
@@ -237,8 +237,8 @@ async def _log_gate_output(process: asyncio.subprocess.Process) -> None:
     """Write a gate's output into the server's log, in the log's form."""
     assert process.stderr is not None
     while chunk := await process.stderr.read(4096):
-        for output_line in chunk.decode("utf-8", "replace").splitlines():
-            _log.error("the gate for gRPC: %s", output_line)
+        for line in chunk.decode("utf-8", "replace").splitlines():
+            _log.error("the gate for gRPC: %s", line)
 
 
 async def _open_listener(host: str, port: int) -> socket.socket:
@@ -260,18 +260,18 @@ async def _gate_in_process(
     from podwright.gate._gate_server_link import to_server
     from podwright.gate._grpc_server import Gate
 
-    gate_setup = Setup(-1, -1, str(certificate_folder) if certificate_folder else "")
-    gate = Gate(listener.dup(), await to_server(gate_end), gate_setup)
+    setup = Setup(-1, -1, str(certificate_folder) if certificate_folder else "")
+    gate = Gate(listener.dup(), await to_server(gate_end), setup)
     await gate.start()
     return gate
 
 
 def check_certificates(folder: Path) -> None:
     """Check that the certificates can be used for TLS. Raises wire.InvalidRequest."""
-    ca_pem, _, _ = read_certificates(str(folder))
+    pem, _, _ = read_certificates(str(folder))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_verify_locations(cadata=ca_pem.decode())
+        context.load_verify_locations(cadata=pem.decode())
         context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     except (ssl.SSLError, ValueError) as error:
         raise InvalidRequest(

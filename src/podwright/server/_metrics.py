@@ -72,11 +72,11 @@ class Metrics:
 
     async def _gather_metrics(self) -> None:
         await asyncio.to_thread(importlib.import_module, "prometheus_client.core")
-        metric_families = [*self._calls(), *self._moment()]
+        families = [*self._calls(), *self._moment()]
         if (observer := self._observe()) is not None:  # a standby has no more metrics
             await observer.summary.refresh()
-            metric_families += _pod_metrics(observer, name_owners=self._name_owners())
-        self._text = await asyncio.to_thread(_format_metrics, metric_families, self._pod)
+            families += _pod_metrics(observer, name_owners=self._name_owners())
+        self._text = await asyncio.to_thread(_format_metrics, families, self._pod)
         self._until = self._clock() + METRICS_MAX_AGE_S
 
     def _calls(self) -> Iterable[Metric]:
@@ -87,11 +87,9 @@ class Metrics:
         )
         for method, (bucket_counts, seconds_sum) in sorted(self._figures.times.items()):
             cumulative_count, buckets = 0, []
-            for bucket_bound, count in zip(
-                (*DURATION_BOUNDS_S, "+Inf"), bucket_counts, strict=True
-            ):
+            for bound, count in zip((*DURATION_BOUNDS_S, "+Inf"), bucket_counts, strict=True):
                 cumulative_count += count
-                buckets.append((str(bucket_bound), float(cumulative_count)))
+                buckets.append((str(bound), float(cumulative_count)))
             duration_histogram.add_metric([method], buckets, seconds_sum[0])
         yield duration_histogram
         error_counter = CounterMetricFamily(
@@ -108,17 +106,15 @@ class Metrics:
         for listener_and_reason, count in sorted(self._ended_connections().items()):
             connections_ended.add_metric(listener_and_reason, count)
         yield connections_ended
-        for total_name, count in sorted(self._totals().items()):
-            yield CounterMetricFamily(
-                f"podwright_{total_name}", f"How many {total_name}, in all.", count
-            )
+        for name, count in sorted(self._totals().items()):
+            yield CounterMetricFamily(f"podwright_{name}", f"How many {name}, in all.", count)
 
     def _moment(self) -> Iterable[Metric]:
         from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
-        build_info = InfoMetricFamily("podwright_build", "What runs here.")
-        build_info.add_metric([], {"version": __version__, "python": platform.python_version()})
-        yield build_info
+        info = InfoMetricFamily("podwright_build", "What runs here.")
+        info.add_metric([], {"version": __version__, "python": platform.python_version()})
+        yield info
         families: dict[str, GaugeMetricFamily] = {}
         for gauge_name, description, labels, gauge_value in self._now():
             family = families.get(gauge_name)
@@ -138,12 +134,8 @@ def pod_name(storage: Path | str, host: str) -> str:
     """
     if isinstance(storage, Path) or "://" not in storage:
         return host
-    database_url = urlsplit(storage)
-    return (
-        f"{database_url.netloc.rpartition('@')[2] or host}/{database_url.path.strip('/')}".rstrip(
-            "/"
-        )
-    )
+    url = urlsplit(storage)
+    return f"{url.netloc.rpartition('@')[2] or host}/{url.path.strip('/')}".rstrip("/")
 
 
 def _format_metrics(metrics: Sequence[Metric], pod_label: str = "") -> bytes:
@@ -216,6 +208,6 @@ def _counted_gauge(
     from prometheus_client.core import GaugeMetricFamily
 
     family = GaugeMetricFamily(f"podwright_{gauge_name}", description, labels=label_names)
-    for label_values, count in sorted(counts_by_labels.items()):
-        family.add_metric(label_values, count)
+    for values, count in sorted(counts_by_labels.items()):
+        family.add_metric(values, count)
     return family

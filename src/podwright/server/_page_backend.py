@@ -131,8 +131,8 @@ class PageServer:
         """Return the caller's name from whom some objects of other users are hidden; else None."""
         caller = _caller_of_visitor(who)
         await self._calls(caller, METHODS["ListClusters"], ListRequest(page_size=1))
-        hidden_kinds = self._calls.controller.private & {"partitions", "devices", "waiters"}
-        return caller.name if hidden_kinds and caller.role is not Role.ADMINISTRATOR else None
+        kinds = self._calls.controller.private & {"partitions", "devices", "waiters"}
+        return caller.name if kinds and caller.role is not Role.ADMINISTRATOR else None
 
     def counted(self) -> int:
         """Return a number that grows with every change that the store and the events know of."""

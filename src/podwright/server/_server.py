@@ -176,8 +176,8 @@ class Server:
     def _ended_connections(self) -> dict[tuple[str, str], int]:
         """Return connections by listener and the reason why the server ended them, for /metrics."""
         connection_counts = {
-            (listener_name, reason): count
-            for listener_name, door in self._visitors_by_listener().items()
+            (name, reason): count
+            for name, door in self._visitors_by_listener().items()
             for reason, count in (("refused", door.refused), ("evicted", door.evicted))
         }
         if self._grpc is not None:
@@ -203,9 +203,7 @@ class Server:
     def _gauge_metrics(self) -> list[Gauge]:
         is_active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
-        open_connections = {
-            listener_name: len(door) for listener_name, door in self._visitors_by_listener().items()
-        }
+        open_connections = {name: len(door) for name, door in self._visitors_by_listener().items()}
         if self._grpc is not None:
             open_connections["grpc"] = self._grpc.connections
         return [
@@ -223,10 +221,10 @@ class Server:
                 (
                     "connections",
                     "Connections that stand.",
-                    {"door": listener_name},
-                    connection_count,
+                    {"door": name},
+                    count,
                 )
-                for listener_name, connection_count in open_connections.items()
+                for name, count in open_connections.items()
             ),
             (
                 "connections_waiting",

@@ -437,5 +437,5 @@ def _remove_store_files(options: ServingOptions, store_file: Path) -> None:
     """Remove the empty store of a user's server, and the files that commands left beside it."""
     for suffix in ("", "-wal", "-shm", "-history", "-history-journal"):
         store_file.with_name(store_file.name + suffix).unlink(missing_ok=True)
-    for file_name in _LEFTOVER_FILES:
-        (options.socket.parent / file_name).unlink(missing_ok=True)
+    for name in _LEFTOVER_FILES:
+        (options.socket.parent / name).unlink(missing_ok=True)

@@ -135,8 +135,8 @@ class StoreRight:
 
     def only_read(self, snapshot: Snapshot, write_error: PodwrightError) -> ReadOnlyStore:
         """Serve this snapshot from now on, since nothing can be written."""
-        store_name = getattr(self.store, "name", "")
-        self.read_only = ReadOnlyStore(store_name, snapshot, write_error, self.store.history())
+        name = getattr(self.store, "name", "")
+        self.read_only = ReadOnlyStore(name, snapshot, write_error, self.store.history())
         return self.read_only
 
     def refusal(self) -> PodwrightError | None:

@@ -65,9 +65,9 @@ class Standby:
 
     def refusal(self, action: str = "") -> Unavailable:
         """Return the refusal that names the active server."""
-        active_text = f"; active is {self.active}" if self.active else ""
+        text = f"; active is {self.active}" if self.active else ""
         return Unavailable(
-            f"this server stands by for another one{active_text}",
+            f"this server stands by for another one{text}",
             operation=action.replace("_", " "),
             would_work="name both servers, as in --api-host host1,host2, and the active one is "
             "found",

@@ -53,8 +53,8 @@ class HttpFront:
         limits = Limits(each=MAX_CONNECTIONS, idle=idle_seconds)
         self.server = HttpServer(self._answer, limits, complain=complain, clock=clock)
         self._routes: dict[str, tuple[Method, msgspec.json.Decoder[Value]]] = {
-            _CALL_PATH_PREFIX + method_name: (method, msgspec.json.Decoder(method.request))
-            for method_name, method in METHODS.items()
+            _CALL_PATH_PREFIX + name: (method, msgspec.json.Decoder(method.request))
+            for name, method in METHODS.items()
         }
 
     async def start(self, listener: socket.socket) -> None:
@@ -88,10 +88,10 @@ class HttpFront:
 
 def complain(status: int, problem: str) -> bytes:
     """Return a refusal of HTTP itself as a refusal's JSON."""
-    refusal_code = {404: "NOT_FOUND", 500: "INTERNAL"}.get(status, "INVALID_ARGUMENT")
+    code = {404: "NOT_FOUND", 500: "INTERNAL"}.get(status, "INVALID_ARGUMENT")
     if status in (413, 431, 503):
-        refusal_code = "RESOURCE_EXHAUSTED"
-    return msgspec.json.encode({"code": refusal_code, "message": f"{problem}.", "problem": problem})
+        code = "RESOURCE_EXHAUSTED"
+    return msgspec.json.encode({"code": code, "message": f"{problem}.", "problem": problem})
 
 
 def refusal(status: int, problem: str, *headers: tuple[bytes, bytes]) -> Reply:

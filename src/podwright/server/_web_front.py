@@ -65,7 +65,7 @@ def _parse_list_query(query: str) -> ListRequest:
             )
     try:
         return msgspec.convert(
-            {query_key: query_values[0] for query_key, query_values in query_fields.items()},
+            {key: query_values[0] for key, query_values in query_fields.items()},
             ListRequest,
             strict=False,
         )
@@ -147,8 +147,8 @@ class WebFront:
             if page_reply is not None:
                 return page_reply
         reply = await self._reply_to_get(request)
-        extra_headers = ((b"cache-control", b"no-store"), (b"connection", b"close"))
-        return reply._replace(headers=(*reply.headers, *extra_headers))
+        headers = ((b"cache-control", b"no-store"), (b"connection", b"close"))
+        return reply._replace(headers=(*reply.headers, *headers))
 
     async def _reply_to_get(self, request: HttpRequest) -> Reply:
         if request.method not in ("GET", "HEAD"):
@@ -182,7 +182,7 @@ class WebFront:
             list_reply = await self._call_list_method(method, _parse_list_query(request.query))
             return Reply(200, await _list_as_json(list_reply))
         known_paths = ", ".join(
-            ["/healthz", "/metrics", *(f"/v1/{list_name}" for list_name in _METHOD_BY_LIST_NAME)]
+            ["/healthz", "/metrics", *(f"/v1/{name}" for name in _METHOD_BY_LIST_NAME)]
         )
         return refusal(404, f"there is no {path[:80]}; there are {known_paths}")
 
@@ -223,19 +223,19 @@ class WebFront:
 
 async def _list_as_json(list_reply: Value) -> bytes:
     """Return a list as JSON with every field. Other requests are answered between parts of it."""
-    json_fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field_name in list_reply.__struct_fields__:
         field_value = getattr(list_reply, field_name)
         if not isinstance(field_value, list):
-            json_fields[field_name] = plain(field_value)
+            fields[field_name] = plain(field_value)
             continue
         encoded_items: list[bytes] = []
         for chunk_start in range(0, len(field_value), _ITEMS_AT_ONCE):
             chunk = plain(field_value[chunk_start : chunk_start + _ITEMS_AT_ONCE])
             encoded_items += [msgspec.json.encode(item, enc_hook=str) for item in chunk]
             await asyncio.sleep(0)
-        json_fields[field_name] = msgspec.Raw(b"[%b]" % b",".join(encoded_items))
-    return msgspec.json.encode(json_fields, enc_hook=str)
+        fields[field_name] = msgspec.Raw(b"[%b]" % b",".join(encoded_items))
+    return msgspec.json.encode(fields, enc_hook=str)
 
 
 def _url_host(host: str) -> str:

@@ -68,8 +68,8 @@ def backup_text(snapshot: Snapshot) -> str:
     ]
     backup_lines.extend(
         # msgspec writes the body as base64.
-        msgspec.json.encode((record_kind, record_key, record_body))
-        for (record_kind, record_key), record_body in sorted(snapshot.records.items())
+        msgspec.json.encode((kind, key, body))
+        for (kind, key), body in sorted(snapshot.records.items())
     )
     content = b"\n".join(backup_lines) + b"\n"
     foot_line = msgspec.json.encode(_BackupFoot(hashlib.sha256(content).hexdigest()))
@@ -118,9 +118,9 @@ def read_backup(file_text: str, backup_name: str = "the backup") -> Snapshot:
 
 def _decode_records(record_lines: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:
     decoder = msgspec.json.Decoder(tuple[str, str, bytes])
-    for record_line in record_lines:
-        record_kind, record_key, record_body = decoder.decode(record_line)
-        yield (record_kind, record_key), record_body
+    for line in record_lines:
+        kind, key, body = decoder.decode(line)
+        yield (kind, key), body
 
 
 def _damaged_error(backup_name: str) -> InvalidRequest:
@@ -156,12 +156,12 @@ def write_backup(path: Path, file_text: str) -> None:
 def read_backup_file(path: Path) -> Snapshot:
     """Return the snapshot in a file. Raises wire.InvalidRequest."""
     try:
-        file_text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        file_text = ""
-    return read_backup(file_text, str(path))
+        text = ""
+    return read_backup(text, str(path))
 
 
 async def restore(store: Store, backup: Snapshot, *, replace: bool = False) -> None:

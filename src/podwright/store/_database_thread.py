@@ -32,9 +32,9 @@ class DatabaseThread:
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run a piece of work in the thread. Return what it returns, and raise what it raises."""
         loop = asyncio.get_running_loop()
-        result_future: asyncio.Future[_T] = loop.create_future()
-        self.submit(partial(_run_and_settle, work, loop, result_future))
-        return await result_future
+        future: asyncio.Future[_T] = loop.create_future()
+        self.submit(partial(_run_and_settle, work, loop, future))
+        return await future
 
     def end(self) -> None:
         """End the thread once all queued work is done."""

@@ -231,10 +231,10 @@ class GroupStore(ABC):
 
 def _check_record_names(changes: Sequence[Change]) -> None:
     for change in changes:
-        for record_name in (change.kind, change.key):
-            if "\0" in record_name or not (record_name.isascii() or _is_encodable(record_name)):
+        for name in (change.kind, change.key):
+            if "\0" in name or not (name.isascii() or _is_encodable(name)):
                 raise InvalidRequest(
-                    f"the name {record_name!r} is not text",
+                    f"the name {name!r} is not text",
                     would_work="use letters, digits, - and _",
                 )
 

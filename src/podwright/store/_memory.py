@@ -42,9 +42,9 @@ class MemoryStore:
 
     def reopened(self) -> MemoryStore:
         """Return another server's handle on the same records."""
-        new_handle = MemoryStore(wall=self._wall, monotonic=self._monotonic)
-        new_handle._disk = self._disk
-        return new_handle
+        handle = MemoryStore(wall=self._wall, monotonic=self._monotonic)
+        handle._disk = self._disk
+        return handle
 
     def fail(
         self,

@@ -134,17 +134,17 @@ class PostgresStore(GroupStore):
             with schema.translated(self.name):
                 if not schema.exists(self._watch):
                     return Turn("", 0.0)
-                lease_row = self._watch.execute(_LEASE_SQL).fetchone()
-                assert lease_row is not None
-                return Turn(lease_row[2], max(0.0, lease_row[3]))
+                row = self._watch.execute(_LEASE_SQL).fetchone()
+                assert row is not None
+                return Turn(row[2], max(0.0, row[3]))
         except BaseException:
             self._stop_watching()
             raise
 
     def _stop_watching(self) -> None:
-        watch_connection, self._watch = self._watch, None
-        if watch_connection is not None:
-            watch_connection.close()
+        connection, self._watch = self._watch, None
+        if connection is not None:
+            connection.close()
 
     def _renew_lease(self) -> bool:
         assert self._db is not None
@@ -153,10 +153,8 @@ class PostgresStore(GroupStore):
             is_ours = self._db.execute(_RENEW_LEASE_SQL, (self.ttl, self._epoch)).rowcount == 1
             if is_ours and self._monotonic() >= self._count_at:
                 self._count_at = self._monotonic() + _COUNT
-                count_row = self._db.execute(
-                    _COUNT_STANDBYS_SQL, (_STANDBY_APPLICATION_NAME,)
-                ).fetchone()
-                self.standbys = count_row[0] if count_row else None
+                row = self._db.execute(_COUNT_STANDBYS_SQL, (_STANDBY_APPLICATION_NAME,)).fetchone()
+                self.standbys = row[0] if row else None
         if is_ours:
             self._held_until = lease_end
         return is_ours
@@ -299,9 +297,9 @@ class PostgresStore(GroupStore):
 def _read_snapshot(db: psycopg.Connection[Any]) -> Snapshot:
     with db.transaction():
         db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        server_row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
-        assert server_row is not None
-        return Snapshot(server_row[0], server_row[1], _read_records(db))
+        row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
+        assert row is not None
+        return Snapshot(row[0], row[1], _read_records(db))
 
 
 def _read_records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:

@@ -110,10 +110,10 @@ class PostgresHistory:
 
 
 def _table_exists(db: psycopg.Connection[Any]) -> bool:
-    exists_row = db.execute("SELECT to_regclass('podwright.history') IS NOT NULL").fetchone()
-    return exists_row is not None and exists_row[0] is True
+    row = db.execute("SELECT to_regclass('podwright.history') IS NOT NULL").fetchone()
+    return row is not None and row[0] is True
 
 
 def _is_epoch_current(db: psycopg.Connection[Any], epoch: int) -> bool:
-    epoch_row = db.execute("SELECT epoch FROM podwright.server").fetchone()
-    return epoch_row is not None and epoch_row[0] == epoch
+    row = db.execute("SELECT epoch FROM podwright.server").fetchone()
+    return row is not None and row[0] == epoch

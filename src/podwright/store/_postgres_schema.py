@@ -79,10 +79,10 @@ def shown(url: str) -> str:
 
 def has_password(url: str) -> bool:
     """Return whether the URL carries a password."""
-    url_parts = urlsplit(url)
-    login = url_parts.netloc.rpartition("@")[0]
+    parts = urlsplit(url)
+    login = parts.netloc.rpartition("@")[0]
     return ":" in login or any(
-        "password" in parameter.lower() for parameter, _ in parse_qsl(url_parts.query)
+        "password" in parameter.lower() for parameter, _ in parse_qsl(parts.query)
     )
 
 
@@ -128,19 +128,17 @@ def connect(url: str) -> psycopg.Connection[Any]:
 def _defaults_in_url(url_options: dict[str, Any]) -> dict[str, Any]:
     """Return those of the default options that the URL sets itself."""
     return {
-        option_name: option_value
-        for option_name, option_value in url_options.items()
-        if option_name in _LIBPQ_DEFAULTS
+        name: option_value for name, option_value in url_options.items() if name in _LIBPQ_DEFAULTS
     }
 
 
 def make_durable(db: psycopg.Connection[Any], store_name: str) -> None:
     """Make an acknowledged commit survive a crash of the database's machine in any settings."""
-    (commit_mode,) = _single_row(db, "SHOW synchronous_commit")
-    if commit_mode in ("off", "local"):
+    (mode,) = _single_row(db, "SHOW synchronous_commit")
+    if mode in ("off", "local"):
         db.execute("SET synchronous_commit = on")
-    (fsync_setting,) = _single_row(db, "SHOW fsync")
-    if fsync_setting != "on":
+    (setting,) = _single_row(db, "SHOW fsync")
+    if setting != "on":
         _log.warning("%s runs with fsync = off: a power cut may lose what was answered", store_name)
 
 

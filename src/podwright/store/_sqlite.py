@@ -127,19 +127,19 @@ class SQLiteStore(GroupStore):
         return Opened(epoch, records), clock
 
     def _write(self, final_bodies: Final, now: float) -> bool:
-        change_rows = [
+        rows = [
             (None, self._epoch, now),
-            *((*record_key, body) for record_key, body in final_bodies.items()),
+            *((*key, body) for key, body in final_bodies.items()),
         ]
-        return self._run_transaction(_insert_statements(change_rows))
+        return self._run_transaction(_insert_statements(rows))
 
     def _replace(self, records: Mapping[tuple[str, str], bytes], epoch: int) -> bool:
-        fence_row = (None, self._epoch, self.now())
+        row = (None, self._epoch, self.now())
         return self._run_transaction(
             [
-                *_insert_statements([fence_row]),
+                *_insert_statements([row]),
                 ("DELETE FROM records", ()),
-                *_insert_statements([(*record_key, body) for record_key, body in records.items()]),
+                *_insert_statements([(*key, body) for key, body in records.items()]),
                 ("UPDATE server SET epoch = max(epoch, ?)", (epoch,)),
             ]
         )
@@ -204,8 +204,7 @@ def _insert_statements(change_rows: Sequence[tuple[Any, ...]]) -> list[_SqlState
         for chunk_start in range(0, len(change_rows), _ROWS_PER_STATEMENT)
     ]
     return [
-        (_insert_sql(len(row_chunk)), [*itertools.chain.from_iterable(row_chunk)])
-        for row_chunk in row_chunks
+        (_insert_sql(len(chunk)), [*itertools.chain.from_iterable(chunk)]) for chunk in row_chunks
     ]
 
 

@@ -97,26 +97,26 @@ def _make_private_file(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True)
     _check_folder(path)
-    file_descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        file_status = os.fstat(file_descriptor)
-        if file_status.st_mode & 0o022 or file_status.st_uid not in (os.geteuid(), 0):
-            raise _untrusted_error(path, path, file_status)
-        if file_status.st_mode & 0o077:
-            os.fchmod(file_descriptor, 0o600)
+        status = os.fstat(descriptor)
+        if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+            raise _untrusted_error(path, path, status)
+        if status.st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)
     finally:
-        os.close(file_descriptor)
+        os.close(descriptor)
 
 
 def _check_folder(path: Path) -> None:
     """Refuse a folder that others may write into: they could replace the store by another file."""
-    folder_status = path.parent.stat()
-    if folder_status.st_mode & 0o022 and not folder_status.st_mode & stat.S_ISVTX:
-        raise _untrusted_error(path, path.parent, folder_status)
+    status = path.parent.stat()
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        raise _untrusted_error(path, path.parent, status)
 
 
 def _untrusted_error(path: Path, writable_path: Path, file_status: os.stat_result) -> Unavailable:
-    writer_text = (
+    text = (
         "all"
         if file_status.st_mode & 0o002
         else "its group"
@@ -124,7 +124,7 @@ def _untrusted_error(path: Path, writable_path: Path, file_status: os.stat_resul
         else "its owner"
     )
     return Unavailable(
-        f"the store {path} cannot be trusted: {writer_text} can write {writable_path}",
+        f"the store {path} cannot be trusted: {text} can write {writable_path}",
         would_work=f"see that it is as it was, then: chmod go-w {writable_path}"
         if file_status.st_mode & 0o022
         else f"see that it is as it was, then: chown {os.geteuid()} {writable_path}",
@@ -152,8 +152,8 @@ def _check_own_database(db: sqlite3.Connection, path: Path) -> None:
 
 def stored_format(db: sqlite3.Connection) -> Format:
     """Return the format numbers of a file whose tables have them."""
-    format_row = db.execute("SELECT format, oldest_reader FROM server").fetchone()
-    return Format() if format_row is None else Format(*format_row)
+    row = db.execute("SELECT format, oldest_reader FROM server").fetchone()
+    return Format() if row is None else Format(*row)
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
@@ -232,5 +232,5 @@ def nothing_written(error: BaseException) -> bool:
     cause = error.__cause__
     if not isinstance(cause, sqlite3.Error):
         return isinstance(error, PodwrightError)  # fenced
-    error_code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-    return error_code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -52,11 +52,11 @@ class KillingJournal:
         """See `FabricJournal.write`."""
         if self.replaced:
             raise Fenced("another server has taken this store over")
-        kill_moment, self.kill_at = self.kill_at, ""
-        if kill_moment == "before":
+        moment, self.kill_at = self.kill_at, ""
+        if moment == "before":
             raise Killed
         await self.notes.write(changes)
-        if kill_moment == "after":
+        if moment == "after":
             raise Killed
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
@@ -77,9 +77,9 @@ class ControllerLife:
         self._epoch = 10
         self.wanted: dict[str, frozenset[FabricDevice]] = {}
         self._devices = [
-            FabricDevice(machine, device_index)
-            for machine, device_count in rig.machines.items()
-            for device_index in range(device_count)
+            FabricDevice(machine, index)
+            for machine, count in rig.machines.items()
+            for index in range(count)
         ]
 
     # -- calls -----------------------------------------------------------------------------------

@@ -95,12 +95,12 @@ async def check_replaced_server(life: ControllerLife) -> None:
     devices = life.sample_devices(life.free_devices())
     if not devices:
         return
-    old_driver, old_journal = life.driver, life.journal
+    driver, journal = life.driver, life.journal
     life.take_over()
     before = life.rig.truth()
-    old_journal.replaced = True
+    journal.replaced = True
     try:
-        await life.call("old", life.next_epoch(), devices, driver=old_driver)
+        await life.call("old", life.next_epoch(), devices, driver=driver)
     except PodwrightError:
         if life.rig.truth() == before:
             return

@@ -34,10 +34,10 @@ def standin_inventory(machines: Mapping[str, int], hosts: Sequence[str] = ()) ->
     return FabricInventory(
         {
             machine: MachineIdentity(
-                tuple(endpoint_path(machine, index) for index in range(device_count)),
+                tuple(endpoint_path(machine, index) for index in range(count)),
                 host="" if hosts else endpoint_path(machine),
             )
-            for machine, device_count in machines.items()
+            for machine, count in machines.items()
         },
         hosts={host: endpoint_path(host) for host in hosts},
     )
@@ -54,8 +54,8 @@ class RedfishStandIn:
         self, machines: Mapping[str, int], polls_per_task: int = 0, hosts: Sequence[str] = ()
     ) -> None:
         self.endpoints = {endpoint_path(host): "RootComplex" for host in hosts or machines}
-        for machine, device_count in machines.items():
-            for index in range(device_count):
+        for machine, count in machines.items():
+            for index in range(count):
                 self.endpoints[endpoint_path(machine, index)] = "Processor"
         self.zones: dict[str, dict[str, Any]] = {}
         self.tasks: dict[str, tuple[int, str, Callable[[], object] | None]] = {}
@@ -115,12 +115,12 @@ class RedfishStandIn:
         return HttpAnswer(202, {"location": monitor_path, "retry-after": "1"}, b"{}")
 
     def _advance_task(self, task_path: str, *, ends_now: bool = False) -> None:
-        polls_left, target_path, apply_change = self.tasks[task_path]
+        polls_left, target_path, change = self.tasks[task_path]
         polls_left = 0 if ends_now else polls_left - 1
-        if polls_left <= 0 and apply_change is not None:
-            apply_change()
-            apply_change = None
-        self.tasks[task_path] = polls_left, target_path, apply_change
+        if polls_left <= 0 and change is not None:
+            change()
+            change = None
+        self.tasks[task_path] = polls_left, target_path, change
 
     def _get(self, path: str) -> HttpAnswer:
         if path == _ZONES_PATH:
@@ -188,8 +188,8 @@ def _collection_answer(collection_path: str, member_paths: list[str]) -> HttpAns
 
 
 def _error_answer(http_status: int, message: str) -> HttpAnswer:
-    error_body = {"error": {"code": "Base.1.0.GeneralError", "message": message}}
-    return HttpAnswer(http_status, {}, json.dumps(error_body).encode())
+    body = {"error": {"code": "Base.1.0.GeneralError", "message": message}}
+    return HttpAnswer(http_status, {}, json.dumps(body).encode())
 
 
 class RedfishServer:
@@ -204,13 +204,13 @@ class RedfishServer:
                 self.close_connection = True
                 if not self.raw_requestline or not self.parse_request():
                     return
-                content_length = min(int(self.headers.get("Content-Length") or 0), 1 << 20)
-                body = json.loads(self.rfile.read(content_length)) if content_length else None
+                length = min(int(self.headers.get("Content-Length") or 0), 1 << 20)
+                body = json.loads(self.rfile.read(length)) if length else None
                 with lock:
                     answer = service.request(self.command, self.path, body, dict(self.headers))
                 self.send_response(answer.status)
-                for header_name, header_value in answer.headers.items():
-                    self.send_header(header_name, header_value)
+                for name, header_value in answer.headers.items():
+                    self.send_header(name, header_value)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer.content)))
                 self.end_headers()

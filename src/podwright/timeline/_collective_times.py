@@ -47,9 +47,9 @@ def arrivals(timeline: Timeline) -> dict[int, Arrivals]:
 
 def split_time(call_slice: TrackSlice, arrivals_by_flow: dict[int, Arrivals]) -> CollectiveTime:
     """Divide an instance's call of a collective into waiting and transfer."""
-    latest_arrival = max(
+    arrival = max(
         (arrivals_by_flow[flow].latest for flow in call_slice.flows if flow in arrivals_by_flow),
         default=call_slice.begin,
     )
-    waiting_ns = min(max(latest_arrival - call_slice.begin, 0), call_slice.end - call_slice.begin)
+    waiting_ns = min(max(arrival - call_slice.begin, 0), call_slice.end - call_slice.begin)
     return CollectiveTime(waiting_ns, call_slice.end - call_slice.begin - waiting_ns)

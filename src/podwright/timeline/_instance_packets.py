@@ -130,11 +130,11 @@ class InstancePackets:
     ) -> _KindTemplate:
         """Return what the packets of a kind have in common."""
         flow_id = (attempt & 0xFFF) << 52 | (record_kind.group & 0xFFFFF) << 32
-        template_key = record_kind.kind, track_uuid, record_kind.name, record_kind.size
+        key = record_kind.kind, track_uuid, record_kind.name, record_kind.size
         template_bytes = (
             b""
             if record_kind.kind == LEFT_OUT
-            else self._templates.get(template_key) or self._begin_template(template_key)
+            else self._templates.get(key) or self._begin_template(key)
         )
         return record_kind.kind, template_bytes, flow_id, record_kind
 
@@ -146,17 +146,17 @@ class InstancePackets:
 
         Adds the two times to `packet_times`.
         """
-        _, first_arrival, last_arrival, last_rank = collective
+        _, first_arrival, last_arrival, rank = collective
         first_arrival = max(first_arrival, self._slowest_end)
         last_arrival = self._slowest_end = max(last_arrival, first_arrival)
         packet_times += (first_arrival, last_arrival)
-        template_key = (-1 - last_rank, self._track, record_kind.name, record_kind.size)
-        template = self._templates.get(template_key) or self._begin_template(template_key)
+        key = (-1 - rank, self._track, record_kind.name, record_kind.size)
+        template = self._templates.get(key) or self._begin_template(key)
         return template, self._ends.get(self._track) or self._end(self._track)
 
     def _end(self, track_uuid: int) -> bytes:
-        event_fields = packets.event(packets.END, track_uuid)
-        template_bytes = self._ends[track_uuid] = packets.before_time(event_fields)
+        fields = packets.event(packets.END, track_uuid)
+        template_bytes = self._ends[track_uuid] = packets.before_time(fields)
         return template_bytes
 
     def _begin_template(self, template_key: _TemplateKey) -> bytes:

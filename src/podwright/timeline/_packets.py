@@ -73,8 +73,8 @@ def times(nanosecond_times: Sequence[int]) -> list[bytes]:
         time_chunk = nanosecond_times[chunk_start : chunk_start + _TIMES_AT_ONCE]
         chunk_length = len(time_chunk)
         long_number = int.from_bytes(struct.pack(f"<{chunk_length}Q", *time_chunk), "little")
-        for kept_mask, moved_mask, shift_bits in _SPREAD_STEPS:
-            long_number = long_number & kept_mask | (long_number & moved_mask) << shift_bits
+        for kept_mask, moved_mask, bits in _SPREAD_STEPS:
+            long_number = long_number & kept_mask | (long_number & moved_mask) << bits
         long_number |= int.from_bytes(_CONTINUATION_BITS * chunk_length, "little")
         encoded_times += [
             encoded_time
@@ -97,12 +97,8 @@ def before_flow(fields: bytes) -> bytes:
 
 def packet(fields: bytes) -> bytes:
     """Return a packet of a trace, with these serialized fields."""
-    fields_length = len(fields)
-    return (
-        _PACKET_KEY
-        + (bytes((fields_length,)) if fields_length < 0x80 else varint(fields_length))
-        + fields
-    )
+    length = len(fields)
+    return _PACKET_KEY + (bytes((length,)) if length < 0x80 else varint(length)) + fields
 
 
 def opening(boottime_ns: int, realtime_ns: int) -> bytes:
@@ -120,12 +116,12 @@ def track(track_uuid: int, track_name: str, parent_uuid: int = 0, sibling_rank: 
     below the parent.
     """
     track_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE_ID)
-    track_descriptor = track_packet.track_descriptor
-    track_descriptor.uuid, track_descriptor.name = track_uuid, track_name
-    track_descriptor.child_ordering = perfetto.TrackDescriptor.EXPLICIT
-    track_descriptor.sibling_order_rank = sibling_rank
+    descriptor = track_packet.track_descriptor
+    descriptor.uuid, descriptor.name = track_uuid, track_name
+    descriptor.child_ordering = perfetto.TrackDescriptor.EXPLICIT
+    descriptor.sibling_order_rank = sibling_rank
     if parent_uuid:
-        track_descriptor.parent_uuid = parent_uuid
+        descriptor.parent_uuid = parent_uuid
     return packet(track_packet.SerializeToString())
 
 

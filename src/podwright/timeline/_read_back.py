@@ -66,11 +66,11 @@ def read_timeline(path: str) -> Timeline:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
-    with open(descriptor, "rb") as trace_file:
-        file_status = os.fstat(descriptor)
-        if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > LARGEST_TRACE_BYTES:
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_TRACE_BYTES:
             raise _not_a_trace_error(path)
-        trace_bytes = trace_file.read()
+        trace_bytes = file.read()
     try:
         return parse_timeline(trace_bytes)
     except ValueError:
@@ -108,8 +108,8 @@ def parse_timeline(trace_bytes: bytes) -> Timeline:
             tracks[track_descriptor.uuid] = track_descriptor.name, track_descriptor.parent_uuid
         elif trace_packet.HasField("clock_snapshot"):
             times_by_clock = {
-                clock_reading.clock_id: clock_reading.timestamp
-                for clock_reading in trace_packet.clock_snapshot.clocks
+                reading.clock_id: reading.timestamp
+                for reading in trace_packet.clock_snapshot.clocks
             }
             realtime_offset = times_by_clock.get(1, 0) - times_by_clock.get(6, 0)
         elif trace_packet.HasField("track_event"):
@@ -185,5 +185,5 @@ def _frames(trace_bytes: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def _annotation_value(annotation: Any) -> Any:
-    value_field = annotation.WhichOneof("value")
-    return getattr(annotation, value_field) if value_field else None
+    field = annotation.WhichOneof("value")
+    return getattr(annotation, field) if field else None

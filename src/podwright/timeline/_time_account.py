@@ -318,7 +318,7 @@ def in_sentences(launch_account: Account) -> list[str]:
         ]
     named_seconds.append(("ending", launch_account.ending))
     shares_text = ", ".join(
-        f"{seconds / total_seconds:.0%} {part_name}" for part_name, seconds in named_seconds
+        f"{seconds / total_seconds:.0%} {name}" for name, seconds in named_seconds
     )
     sentences = [f"It took {seconds_text(launch_account.total)}: {shares_text}."]
     if launch_account.by_rank:
@@ -379,7 +379,7 @@ def seconds_text(seconds: float) -> str:
 
 def size_text(byte_count: int) -> str:
     """Return a number of bytes for people."""
-    for unit_bytes, unit_name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+    for unit_bytes, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if byte_count >= unit_bytes:
-            return f"{byte_count / unit_bytes:.4g} {unit_name}"
+            return f"{byte_count / unit_bytes:.4g} {name}"
     return f"{byte_count} bytes"

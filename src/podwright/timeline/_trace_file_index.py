@@ -17,10 +17,8 @@ _MOST_NOTES_BYTES = 256 << 10
 
 
 def _notes_file_path(environ: Mapping[str, str]) -> str:
-    state_home, home_folder = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
-    state_folder = (
-        state_home if os.path.isabs(state_home) else os.path.join(home_folder, ".local", "state")
-    )
+    home, home_folder = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
+    state_folder = home if os.path.isabs(home) else os.path.join(home_folder, ".local", "state")
     return (
         os.path.join(state_folder, "podwright", _NOTES_FILE) if os.path.isabs(state_folder) else ""
     )
@@ -33,9 +31,7 @@ def note(environ: Mapping[str, str], trace_path: str, **launch_names: str) -> No
     notes_path = _notes_file_path(environ)
     if not notes_path:
         return
-    given_names = {
-        name_kind: launch_name for name_kind, launch_name in launch_names.items() if launch_name
-    }
+    given_names = {kind: name for kind, name in launch_names.items() if name}
     note_line = json.dumps({"file": os.path.abspath(trace_path), **given_names}).encode() + b"\n"
     open_flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     with contextlib.suppress(OSError):
@@ -57,12 +53,12 @@ def find_trace(environ: Mapping[str, str], launch_name: str) -> str:
     import json
 
     latest_path = ""
-    with contextlib.suppress(OSError), open(_notes_file_path(environ), "rb") as notes_file:
-        for note_line in notes_file.read(2 * _MOST_NOTES_BYTES).splitlines():
+    with contextlib.suppress(OSError), open(_notes_file_path(environ), "rb") as file:
+        for note_line in file.read(2 * _MOST_NOTES_BYTES).splitlines():
             with contextlib.suppress(ValueError):
-                note_entry: Any = json.loads(note_line)
-                if isinstance(note_entry, dict) and launch_name in (
-                    note_entry.get(name_kind) for name_kind in note_entry if name_kind != "file"
+                entry: Any = json.loads(note_line)
+                if isinstance(entry, dict) and launch_name in (
+                    entry.get(kind) for kind in entry if kind != "file"
                 ):
-                    latest_path = str(note_entry.get("file", ""))
+                    latest_path = str(entry.get("file", ""))
     return latest_path

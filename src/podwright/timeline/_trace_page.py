@@ -106,18 +106,18 @@ def trace_page(timeline: Timeline) -> str:
 
 def _legend() -> str:
     """Return the legend: each colour, and the lines of marks."""
-    legend_boxes = [
+    boxes = [
         (f'<rect class="{colour.kind}" width="14" height="14"/>', colour.meaning)
         for colour in _KIND_COLOURS
     ]
     mark_shape = '<line class="mark" x1="7" x2="7" y1="0" y2="14"/>'
-    legend_entries = [*legend_boxes, (mark_shape, "a mark: something that happened at one time")]
-    list_items = "".join(
+    entries = [*boxes, (mark_shape, "a mark: something that happened at one time")]
+    items = "".join(
         f'<li><svg viewBox="0 0 14 14" aria-hidden="true">{svg_shape}</svg>'
         f"{html.escape(meaning)}</li>"
-        for svg_shape, meaning in legend_entries
+        for svg_shape, meaning in entries
     )
-    return f'<ul class="legend">{list_items}</ul>'
+    return f'<ul class="legend">{items}</ul>'
 
 
 def _svg_drawing(timeline: Timeline) -> str:
@@ -170,9 +170,9 @@ def _svg_drawing(timeline: Timeline) -> str:
                 last_x = mark_x
     svg_height = 30 + len(row_labels) * _LANE_HEIGHT
     label_elements = "".join(
-        f'<text x="4" y="{36 + row_number * _LANE_HEIGHT}">{html.escape(lane_label)}</text>'
-        for row_number, lane_label in enumerate(row_labels)
-        if lane_label
+        f'<text x="4" y="{36 + number * _LANE_HEIGHT}">{html.escape(label)}</text>'
+        for number, label in enumerate(row_labels)
+        if label
     )
     grid_lines = "".join(
         f'<line class="grid" x1="{at(time_ns):.1f}" x2="{at(time_ns):.1f}" '
@@ -210,8 +210,8 @@ def _lanes(timeline: Timeline) -> list[_Lane]:
 
     def place(track_uuid: int) -> tuple[int, int, int]:
         track_name, parent_uuid = timeline.tracks.get(track_uuid, ("", 0))
-        instance_number = track_name.rpartition(" ")[2]
-        return parent_uuid, int(instance_number) if instance_number.isdecimal() else 0, track_uuid
+        number = track_name.rpartition(" ")[2]
+        return parent_uuid, int(number) if number.isdecimal() else 0, track_uuid
 
     for track_uuid in sorted(slices_by_track, key=place):
         track_name, parent_uuid = timeline.tracks.get(track_uuid, (str(track_uuid), 0))
@@ -313,22 +313,19 @@ def _axis_ticks(begin_ns: int, end_ns: int) -> Iterator[tuple[int, str]]:
             1,
         )
     tick_count = int(span_seconds / step_seconds)
-    for tick_index in range(min(tick_count, 400) + 1):
-        yield begin_ns + int(tick_index * step_seconds * 1e9), f"{tick_index * step_seconds:g} s"
+    for index in range(min(tick_count, 400) + 1):
+        yield begin_ns + int(index * step_seconds * 1e9), f"{index * step_seconds:g} s"
 
 
 def _account_tables(timeline: Timeline, launch_account: Account) -> str:
     rank_rows = (
-        (f"instance {rank}", *instance_times_texts(launch_account, instance_times))
-        for rank, instance_times in list(launch_account.by_rank.items())[:1024]
+        (f"instance {rank}", *instance_times_texts(launch_account, times))
+        for rank, times in list(launch_account.by_rank.items())[:1024]
     )
     kind_rows = (
         (
             *(kind.name, size_text(kind.size), kind.collectives),
-            *(
-                seconds_text(kind_seconds / kind.calls)
-                for kind_seconds in (kind.waiting, kind.transfer)
-            ),
+            *(seconds_text(seconds / kind.calls) for seconds in (kind.waiting, kind.transfer)),
         )
         for kind in launch_account.kinds
     )
@@ -359,11 +356,9 @@ def _account_tables(timeline: Timeline, launch_account: Account) -> str:
         (
             f"{(event_time - begin_ns) / 1e9:.3f} s",
             event_name,
-            ", ".join(
-                f"{note_name}: {note_value}" for note_name, note_value in event_notes.items()
-            ),
+            ", ".join(f"{note_name}: {note_value}" for note_name, note_value in notes.items()),
         )
-        for event_time, event_name, event_notes in sorted(
+        for event_time, event_name, notes in sorted(
             launch_events, key=lambda launch_event: launch_event[0]
         )
     )
@@ -389,7 +384,5 @@ def _table_html(
     )
     if not rows_html:
         return ""
-    head_html = "".join(
-        f'<th scope="col">{html.escape(column_title)}</th>' for column_title in column_titles
-    )
+    head_html = "".join(f'<th scope="col">{html.escape(title)}</th>' for title in column_titles)
     return f"<table><caption>{caption}</caption><tr>{head_html}</tr>{rows_html}</table>"

@@ -31,8 +31,8 @@ def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> 
     ]
     if launch_account.by_rank:
         instance_rows = [
-            (rank, *instance_times_texts(launch_account, instance_times))
-            for rank, instance_times in launch_account.by_rank.items()
+            (rank, *instance_times_texts(launch_account, times))
+            for rank, times in launch_account.by_rank.items()
         ]
         text_parts.append(
             table(("Instance", "Starting", "In program", "Waiting", "Transfer"), instance_rows)
@@ -41,10 +41,7 @@ def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> 
         kind_rows = [
             (
                 *(kind.name, size_text(kind.size), kind.collectives),
-                *(
-                    seconds_text(kind_seconds / kind.calls)
-                    for kind_seconds in (kind.waiting, kind.transfer)
-                ),
+                *(seconds_text(seconds / kind.calls) for seconds in (kind.waiting, kind.transfer)),
             )
             for kind in launch_account.kinds
         ]
@@ -52,11 +49,11 @@ def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> 
     if launch_account.marks:
         text_parts.append(table(("Mark", "Times"), launch_account.marks.items()))
     report_rows = [
-        (annotations.get("folder", ""), file_name, size_text(file_bytes))
+        (annotations.get("folder", ""), name, size_text(file_bytes))
         for annotations in (
             instant.annotations for instant in timeline.instants if instant.category == "report"
         )
-        for file_name, file_bytes in _profile_file_sizes(annotations) or [("nothing", 0)]
+        for name, file_bytes in _profile_file_sizes(annotations) or [("nothing", 0)]
     ]
     if report_rows:
         text_parts.append(table(("Report", "File", "Size"), report_rows))
@@ -68,18 +65,14 @@ def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> 
         ]
         text_parts += [table(("Restart", "Because"), restart_rows)] if restart_rows else []
     if launch_account.moves:
-        move_notes = [
-            launch_phase.annotations
-            for launch_phase in timeline.of("launch")
-            if launch_phase.name == "move"
-        ]
+        move_notes = [phase.annotations for phase in timeline.of("launch") if phase.name == "move"]
         move_rows = [
             (
-                move_number,
-                move_note.get("left", ""),
-                move_note.get("now", move_note.get("problem", "")),
+                number,
+                note.get("left", ""),
+                note.get("now", note.get("problem", "")),
             )
-            for move_number, move_note in enumerate(move_notes, 1)
+            for number, note in enumerate(move_notes, 1)
         ]
         text_parts.append(table(("Move", "From", "To"), move_rows))
     return "\n\n".join(text_parts)
@@ -87,12 +80,10 @@ def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> 
 
 def _outcome_words(timeline: Timeline, launch_annotations: dict[str, Any]) -> str:
     if "code" in launch_annotations or "cause" in launch_annotations:
-        outcome_parts = (
-            [f"with code {launch_annotations['code']}"] if "code" in launch_annotations else []
-        )
+        parts = [f"with code {launch_annotations['code']}"] if "code" in launch_annotations else []
         return ", ".join(
             [
-                *outcome_parts,
+                *parts,
                 *([str(launch_annotations["cause"])] if launch_annotations.get("cause") else []),
             ]
         )
@@ -101,9 +92,9 @@ def _outcome_words(timeline: Timeline, launch_annotations: dict[str, Any]) -> st
 
 def _profile_file_sizes(annotations: dict[str, Any]) -> list[tuple[str, int]]:
     return [
-        (annotation_name.removeprefix("file "), byte_count)
-        for annotation_name, byte_count in annotations.items()
-        if annotation_name.startswith("file ")
+        (name.removeprefix("file "), count)
+        for name, count in annotations.items()
+        if name.startswith("file ")
     ]
 
 
@@ -115,8 +106,7 @@ def trace_values(trace_path: str, timeline: Timeline, launch_account: Account) -
     account_values["kinds"] = [kind._asdict() for kind in launch_account.kinds]
     account_values["slowest"] = launch_account.slowest._asdict() if launch_account.slowest else None
     account_values["by_rank"] = {
-        str(rank): instance_times._asdict()
-        for rank, instance_times in launch_account.by_rank.items()
+        str(rank): times._asdict() for rank, times in launch_account.by_rank.items()
     }
     if not launch_account.knows_collectives:
         account_values |= {"waiting_for_instances": None, "transfer": None}

@@ -187,8 +187,8 @@ class TraceWriter:
     def instance_ended(self, rank: int, code: int) -> None:
         """Note that an instance ended."""
         if rank in self._current:
-            track_uuid, _ = self._current.pop(rank)
-            self._put_event("END", track_uuid, "", "", {"code": code})
+            uuid, _ = self._current.pop(rank)
+            self._put_event("END", uuid, "", "", {"code": code})
 
     def report(
         self, rank: int, folder: str, report_files: Sequence[tuple[str, int]], further_files: int
@@ -197,12 +197,10 @@ class TraceWriter:
 
         report_files: names and bytes. further_files: the number of further files.
         """
-        track_uuid = self._current[rank][0] if rank in self._current else self._latest_track(rank)
+        uuid = self._current[rank][0] if rank in self._current else self._latest_track(rank)
         annotations: dict[str, Told] = {"folder": folder, "more": further_files}
-        annotations |= {
-            f"file {file_name}": file_bytes for file_name, file_bytes in report_files[:LISTED]
-        }
-        self._put_event("INSTANT", track_uuid, "report", "report", annotations)
+        annotations |= {f"file {name}": file_bytes for name, file_bytes in report_files[:LISTED]}
+        self._put_event("INSTANT", uuid, "report", "report", annotations)
 
     def clock_answered(self, host: str, asked_at: int, remote_time: int, heard_at: int) -> None:
         """Note that another host answered with its time (see HostClock)."""
@@ -239,20 +237,18 @@ class TraceWriter:
     # Tracks
 
     def _latest_track(self, rank: int) -> int:
-        rank_tracks = [
-            track_uuid for (track_rank, _), track_uuid in self._tracks.items() if track_rank == rank
-        ]
+        rank_tracks = [uuid for (track_rank, _), uuid in self._tracks.items() if track_rank == rank]
         return rank_tracks[-1] if rank_tracks else LAUNCH
 
     def _track(self, rank: int, host: str) -> int:
         if host not in self._hosts:
             self._hosts[host] = _FIRST_HOST_TRACK + len(self._hosts)
             self._put_packet("track", self._hosts[host], f"host {host}", 0, self._hosts[host])
-        track_uuid = self._tracks.get((rank, host))
-        if track_uuid is None:
-            track_uuid = self._tracks[rank, host] = _FIRST_INSTANCE_TRACK + len(self._tracks)
-            self._put_packet("track", track_uuid, f"instance {rank}", self._hosts[host], rank)
-        return track_uuid
+        uuid = self._tracks.get((rank, host))
+        if uuid is None:
+            uuid = self._tracks[rank, host] = _FIRST_INSTANCE_TRACK + len(self._tracks)
+            self._put_packet("track", uuid, f"instance {rank}", self._hosts[host], rank)
+        return uuid
 
     # Writing
 
@@ -282,11 +278,11 @@ class TraceWriter:
         elif packet_kind == "track":
             self._write_bytes(self._packets.track(*packet_values))
         else:
-            event_type, track_uuid, event_name, category, annotations, event_time = packet_values
-            event_fields = self._packets.event(
-                getattr(self._packets, event_type), track_uuid, event_name, category, annotations
+            event_type, uuid, name, category, annotations, event_time = packet_values
+            fields = self._packets.event(
+                getattr(self._packets, event_type), uuid, name, category, annotations
             )
-            self._write_bytes(self._packets.packet(event_fields + self._packets.stamp(event_time)))
+            self._write_bytes(self._packets.packet(fields + self._packets.stamp(event_time)))
 
     def open(self) -> None:
         """Load the module that writes packets, and write all events so far."""
@@ -302,15 +298,15 @@ class TraceWriter:
             return
         self._packets, self._said = packets, InstancePackets(COLLECTIVES)
         self._write_bytes(packets.opening(self._now(), time.time_ns()))
-        for track_uuid, track_name in (
+        for uuid, name in (
             (LAUNCH, "launch"),
             (START, "start"),
             (COLLECTIVES, "collectives"),
         ):
-            self._write_bytes(packets.track(track_uuid, track_name, 0, track_uuid))
+            self._write_bytes(packets.track(uuid, name, 0, uuid))
         queued_events, self._queue = self._queue, []
-        for packet_kind, *packet_values in queued_events:
-            self._put_packet(packet_kind, *packet_values)
+        for kind, *packet_values in queued_events:
+            self._put_packet(kind, *packet_values)
 
     def _write_bytes(self, packet_bytes: bytes) -> None:
         try:
@@ -327,8 +323,8 @@ class TraceWriter:
         for host, host_clock in self._clocks.items():
             if host_clock.error is not None:
                 self.happened("clock", host=host, offset=host_clock.offset, error=host_clock.error)
-        for rank, record_count in sorted(self._left_out.items()):
-            self.happened("left out", rank=rank, records=record_count)
+        for rank, count in sorted(self._left_out.items()):
+            self.happened("left out", rank=rank, records=count)
         self.started()
         for rank in list(self._current):
             track_uuid, _ = self._current.pop(rank)

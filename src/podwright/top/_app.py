@@ -56,10 +56,10 @@ class _Words(ModalScreen[bool]):
         self._lines, self._ask = lines, asks_question
 
     def compose(self) -> ComposeResult:
-        key_hint = "y: yes   n: no" if self._ask else "Esc: back"
-        dialog_text = Text("\n".join([*self._lines, "", key_hint]))
+        hint = "y: yes   n: no" if self._ask else "Esc: back"
+        text = Text("\n".join([*self._lines, "", hint]))
         with VerticalScroll(id="words"):
-            yield Static(dialog_text)
+            yield Static(text)
 
     def action_answer(self, answer: bool) -> None:
         """Close the text with this answer."""
@@ -122,10 +122,7 @@ class TopApp(App[None]):
                 yield Static(id="devices")
             yield Static(id="legend")
             yield Tabs(
-                *(
-                    Tab(f"{tab_index + 1} {tab.name}", id=f"t{tab_index}")
-                    for tab_index, tab in enumerate(TABS)
-                )
+                *(Tab(f"{index + 1} {tab.name}", id=f"t{index}") for index, tab in enumerate(TABS))
             )
             yield Input(placeholder="words that rows must have; -word: must not", id="filter")
             yield DataTable(cursor_type="row", zebra_stripes=True)
@@ -188,12 +185,12 @@ class TopApp(App[None]):
     def refresh_rows(self) -> None:
         """Draw the snapshot. Unchanged parts are not sent again, since connections may be slow."""
         self._fill_table()
-        picture_width = max(self.size.width - 16, 16)
-        if (picture_width, self.snapshot) == self._drawn:
+        width = max(self.size.width - 16, 16)
+        if (width, self.snapshot) == self._drawn:
             return
-        self._drawn = (picture_width, self.snapshot)
+        self._drawn = (width, self.snapshot)
         picture = Text()
-        for domain in draw(self.snapshot, picture_width):
+        for domain in draw(self.snapshot, width):
             picture.append(f"{domain.name:>6} ", "dim")
             for cell in domain.cells:
                 picture.append(cell.letter, cell.style)
@@ -217,12 +214,12 @@ class TopApp(App[None]):
         key, scroll_offset = self._selected_row_key() if same_tab else "", table.scroll_y
         table.clear(columns=True)
         cell_texts = [[Text(str(value)) for value in values] for _, values in table_rows]
-        for column_index, (heading, _) in enumerate(tab.columns):
-            sort_arrow = ("▼" if descending else "▲") if column_index == sort_column else ""
+        for index, (heading, _) in enumerate(tab.columns):
+            sort_arrow = ("▼" if descending else "▲") if index == sort_column else ""
             # The width is given, because Textual would measure it later and draw twice.
-            cell_widths = (cells[column_index].cell_len for cells in cell_texts)
+            cell_widths = (cells[index].cell_len for cells in cell_texts)
             column_width = max((len(heading) + 1, *cell_widths)) if heading else 1
-            table.add_column(f"{heading}{sort_arrow}", key=str(column_index), width=column_width)
+            table.add_column(f"{heading}{sort_arrow}", key=str(index), width=column_width)
         for (row_key, _), cells in zip(table_rows, cell_texts, strict=True):
             if row_key in row_marks:
                 cells[0] = Text(row_marks[row_key].letter, row_marks[row_key].style)
@@ -275,8 +272,8 @@ class TopApp(App[None]):
 
     def action_sort(self) -> None:
         """Sort by the next column."""
-        sort_column, _ = self.order[self.tab]
-        self.order[self.tab] = ((sort_column + 1) % len(TABS[self.tab].columns), False)
+        column, _ = self.order[self.tab]
+        self.order[self.tab] = ((column + 1) % len(TABS[self.tab].columns), False)
         self._fill_table()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
@@ -316,9 +313,9 @@ class TopApp(App[None]):
 
     def action_explain(self) -> None:
         """Explain the state of the row's partition or waiter; for other rows, show all facts."""
-        row_key = self._selected_row_key()
-        if row_key:
-            self._explain_row(row_key, facts(row_key, self._item_of_row(row_key)))
+        key = self._selected_row_key()
+        if key:
+            self._explain_row(key, facts(key, self._item_of_row(key)))
 
     @work(thread=True, group="act")
     def _explain_row(self, row_key: str, fact_lines: list[str]) -> None:
@@ -332,26 +329,26 @@ class TopApp(App[None]):
 
     def action_drain(self) -> None:
         """Ask for confirmation, and let the row's machine take nothing new."""
-        if machine_name := self._selected_machine():
-            partitions = partitions_on_machine(self.snapshot, machine_name)
-            stay_text = (
+        if name := self._selected_machine():
+            partitions = partitions_on_machine(self.snapshot, name)
+            text = (
                 f"On it: {', '.join(partitions)}: they go on."
                 if partitions
                 else "Nothing lies on it."
             )
-            question_lines = [f"Drain {machine_name}? It takes nothing new.", stay_text]
+            lines = [f"Drain {name}? It takes nothing new.", text]
             self.push_screen(
-                _Words(question_lines, asks_question=True),
-                lambda confirmed: self._drain_or_resume_if("drain", machine_name, confirmed),
+                _Words(lines, asks_question=True),
+                lambda confirmed: self._drain_or_resume_if("drain", name, confirmed),
             )
 
     def action_resume(self) -> None:
         """Ask for confirmation, and let the row's machine take partitions again."""
-        if machine_name := self._selected_machine():
-            question_lines = [f"Let {machine_name} serve again?"]
+        if name := self._selected_machine():
+            lines = [f"Let {name} serve again?"]
             self.push_screen(
-                _Words(question_lines, asks_question=True),
-                lambda confirmed: self._drain_or_resume_if("resume", machine_name, confirmed),
+                _Words(lines, asks_question=True),
+                lambda confirmed: self._drain_or_resume_if("resume", name, confirmed),
             )
 
     def _selected_machine(self) -> str:

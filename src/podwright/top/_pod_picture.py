@@ -53,11 +53,11 @@ def letters(snapshot: Snapshot) -> dict[str, Cell]:
         key=lambda named_partition: _creation_sort_key(named_partition[1], named_partition[0]),
     )
     return {
-        partition_name: Cell(
-            _PARTITION_LETTERS[partition_index % len(_PARTITION_LETTERS)],
-            _PARTITION_COLOURS[partition_index % len(_PARTITION_COLOURS)],
+        name: Cell(
+            _PARTITION_LETTERS[index % len(_PARTITION_LETTERS)],
+            _PARTITION_COLOURS[index % len(_PARTITION_COLOURS)],
         )
-        for partition_index, (partition_name, _) in enumerate(partitions)
+        for index, (name, _) in enumerate(partitions)
     }
 
 
@@ -67,20 +67,13 @@ def kept_marks(snapshot: Snapshot) -> dict[str, Cell]:
     Requests beyond the ninth have none, and those that the caller may not see.
     """
     device_rows = [
-        device_row
-        for device_row in snapshot.get("devices", {}).values()
-        if isinstance(device_row, tuple | list)
+        row for row in snapshot.get("devices", {}).values() if isinstance(row, tuple | list)
     ]
     request_names = sorted(
-        {
-            str(device_row[5])
-            for device_row in device_rows
-            if len(device_row) > 5 and device_row[2] == "RESERVED"
-        }
+        {str(row[5]) for row in device_rows if len(row) > 5 and row[2] == "RESERVED"}
     )
     return {
-        request_name: Cell(digit, "bold")
-        for request_name, digit in zip(request_names, "123456789", strict=False)
+        name: Cell(digit, "bold") for name, digit in zip(request_names, "123456789", strict=False)
     }
 
 
@@ -129,10 +122,10 @@ def _fold_cells(cells: list[Cell], width: int) -> list[Cell]:
         return cells
     folded_cells = []
     for start in range(0, len(cells), devices_per_cell):
-        cell_group = cells[start : start + devices_per_cell]
-        failed_cells = [cell for cell in cell_group if cell.letter == "!"]
+        group = cells[start : start + devices_per_cell]
+        failed_cells = [cell for cell in group if cell.letter == "!"]
         folded_cells.append(
-            failed_cells[0] if failed_cells else Counter(cell_group).most_common(1)[0][0]
+            failed_cells[0] if failed_cells else Counter(group).most_common(1)[0][0]
         )
     return folded_cells
 
@@ -140,14 +133,10 @@ def _fold_cells(cells: list[Cell], width: int) -> list[Cell]:
 def legend(snapshot: Snapshot) -> str:
     """Return the meaning of the other letters, and which sizes still fit."""
     legend_parts = ["· free", "d drained", "! down", "r kept"]
-    legend_parts += [
-        f"{mark.letter} for {request_name}" for request_name, mark in kept_marks(snapshot).items()
-    ]
+    legend_parts += [f"{mark.letter} for {name}" for name, mark in kept_marks(snapshot).items()]
     for cluster, fragment_counts in snapshot.get("fragments", {}).items():
         assert isinstance(fragment_counts, Mapping)
-        fitting_sizes = [
-            size for size, fitting_count, _ in fragment_counts["sizes"] if fitting_count
-        ]
+        fitting_sizes = [size for size, count, _ in fragment_counts["sizes"] if count]
         cluster_prefix = f"{cluster}: " if len(snapshot.get("fragments", {})) > 1 else ""
         legend_parts.append(
             f"{cluster_prefix}{fragment_counts['free']} free, largest "

@@ -147,12 +147,10 @@ def rows(
 
 
 def _row_matches(row_values: tuple[Any, ...], filter_words: str) -> bool:
-    row_text = " ".join(map(str, row_values)).lower()
+    text = " ".join(map(str, row_values)).lower()
     return all(
-        filter_word[1:] not in row_text
-        if filter_word.startswith("-") and filter_word[1:]
-        else filter_word in row_text
-        for filter_word in filter_words.lower().split()
+        word[1:] not in text if word.startswith("-") and word[1:] else word in text
+        for word in filter_words.lower().split()
     )
 
 
@@ -205,9 +203,9 @@ def queue_name(item_key: str, item: Item) -> str:
 
 def partitions_on_machine(snapshot: Snapshot, machine: str) -> list[str]:
     """Return the partitions on a machine."""
-    partition_names: dict[str, None] = {}
-    for device_row in snapshot.get("devices", {}).values():
-        assert isinstance(device_row, tuple | list)
-        if device_row[0] == machine and device_row[3]:
-            partition_names[str(device_row[3])] = None
-    return list(partition_names)
+    names: dict[str, None] = {}
+    for row in snapshot.get("devices", {}).values():
+        assert isinstance(row, tuple | list)
+        if row[0] == machine and row[3]:
+            names[str(row[3])] = None
+    return list(names)

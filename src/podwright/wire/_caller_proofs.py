@@ -30,10 +30,8 @@ def user_uri(user_name: str, user_created_at: float, certificate_id: str = "") -
 
 def certificate_number(certificate_uri: str) -> str:
     """Return the number in a certificate's URI, or empty."""
-    uri_parts = certificate_uri.removeprefix(_USER_URI_PREFIX).split(":")
-    return (
-        uri_parts[2] if certificate_uri.startswith(_USER_URI_PREFIX) and len(uri_parts) == 3 else ""
-    )
+    parts = certificate_uri.removeprefix(_USER_URI_PREFIX).split(":")
+    return parts[2] if certificate_uri.startswith(_USER_URI_PREFIX) and len(parts) == 3 else ""
 
 
 def agent_name(machine_name: str, certificate_id: str) -> str:
@@ -55,10 +53,7 @@ def user_of(certificate_uris: list[str], common_name: str) -> tuple[str, str]:
     for certificate_uri in certificate_uris:
         if certificate_uri.startswith(_USER_URI_PREFIX):
             return certificate_uri.removeprefix(_USER_URI_PREFIX).partition(":")[0], certificate_uri
-    if (
-        any(certificate_uri.startswith(_OWN_URI_PREFIX) for certificate_uri in certificate_uris)
-        or " " in common_name
-    ):
+    if any(uri.startswith(_OWN_URI_PREFIX) for uri in certificate_uris) or " " in common_name:
         return "", ""
     return common_name, ""
 

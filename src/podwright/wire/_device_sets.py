@@ -47,6 +47,4 @@ def device_sets(partition_info: PartitionInfo) -> list[DeviceSet]:
             for first_in_group in range(0, len(machine_by_place), group_size)
         ]
         group_size *= 2
-    return [
-        DeviceSet(set_number, 0, place_group) for set_number, place_group in enumerate(place_groups)
-    ]
+    return [DeviceSet(number, 0, place_group) for number, place_group in enumerate(place_groups)]

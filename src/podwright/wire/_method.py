@@ -146,9 +146,9 @@ class Method(msgspec.Struct, frozen=True):
 
     def subject(self, request: Any) -> str:
         """Return the shortened name of the object that a request concerns, or empty."""
-        for field_path in self.about.fields if self.about is not None else ():
+        for path in self.about.fields if self.about is not None else ():
             object_name = request
-            for attribute_name in field_path.split("."):
+            for attribute_name in path.split("."):
                 object_name = getattr(object_name, attribute_name, None)
             if object_name:
                 return str(object_name)[:MAX_SUBJECT_LENGTH]
@@ -157,5 +157,5 @@ class Method(msgspec.Struct, frozen=True):
     def repeatable(self, request: Value) -> bool:
         """Return whether this request may be repeated although it may have been carried out."""
         if id_fields := self.repeat.fields:
-            return any(getattr(request, id_field) for id_field in id_fields)
+            return any(getattr(request, field) for field in id_fields)
         return self.repeat is not Repeat.NEVER

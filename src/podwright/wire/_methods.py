@@ -11,12 +11,10 @@ from podwright.wire._method import Method
 def by_name(call_methods: Iterable[Method]) -> dict[str, Method]:
     """Return calls by their names. Raises ValueError for a name that two calls have."""
     method_by_name: dict[str, Method] = {}
-    for call_method in call_methods:
-        if call_method.name in method_by_name:
-            raise ValueError(
-                f"two calls are named {call_method.name}: give one of them another name"
-            )
-        method_by_name[call_method.name] = call_method
+    for method in call_methods:
+        if method.name in method_by_name:
+            raise ValueError(f"two calls are named {method.name}: give one of them another name")
+        method_by_name[method.name] = method
     return method_by_name
 
 

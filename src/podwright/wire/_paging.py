@@ -19,18 +19,16 @@ def next_page(list_request: Value, list_reply: Value) -> ListRequest | None:
     None: the reply was the last page, or is not a list. A caller that sets a page_size wants single
     pages, so it gets None as well.
     """
-    page_token = getattr(list_reply, "next_page_token", "")
-    if not page_token or not isinstance(list_request, ListRequest) or list_request.page_size:
+    token = getattr(list_reply, "next_page_token", "")
+    if not token or not isinstance(list_request, ListRequest) or list_request.page_size:
         return None
-    return msgspec.structs.replace(list_request, page_token=page_token)
+    return msgspec.structs.replace(list_request, page_token=token)
 
 
 def joined(list_pages: Sequence[_V]) -> _V:
     """Return pages as one list. The first field of a list holds its items."""
     if len(list_pages) == 1:
         return list_pages[0]
-    items_field = list_pages[0].__struct_fields__[0]
-    all_items = [
-        list_item for list_page in list_pages for list_item in getattr(list_page, items_field)
-    ]
-    return msgspec.structs.replace(list_pages[-1], **{items_field: all_items})
+    field = list_pages[0].__struct_fields__[0]
+    all_items = [item for page in list_pages for item in getattr(page, field)]
+    return msgspec.structs.replace(list_pages[-1], **{field: all_items})

@@ -16,7 +16,7 @@ from podwright.wire._values import AllocationInfo, ClusterInfo, DeviceInfo, Part
 def partition(partition_info: PartitionInfo) -> dict[str, Any]:
     """Return a partition: `partition` with V-IPU 1.18's field names, `podwright` with ours."""
     segment_by_domain = {
-        link_domain: routing_place for routing_place, link_domain in enumerate(partition_info.ilds)
+        link_domain: place for place, link_domain in enumerate(partition_info.ilds)
     }
     devices = [device for gcd in partition_info.gcds for device in gcd]
     return {
@@ -30,9 +30,9 @@ def partition(partition_info: PartitionInfo) -> dict[str, Any]:
                         "ipulink_domain_topology_id": device.domain,
                         "ipulink_domain_routing_id": segment_by_domain.get(device.domain, 0),
                         "topology_id": device.offset,
-                        "routing_id": routing_place,
+                        "routing_id": place,
                     }
-                    for routing_place, device in enumerate(devices)
+                    for place, device in enumerate(devices)
                 ],
                 "ipulink_routing_type": _vendor_enum_name("IRT", partition_info.routing),
                 "sync_type": _vendor_enum_name("ST", partition_info.sync_type),
@@ -65,8 +65,8 @@ def cluster(cluster_info: ClusterInfo) -> dict[str, Any]:
         "spec": {
             "agent_ids": cluster_info.machines,
             "ipu_link_domains": [
-                {"ipus": [{"topology_id": offset} for offset in range(domain_size)]}
-                for domain_size in cluster_info.ild_sizes
+                {"ipus": [{"topology_id": offset} for offset in range(size)]}
+                for size in cluster_info.ild_sizes
             ],
         },
         "podwright": cluster_info,
@@ -85,10 +85,10 @@ def allocation(allocation_info: AllocationInfo) -> dict[str, Any]:
 def attributes(device_infos: list[DeviceInfo]) -> list[dict[str, Any]]:
     """Return devices' attributes by agent, then by the device's index in it, as in the protocol."""
     devices_by_agent: dict[str, dict[str, Any]] = {}
-    for device_info in device_infos:
-        devices_by_agent.setdefault(device_info.device.machine, {})[
-            str(device_info.device.index)
-        ] = {"attributes": device_info.attributes}
+    for info in device_infos:
+        devices_by_agent.setdefault(info.device.machine, {})[str(info.device.index)] = {
+            "attributes": info.attributes
+        }
     return [
         {"agent": agent, "ipus": attributes_by_index}
         for agent, attributes_by_index in devices_by_agent.items()

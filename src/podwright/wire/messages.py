@@ -124,14 +124,14 @@ def error_metadata(call_error: PodwrightError) -> tuple[tuple[str, bytes | str],
     error_json = json.dumps(error_fields, default=str).encode()
     if len(error_json) > _MAX_ERROR_BYTES:
         shortened_fields = {
-            field_name: field_value[:600] if isinstance(field_value, str) else {}
-            for field_name, field_value in error_fields.items()
+            name: field_value[:600] if isinstance(field_value, str) else {}
+            for name, field_value in error_fields.items()
         }
         error_json = json.dumps(shortened_fields).encode()
-    error_entry = (ERROR_KEY, error_json)
+    entry = (ERROR_KEY, error_json)
     if not isinstance(call_error, ServerBusy):
-        return (error_entry,)
-    return error_entry, (PUSHBACK_KEY, str(round(call_error.retry_after_s * 1000)))
+        return (entry,)
+    return entry, (PUSHBACK_KEY, str(round(call_error.retry_after_s * 1000)))
 
 
 class _ConvertedField(typing.NamedTuple):
@@ -168,14 +168,14 @@ class _ValueConverter:
 
     def plain(self, value: Any) -> dict[str, Any]:
         """Return the arguments of the message's constructor."""
-        message_arguments = {}
-        for field_name, convert_to_message, _, _, _ in self.fields:
-            field_value = getattr(value, field_name)
+        arguments = {}
+        for name, convert_to_message, _, _, _ in self.fields:
+            field_value = getattr(value, name)
             if field_value is not None:
-                message_arguments[field_name] = (
+                arguments[name] = (
                     field_value if convert_to_message is None else convert_to_message(field_value)
                 )
-        return message_arguments
+        return arguments
 
     def value(self, wire_message: Any) -> Value:
         """Return the value that the message carries."""
@@ -208,7 +208,7 @@ def _field_converters(
     generic_type, type_arguments = typing.get_origin(field_type), typing.get_args(field_type)
     if generic_type in (typing.Union, types.UnionType):
         return _field_converters(
-            next(union_member for union_member in type_arguments if union_member is not type(None)),
+            next(member for member in type_arguments if member is not type(None)),
             field_descriptor,
         )
     if generic_type is dict:
@@ -220,8 +220,8 @@ def _field_converters(
         if item_to_message is None or item_from_message is None:
             return None, list
         return (
-            lambda field_items: [item_to_message(field_item) for field_item in field_items],
-            lambda field_items: [item_from_message(field_item) for field_item in field_items],
+            lambda field_items: [item_to_message(item) for item in field_items],
+            lambda field_items: [item_from_message(item) for item in field_items],
         )
     if isinstance(field_type, type) and issubclass(field_type, enum.Enum):
         return _enum_converters(field_type, field_descriptor.enum_type)
@@ -236,12 +236,10 @@ def _item_converters(
     """Return both conversions of a message, or of one item of a list."""
     generic_type = typing.get_origin(item_type)
     if generic_type is tuple:  # one field for each place, in their order
-        tuple_field_names = [message_field.name for message_field in message_descriptor.fields]
+        tuple_field_names = [field.name for field in message_descriptor.fields]
         return (
             lambda item_value: dict(zip(tuple_field_names, item_value, strict=True)),
-            lambda item_value: tuple(
-                getattr(item_value, field_name) for field_name in tuple_field_names
-            ),
+            lambda item_value: tuple(getattr(item_value, name) for name in tuple_field_names),
         )
     if generic_type is list:  # a list in a list needs a message around it
         (message_field,) = message_descriptor.fields
@@ -273,10 +271,10 @@ def enum_member_by_number(
 
     The .proto puts the enum's own name before each member. The number 0 may be no member.
     """
-    member_prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum_type.__name__).upper() + "_"
+    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum_type.__name__).upper() + "_"
     member_by_name = enum_type.__members__
     return {
-        enum_value.number: member_by_name.get(enum_value.name.removeprefix(member_prefix))
+        enum_value.number: member_by_name.get(enum_value.name.removeprefix(prefix))
         for enum_value in enum_descriptor.values
     }
 

@@ -127,12 +127,12 @@ def _requested_member(number_by_member: Mapping[E, int], asked_number: int, fiel
     for enum_member, member_number in number_by_member.items():
         if member_number == asked_number:
             return enum_member
-    choices_text = ", ".join(
+    text = ", ".join(
         f"{enum_member.name} ({member_number})"
         for enum_member, member_number in number_by_member.items()
     )
     raise InvalidRequest(
-        f"{field_name} {asked_number} is not known", would_work=f"choose one of {choices_text}"
+        f"{field_name} {asked_number} is not known", would_work=f"choose one of {text}"
     )
 
 
@@ -190,7 +190,7 @@ def create_request(request_message: Any) -> CreateRequest:
 
 def _devices_in_routing_order(requested_ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
     """Return devices in routing order; without routing ids, in the order of the request."""
-    routing_ids = [requested_ipu.routing_id for requested_ipu in requested_ipus]
+    routing_ids = [ipu.routing_id for ipu in requested_ipus]
     if any(routing_ids):
         if sorted(routing_ids) != list(range(len(routing_ids))):
             raise InvalidRequest(
@@ -199,10 +199,7 @@ def _devices_in_routing_order(requested_ipus: Sequence[Any], action: str) -> lis
                 would_work=f"name each of 0 to {len(routing_ids) - 1} once, or none at all",
             )
         requested_ipus = sorted(requested_ipus, key=lambda requested_ipu: requested_ipu.routing_id)
-    return [
-        (requested_ipu.ipulink_domain_topology_id, requested_ipu.topology_id)
-        for requested_ipu in requested_ipus
-    ]
+    return [(ipu.ipulink_domain_topology_id, ipu.topology_id) for ipu in requested_ipus]
 
 
 def create_message(creation_request: CreateRequest) -> Any:
@@ -223,11 +220,11 @@ def create_message(creation_request: CreateRequest) -> Any:
             "reconfigurable": partition_spec.reconfigurable,
             "ipus": [
                 {
-                    "ipulink_domain_topology_id": link_domain,
+                    "ipulink_domain_topology_id": domain,
                     "topology_id": offset,
-                    "routing_id": routing_place,
+                    "routing_id": place,
                 }
-                for routing_place, (link_domain, offset) in enumerate(partition_spec.devices)
+                for place, (domain, offset) in enumerate(partition_spec.devices)
             ],
         },
         disable_auto_reset=not partition_spec.auto_reset,
@@ -238,8 +235,7 @@ def create_message(creation_request: CreateRequest) -> Any:
 def partition_message(served_partition: PartitionInfo) -> Any:
     """Convert a partition to Partition."""
     segment_by_domain = {
-        link_domain: routing_place
-        for routing_place, link_domain in enumerate(served_partition.ilds)
+        link_domain: place for place, link_domain in enumerate(served_partition.ilds)
     }
     devices = [device for gcd in served_partition.gcds for device in gcd]
     return pb.Partition(
@@ -261,9 +257,9 @@ def partition_message(served_partition: PartitionInfo) -> Any:
                     "ipulink_domain_topology_id": device.domain,
                     "ipulink_domain_routing_id": segment_by_domain.get(device.domain, 0),
                     "topology_id": device.offset,
-                    "routing_id": routing_place,
+                    "routing_id": place,
                 }
-                for routing_place, device in enumerate(devices)
+                for place, device in enumerate(devices)
             ],
         },
     )
@@ -305,7 +301,7 @@ def partition_info(vendor_partition: Any) -> PartitionInfo:
 
 def status_message(served_partition: PartitionInfo) -> Any:
     """Convert a partition to PartitionStatus."""
-    status_reply = pb.PartitionStatus(
+    reply = pb.PartitionStatus(
         partition_id=served_partition.name,
         ready_state=READY_STATE[served_partition.ready_state],
         operation_state=OPERATION_STATE[served_partition.operation_state],
@@ -314,15 +310,15 @@ def status_message(served_partition: PartitionInfo) -> Any:
         auto_reset_retry_count=served_partition.auto_reset_count,
     )
     if served_partition.auto_reset_last:
-        status_reply.last_auto_reset_time.FromNanoseconds(
+        reply.last_auto_reset_time.FromNanoseconds(
             round(served_partition.auto_reset_last * 1e6) * 1000
         )
-    return status_reply
+    return reply
 
 
 def with_status(served_partition: PartitionInfo, status_reply: Any) -> PartitionInfo:
     """Return a foreign controller's partition with what its PartitionStatus adds."""
-    last_auto_reset = status_reply.last_auto_reset_time
+    reset = status_reply.last_auto_reset_time
     return msgspec.structs.replace(
         served_partition,
         ready_state=_answered_member(READY_STATE, status_reply.ready_state, ReadyState.ERROR),
@@ -332,7 +328,7 @@ def with_status(served_partition: PartitionInfo, status_reply: Any) -> Partition
         errors=list(status_reply.errors),
         auto_reset_max=status_reply.max_auto_reset_retries,
         auto_reset_count=status_reply.auto_reset_retry_count,
-        auto_reset_last=last_auto_reset.ToMicroseconds() / 1e6,
+        auto_reset_last=reset.ToMicroseconds() / 1e6,
     )
 
 
@@ -354,13 +350,13 @@ def config_message(served_partition: PartitionInfo, gcd_number: int | None) -> A
 
 def attribute_entries(device_infos: Sequence[DeviceInfo]) -> Any:
     """Convert devices to ListIPUAttributesReply, by agent and by the index in the machine."""
-    attributes_reply = pb.ListIPUAttributesReply()
+    reply = pb.ListIPUAttributesReply()
     entry_by_agent: dict[str, Any] = {}
     for device_info in device_infos:
-        agent_name = device_info.device.machine
-        if agent_name not in entry_by_agent:
-            entry_by_agent[agent_name] = attributes_reply.entries.add(agent=agent_name)
-        entry_by_agent[agent_name].ipus[device_info.device.index].attributes.update(
+        name = device_info.device.machine
+        if name not in entry_by_agent:
+            entry_by_agent[name] = reply.entries.add(agent=name)
+        entry_by_agent[name].ipus[device_info.device.index].attributes.update(
             device_info.attributes
         )
-    return attributes_reply
+    return reply

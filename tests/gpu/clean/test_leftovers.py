@@ -53,8 +53,8 @@ def test_an_environment_is_no_proof_while_its_user_has_a_job_on_the_node() -> No
     assert belongs(ANNS_OTHER_JOB, group_jobs=(12,)) is Belongs.ENDED_JOB
     elsewhere = {13: ListedJob(13, ANN, lives=True, here=False)}
     assert belongs(elsewhere) is Belongs.ENDED_JOB
-    unknown_user = {13: ListedJob(13, None, lives=True, here=True)}
-    assert belongs(unknown_user) is Belongs.MAYBE_ENDED_JOB
+    user = {13: ListedJob(13, None, lives=True, here=True)}
+    assert belongs(user) is Belongs.MAYBE_ENDED_JOB
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def check(node: Mixture) -> tuple[int, int, int, int]:
 
 
 def _provable(node: Mixture, case: Case, living_users: set[int]) -> bool:
-    job, shown, cgroup, own_environment = case
+    job, shown, cgroup, environment = case
     if job is None or job in node.living or not shown.readable or shown.uid == 0:
         return False
     if cgroup:
-        return own_environment or shown.environ_job is None
-    return own_environment and shown.uid not in living_users
+        return environment or shown.environ_job is None
+    return environment and shown.uid not in living_users
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.soak)])

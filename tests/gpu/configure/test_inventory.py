@@ -149,9 +149,9 @@ def test_a_value_of_any_type_is_accepted_or_refused(wrong_value: object) -> None
             for key in ("name", "nodes", "default", "exclusive")
         ),
     ]
-    for inventory_tree in inventory_trees:
+    for tree in inventory_trees:
         with contextlib.suppress(InvalidRequest):
-            make_inventory(inventory_tree)
+            make_inventory(tree)
 
 
 def test_switches_and_partitions_name_what_is_there() -> None:

@@ -158,9 +158,9 @@ def test_every_option_of_slurm_is_carried_refused_by_name_or_noted(command: str)
         noted = [one for one in left_out if one.option == name]
         assert len(carried) + len(noted) == 1, name
         if noted and option.about == "step":
-            known_site = requests.KnownSite(_where(), (26, 5))
+            site = requests.KnownSite(_where(), (26, 5))
             answer = requests.explain_request(
-                request, known_site, (26, 5), requests.AnswerSources(local=False)
+                request, site, (26, 5), requests.AnswerSources(local=False)
             )
             assert answer.judgement.says == "not known", name
             assert "heterogeneous" in answer.judgement.because or name in answer.judgement.because
@@ -256,8 +256,8 @@ def test_fields_that_slurm_does_not_show_get_no_twins_answer(
     where = requests.asked_site(texts, requests.read_site(texts), live=False)
     request = requests.parse_request(["--gpus=2"], "sbatch")
     assert requests.ask_slurm(request, where, (26, 5)) is None
-    known_site = requests.KnownSite(where, (26, 5))
-    answer = requests.explain_request(request, known_site, (26, 5), requests.AnswerSources())
+    site = requests.KnownSite(where, (26, 5))
+    answer = requests.explain_request(request, site, (26, 5), requests.AnswerSources())
     assert answer.judgement.says == "not known"
     assert "RealMemory" in answer.judgement.because
 
@@ -295,8 +295,8 @@ def from_service(options: str, answer: TwinAnswer | Exception) -> requests.Reque
     where = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
     request = requests.parse_request(options.split(), "sbatch")
     sources = requests.AnswerSources(service)
-    known_site = requests.KnownSite(where, (26, 5), live=True)
-    found = requests.explain_request(request, known_site, (26, 5), sources)
+    site = requests.KnownSite(where, (26, 5), live=True)
+    found = requests.explain_request(request, site, (26, 5), sources)
     assert [(one.options, one.tasks) for one in service.asked] == [
         (("--gpus=2", "--qos=q", "--tasks-per-node=2"), True)
     ]

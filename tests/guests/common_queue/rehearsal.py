@@ -98,10 +98,8 @@ class PodRehearsal:
         """
         self._clock.time = _TIME_ORIGIN + now
         for reservation in self._incomplete_reservations():
-            replan_count = (
-                math.ceil((self._clock.time - reservation.planned_at) / _REPLAN_PERIOD_S) - 1
-            )
-            reservation.planned_at += max(0, replan_count) * _REPLAN_PERIOD_S
+            count = math.ceil((self._clock.time - reservation.planned_at) / _REPLAN_PERIOD_S) - 1
+            reservation.planned_at += max(0, count) * _REPLAN_PERIOD_S
 
     # -- people ------------------------------------------------------------------------------
 
@@ -185,11 +183,11 @@ class PodRehearsal:
         scheduler_key: str,
         duration_s: float,
     ) -> None:
-        state, partition_name = self._state, checked_spec.spec.name
-        partition_entry = PartitionEntry(partition_name, claim.cluster)
-        state.partitions.add(partition_entry)
+        state, name = self._state, checked_spec.spec.name
+        entry = PartitionEntry(name, claim.cluster)
+        state.partitions.add(entry)
         state.set(
-            partition_entry,
+            entry,
             make_record(
                 state, caller, checked_spec, claim, guest=scheduler_key, duration=duration_s
             ),
@@ -249,11 +247,11 @@ class PodRehearsal:
     @property
     def thinks_at(self) -> float:
         """When the server will think over a place that is not complete; infinite: there is none."""
-        replan_times = [
+        times = [
             reservation.planned_at + _REPLAN_PERIOD_S
             for reservation in self._incomplete_reservations()
         ]
-        return min(replan_times, default=math.inf) - _TIME_ORIGIN
+        return min(times, default=math.inf) - _TIME_ORIGIN
 
     def _incomplete_reservations(self) -> list[Reservation]:
         reservations = self._state.reservations.values()

@@ -72,8 +72,8 @@ def test_licences_that_are_too_many_keep_no_heterogeneous_job(lab: NativeLab) ->
     gate = Gate(lab)
     job = lab.batch(gate.script, "--ipus=4")
     gate.reached(1)
-    all_sizes = "ipu_x1:16,ipu_x2:16,ipu_x4:16"
-    changed(lab, str(job), f"ipu:16,podwright_job:1,{all_sizes}", {"ipu_x4": 0})
+    sizes = "ipu_x1:16,ipu_x2:16,ipu_x4:16"
+    changed(lab, str(job), f"ipu:16,podwright_job:1,{sizes}", {"ipu_x4": 0})
     parts = lab.batch("true", "-n1", "-N1", "--ipus=16", ":", "-n1", "-N1", "--ipus=16")
     assert lab.wait_over(parts)[parts].state == "COMPLETED"
     gate.open()

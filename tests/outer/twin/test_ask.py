@@ -115,8 +115,8 @@ def test_a_request_is_made_as_the_given_user(twin: Twin) -> None:
 
 
 def test_an_ordinary_user_gets_the_same_answers(slurm: InstalledSlurm, tmp_path: Path) -> None:
-    release_name = "26.05.5" if slurm.version >= (26, 5) else "22.05.8"
-    path = clusters(release_name)[0]
+    name = "26.05.5" if slurm.version >= (26, 5) else "22.05.8"
+    path = clusters(name)[0]
     done = as_user(1500, str(path), slurm.root, "4")
     assert done.returncode == 0, done.stderr
     expected = [request.outcome for request in read_cluster(path)[1][:4]]

@@ -27,10 +27,8 @@ def explain(lab: SlurmLab, options: str, sources: requests.AnswerSources) -> Any
     version = read_version(texts.config)
     assert version is not None
     where = requests.asked_site(texts, requests.read_site(texts), live=False)
-    known_site = requests.KnownSite(where, version, live=True)
-    return requests.explain_request(
-        requests.parse_request(options.split()), known_site, version, sources
-    )
+    site = requests.KnownSite(where, version, live=True)
+    return requests.explain_request(requests.parse_request(options.split()), site, version, sources)
 
 
 @pytest.mark.parametrize("name", ["oldest", "newest"])

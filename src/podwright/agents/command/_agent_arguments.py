@@ -19,20 +19,20 @@ GUARDS = ("fabric-manager", "imex", "cgroups", "files")
 def guards(comma_separated: str) -> tuple[str, ...]:
     """Return the guards that --guard names."""
     guard_names = tuple(filter(None, comma_separated.split(",")))
-    for guard_name in guard_names:
-        if guard_name not in GUARDS and guard_name not in plugins.names(plugins.GUARDS):
-            raise argparse.ArgumentTypeError(f"{guard_name!r} is none of {', '.join(GUARDS)}")
+    for name in guard_names:
+        if name not in GUARDS and name not in plugins.names(plugins.GUARDS):
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(GUARDS)}")
     return guard_names
 
 
 def link(cable_text: str) -> tuple[str, str]:
     """Return a cable of a simulated machine: its port, and the machine at its other end."""
-    cable_port, equals_sign, peer_machine = cable_text.partition("=")
-    if cable_port not in ("up", "down", "gw-up", "gw-down") or not equals_sign or not peer_machine:
+    port, sign, machine = cable_text.partition("=")
+    if port not in ("up", "down", "gw-up", "gw-down") or not sign or not machine:
         raise argparse.ArgumentTypeError(
             f"{cable_text!r} is not up=MACHINE, down=MACHINE, gw-up=MACHINE or gw-down=MACHINE"
         )
-    return cable_port, peer_machine
+    return port, machine
 
 
 class AgentArguments(opt.OptionTable):

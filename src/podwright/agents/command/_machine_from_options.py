@@ -129,9 +129,9 @@ def _simulated(arguments: AgentArguments) -> SimulatedMachine:
     family = _named_family(arguments.family or "ipu")
     if arguments.devices:
         family = replace(family, devices_per_machine=arguments.devices)
-    machine_name = arguments.machine or socket.gethostname()
+    name = arguments.machine or socket.gethostname()
     machine = SimulatedMachine(
-        Machine(machine_name, arguments.host, arguments.port),
+        Machine(name, arguments.host, arguments.port),
         family,
         serial=arguments.serial,
         links=dict(arguments.link) or None,
@@ -155,8 +155,8 @@ def _named_family(family_name: str) -> Family:
 def state_file(arguments: AgentArguments, machine_name: str) -> Path:
     """Return the file of what the agent of a machine must not forget."""
     if arguments.state:
-        state_path = Path(arguments.state).absolute()
+        path = Path(arguments.state).absolute()
     else:
-        state_path = state_folder(system=arguments.system) / f"agent-{machine_name}.json"
-    state_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return state_path
+        path = state_folder(system=arguments.system) / f"agent-{machine_name}.json"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path

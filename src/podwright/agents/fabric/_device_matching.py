@@ -141,8 +141,8 @@ class FabricInventory:
 
     def pooled(self, machine: str) -> bool:
         """Return whether a machine of the file is a chassis of a pool: it has no host."""
-        machine_identity = self._machines.get(machine)
-        return machine_identity is not None and not machine_identity.host
+        identity = self._machines.get(machine)
+        return identity is not None and not identity.host
 
     def host(self, machine: str) -> str:
         """Return the endpoint of a host, or of a machine's own host. Raises NotFound when none is
@@ -150,13 +150,13 @@ class FabricInventory:
         """
         if machine in self._hosts:
             return self._hosts[machine]
-        machine_identity = self._machines.get(machine)
-        if machine_identity is None or not machine_identity.host:
+        identity = self._machines.get(machine)
+        if identity is None or not identity.host:
             raise NotFound(
                 f"the fabric's inventory names no host of machine {machine}",
                 would_work=f'host = "…" under [machines.{machine}]',
             )
-        return machine_identity.host
+        return identity.host
 
     def devices(
         self, machines: Sequence[str] = ()

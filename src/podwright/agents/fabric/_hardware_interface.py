@@ -71,9 +71,9 @@ class FabricTiming:
         """Yield at once, then after growing pauses of up to a second, until the patience is used
         up.
         """
-        deadline, pause_seconds = self.clock() + self.patience, 0.05
+        deadline, seconds = self.clock() + self.patience, 0.05
         yield
         while self.clock() < deadline:
-            self.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, 1.0)
+            self.sleep(seconds)
+            seconds = min(2 * seconds, 1.0)
             yield

@@ -43,12 +43,12 @@ class Intents:
         self._writing = asyncio.Lock()
         self.open: dict[int, FabricIntent] = {}
         self._seen: dict[str, dict[int, int]] = {}
-        for entry_key, entry_json in journal.entries().items():
-            entry_kind, _, entry_name = entry_key.partition(":")
-            if entry_kind == "intent":
-                self.open[int(entry_name)] = msgspec.json.decode(entry_json, type=FabricIntent)
-            elif entry_kind == "machine":
-                self._seen[entry_name] = msgspec.json.decode(entry_json, type=dict[int, int])
+        for key, entry_json in journal.entries().items():
+            kind, _, name = key.partition(":")
+            if kind == "intent":
+                self.open[int(name)] = msgspec.json.decode(entry_json, type=FabricIntent)
+            elif kind == "machine":
+                self._seen[name] = msgspec.json.decode(entry_json, type=dict[int, int])
 
     def newest(self, devices: Iterable[FabricDevice]) -> int:
         """Return the highest epoch that any of these devices has seen; 0 for none."""
@@ -59,9 +59,7 @@ class Intents:
 
     def overlap(self, devices: frozenset[FabricDevice]) -> bool:
         """Return whether a call on some of these devices is open."""
-        return any(
-            not open_intent.devices.isdisjoint(devices) for open_intent in self.open.values()
-        )
+        return any(not intent.devices.isdisjoint(devices) for intent in self.open.values())
 
     async def begin(self, intent: FabricIntent) -> int:
         """Write a call down, durably, and return the number of its intent.
@@ -119,8 +117,7 @@ class Intents:
         for machine, indices in intent.parts.items():
             known_epochs = seen_epochs.get(machine, {})
             raised_epochs = {
-                device_index: max(known_epochs.get(device_index, 0), intent.epoch)
-                for device_index in indices
+                index: max(known_epochs.get(index, 0), intent.epoch) for index in indices
             }
             seen_epochs[machine] = {**known_epochs, **raised_epochs}
         return seen_epochs

@@ -213,12 +213,11 @@ class OrderedFabric:
             self._give_back_contested(intent, reading)
             problem = next(
                 (
-                    f"partition {partition_name} has "
+                    f"partition {name} has "
                     f"{named_devices(present_devices) or 'no devices'} instead of "
                     f"{named_devices(members) or 'none'}"
-                    for partition_name, members in expected_members.items()
-                    if (present_devices := reading.partitions.get(partition_name, frozenset()))
-                    != members
+                    for name, members in expected_members.items()
+                    if (present_devices := reading.partitions.get(name, frozenset())) != members
                 ),
                 "",
             ) or ("" if _is_complete(intent, reading) else _outcome_problem(intent, reading))
@@ -269,20 +268,15 @@ def _records_changed(intent: FabricIntent, reading: FabricReading) -> frozenset[
 
 
 def _intent_in_words(intent: FabricIntent) -> str:
-    device_names = named_devices(intent.devices)
-    return (
-        f"join partition {intent.partition}: {device_names}"
-        if intent.partition
-        else f"leave: {device_names}"
-    )
+    names = named_devices(intent.devices)
+    return f"join partition {intent.partition}: {names}" if intent.partition else f"leave: {names}"
 
 
 def _is_complete(intent: FabricIntent, reading: FabricReading) -> bool:
     """Return whether the fabric already shows the outcome of the call, beyond doubt."""
     if not intent.partition:
         return all(
-            intent.devices.isdisjoint(partition_devices)
-            for partition_devices in reading.partitions.values()
+            intent.devices.isdisjoint(devices) for devices in reading.partitions.values()
         ) and all(
             reading.knows(device) and device not in reading.disputed for device in intent.devices
         )

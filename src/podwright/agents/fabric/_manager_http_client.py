@@ -113,7 +113,7 @@ class HttpManager:
                 would_work="use the address that it redirects to, if that is the right one",
             )
         answer_headers = {
-            header_name.lower(): header_value for header_name, header_value in response.getheaders()
+            name.lower(): header_value for name, header_value in response.getheaders()
         }
         return HttpAnswer(response.status, answer_headers, response_bytes)
 
@@ -146,8 +146,8 @@ class HttpManager:
             return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
         import ssl
 
-        tls_context = ssl.create_default_context(cafile=self._authority)
-        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=tls_context)
+        context = ssl.create_default_context(cafile=self._authority)
+        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=context)
 
 
 def read_login(path: Path) -> tuple[str, str]:

@@ -145,13 +145,13 @@ class _Memberships:
 
     def _compare_gpu_records(self, partition: NmxPartition, members: set[FabricDevice]) -> None:
         """Compare the GPUs' own records with the list of members, in both directions."""
-        partition_name = partition.Name.removeprefix(PARTITION_NAME_PREFIX)
+        name = partition.Name.removeprefix(PARTITION_NAME_PREFIX)
         for device, gpu in self._view.gpu_by_device.items():
             if (device in members) == (gpu.PartitionID == partition.PartitionID):
                 continue
-            self.disputed[device] = partition_name
+            self.disputed[device] = name
             if device in members:
-                self.doubts[partition_name] = (
+                self.doubts[name] = (
                     f"NMX-M lists {device} in partition {partition.PartitionID}, and the GPU "
                     f"itself in {gpu.PartitionID}"
                 )
@@ -183,9 +183,9 @@ def fabric_reading_of(view: NmxView) -> FabricReading:
 
 
 def _is_same_gpu(gpu: NmxGpu, identity: DeviceIdentity) -> bool:
-    gpu_domain = (gpu.DomainUUID or "").lower()
+    domain = (gpu.DomainUUID or "").lower()
     return str(gpu.DeviceUID) == identity.name and (
-        not gpu_domain or not identity.domain or gpu_domain == identity.domain
+        not domain or not identity.domain or domain == identity.domain
     )
 
 

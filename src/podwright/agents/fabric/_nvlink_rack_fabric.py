@@ -98,10 +98,10 @@ class Racks:
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.remove`."""
-        nmx_view = self._view(devices)
-        for nmx_partition in nmx_view.partitions:
+        view = self._view(devices)
+        for nmx_partition in view.partitions:
             if nmx_partition.Name == PARTITION_NAME_PREFIX + partition:
-                self._without(nmx_view, nmx_partition, devices)
+                self._without(view, nmx_partition, devices)
 
     def _view(self, devices: Iterable[FabricDevice], machines: Collection[str] = ()) -> NmxView:
         return NmxView(

@@ -32,9 +32,9 @@ class RedfishResource(NamedTuple):
     def links(self, *property_names: str) -> list[str]:
         """Return the paths in a property of references; none when it is absent or null."""
         property_value: Any = self.document
-        for property_name in property_names:
+        for name in property_names:
             property_value = (
-                property_value.get(property_name) if isinstance(property_value, Mapping) else None
+                property_value.get(name) if isinstance(property_value, Mapping) else None
             )
         if property_value is None:
             return []
@@ -96,8 +96,8 @@ class Redfish:
             for member_path in collection.links("Members"):
                 if (resource := self.get(member_path)) is not None:
                     resources.append(resource)
-            next_page = collection.document.get("Members@odata.nextLink")
-            page_path = next_page if isinstance(next_page, str) and next_page != page_path else None
+            page = collection.document.get("Members@odata.nextLink")
+            page_path = page if isinstance(page, str) and page != page_path else None
         return resources
 
     def change(self, method: str, path: str, body: Any = None, tag: str = "") -> None:
@@ -144,11 +144,11 @@ class Redfish:
 
     def close(self) -> None:
         """End the session."""
-        session_path, auth_headers = self._session, self._session_header()
+        path, headers = self._session, self._session_header()
         self._session = self._token = ""
-        if session_path:
+        if path:
             try:
-                self._transport.request("DELETE", session_path, None, auth_headers)
+                self._transport.request("DELETE", path, None, headers)
             except PodwrightError:
                 return  # the session ends by itself, after the service's own time
 
@@ -180,13 +180,11 @@ class Redfish:
         if self._events.is_listening:
             return
         try:
-            event_service = self.get(f"{REDFISH_ROOT}/EventService")
+            service = self.get(f"{REDFISH_ROOT}/EventService")
         except PodwrightError:
             return  # polling continues without events
-        if event_service is not None:
-            self._events.listen(
-                event_service.document.get("ServerSentEventUri"), self._session_header()
-            )
+        if service is not None:
+            self._events.listen(service.document.get("ServerSentEventUri"), self._session_header())
 
     def _request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None

@@ -67,8 +67,8 @@ class RedfishComposition(RedfishZones):
 
     def _create(self, title: str, endpoints: list[str]) -> None:
         request = {"Id": title, "Name": title, **self._links(endpoints)}
-        compose_path = self._compose_path()
-        if not compose_path:
+        path = self._compose_path()
+        if not path:
             self._service.change("POST", _SYSTEMS_PATH, request)
             return
         stanza = {"StanzaType": "ComposeSystem", "StanzaId": title, "Request": request}
@@ -78,14 +78,14 @@ class RedfishComposition(RedfishZones):
             "RequestType": "Apply",
             "Manifest": manifest,
         }
-        self._service.change("POST", compose_path, manifest_request)
+        self._service.change("POST", path, manifest_request)
 
     def _compose_path(self) -> str:
         """Return the address of the Compose action; empty when it is not offered."""
-        composition_service = self._service.get(COMPOSITION)
-        if composition_service is None:
+        service = self._service.get(COMPOSITION)
+        if service is None:
             raise NotFound(f"the Redfish service has no {COMPOSITION}")
-        actions = composition_service.document.get("Actions")
+        actions = service.document.get("Actions")
         action = actions.get("#CompositionService.Compose") if isinstance(actions, Mapping) else {}
         target_path = action.get("target") if isinstance(action, Mapping) else None
         return target_path if isinstance(target_path, str) else ""

@@ -149,11 +149,7 @@ class RedfishZones:
                     zone,
                     [
                         *present_paths,
-                        *(
-                            endpoint_path
-                            for endpoint_path in added_paths
-                            if endpoint_path not in present_paths
-                        ),
+                        *(path for path in added_paths if path not in present_paths),
                     ],
                 )
 
@@ -165,11 +161,7 @@ class RedfishZones:
             if partition_name != partition or not machine_or_host:
                 continue
             present_paths = zone.links("Links", self.link)
-            remaining_paths = [
-                endpoint_path
-                for endpoint_path in present_paths
-                if endpoint_path not in leaving_paths
-            ]
+            remaining_paths = [path for path in present_paths if path not in leaving_paths]
             if remaining_paths == present_paths:
                 continue
             if remaining_paths == [self._inventory.host(machine_or_host)] or not remaining_paths:
@@ -232,12 +224,12 @@ class RedfishZones:
             raise NotFound(
                 f"the Redfish service has no {endpoint_path if zone else zone_path} any more"
             )
-        action_body: dict[str, Any] = {"Endpoint": {"@odata.id": endpoint_path}}
+        body: dict[str, Any] = {"Endpoint": {"@odata.id": endpoint_path}}
         if zone.tag:
-            action_body["ZoneETag"] = zone.tag
+            body["ZoneETag"] = zone.tag
         if endpoint.tag:
-            action_body["EndpointETag"] = endpoint.tag
-        self._service.change("POST", action_path, action_body)
+            body["EndpointETag"] = endpoint.tag
+        self._service.change("POST", action_path, body)
 
     # -- identities ------------------------------------------------------------------------------
 
@@ -318,9 +310,7 @@ class RedfishZones:
         return ""
 
     def _links(self, endpoint_paths: list[str]) -> dict[str, Any]:
-        return {
-            "Links": {self.link: [{"@odata.id": endpoint_path} for endpoint_path in endpoint_paths]}
-        }
+        return {"Links": {self.link: [{"@odata.id": path} for path in endpoint_paths]}}
 
     def _unfit_reason(self, member: RedfishResource, allowed_types: tuple[str, ...]) -> str:
         """Return why a member is of another kind, or in critical health. Empty: it is fit."""

@@ -69,35 +69,34 @@ class Cgroups:
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.leave`."""
         leaving_uuids = {gpu.uuid for gpu in gpus}
-        for group_name, group_uuids in list(self._own.items()):
+        for name, group_uuids in list(self._own.items()):
             if group_uuids & leaving_uuids:
-                self._allow_only(group_name, group_uuids - leaving_uuids)
-                if not self._own[group_name]:
-                    del self._own[group_name]
-                    self._remove_group(group_name, self._patience)
+                self._allow_only(name, group_uuids - leaving_uuids)
+                if not self._own[name]:
+                    del self._own[name]
+                    self._remove_group(name, self._patience)
 
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Keeper.keep`."""
         wanted_uuids = {
-            held_partition.partition: {gpu.uuid for gpu in held_partition.gpus}
-            for held_partition in partitions
+            partition.partition: {gpu.uuid for gpu in partition.gpus} for partition in partitions
         }
         existing_groups = self._groups.names()
-        for group_name in existing_groups:
-            if group_name not in wanted_uuids:
-                self._own.pop(group_name, None)
-                self._allow_only(group_name, set())
-                del self._own[group_name]
-                self._remove_group(group_name, 0)
-        for group_name, group_uuids in wanted_uuids.items():
-            if group_name not in existing_groups or self._own.get(group_name) != group_uuids:
-                self._allow_only(group_name, group_uuids)
+        for name in existing_groups:
+            if name not in wanted_uuids:
+                self._own.pop(name, None)
+                self._allow_only(name, set())
+                del self._own[name]
+                self._remove_group(name, 0)
+        for name, group_uuids in wanted_uuids.items():
+            if name not in existing_groups or self._own.get(name) != group_uuids:
+                self._allow_only(name, group_uuids)
         return {}
 
     def members(self, partition: str) -> list[int]:
         """Return the processes in a partition's group, if it has one."""
-        group_exists = partition in self._groups.names()
-        return self._groups.members(partition) if group_exists else []
+        exists = partition in self._groups.names()
+        return self._groups.members(partition) if exists else []
 
     def enter(self, partition: str, pid: int) -> None:
         """Move a process into the partition's group, and with it everything that it starts from now
@@ -113,12 +112,12 @@ class Cgroups:
 
     def _allow_only(self, group_name: str, allowed_uuids: set[str]) -> None:
         """Let the group open only these GPUs from now on. allowed_uuids: their UUIDs."""
-        allowed_numbers = self._device_numbers(self._all[uuid] for uuid in allowed_uuids)
+        numbers = self._device_numbers(self._all[uuid] for uuid in allowed_uuids)
         try:
             self._groups.confine(
                 group_name,
-                self._device_numbers(self._all.values()) - allowed_numbers,
-                allowed_numbers,
+                self._device_numbers(self._all.values()) - numbers,
+                numbers,
             )
         except OSError as error:
             raise Internal(
@@ -139,26 +138,25 @@ class Cgroups:
         self._remove_group(group_name, self._patience)
         if group_name not in self._groups.names():
             return
-        remaining_pids = ", ".join(map(str, self._groups.members(group_name)[:5]))
+        pids = ", ".join(map(str, self._groups.members(group_name)[:5]))
         raise WrongState(
-            f"processes of an earlier partition {group_name} are left on this machine: "
-            f"{remaining_pids}",
+            f"processes of an earlier partition {group_name} are left on this machine: {pids}",
             operation=f"a cgroup for partition {group_name}",
             would_work="end these processes, or give the partition another name",
         )
 
     def _device_numbers(self, gpus: Iterable[Gpu]) -> set[tuple[int, int]]:
-        device_files = {device_file for gpu in gpus for device_file in (*gpu.files, *gpu.shared)}
-        return {self._number(device_file) for device_file in device_files}
+        device_files = {file for gpu in gpus for file in (*gpu.files, *gpu.shared)}
+        return {self._number(file) for file in device_files}
 
     def _number(self, device_file: str) -> tuple[int, int]:
         try:
-            file_status = os.stat(os.path.join(self._root, device_file.lstrip("/")))
+            status = os.stat(os.path.join(self._root, device_file.lstrip("/")))
         except OSError:
             name_match = re.fullmatch(r"/dev/nvidia(\d+)", device_file)
             if name_match is None:
                 raise Internal(f"there is no device file {device_file}") from None
             return _NVIDIA_MAJOR, int(name_match[1])
-        if not stat.S_ISCHR(file_status.st_mode):
+        if not stat.S_ISCHR(status.st_mode):
             raise Internal(f"{device_file} is not a device file")
-        return os.major(file_status.st_rdev), os.minor(file_status.st_rdev)
+        return os.major(status.st_rdev), os.minor(status.st_rdev)

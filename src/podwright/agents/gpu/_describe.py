@@ -9,12 +9,12 @@ from podwright.hosts.gpus import Gpu, GpuUser, Health, Sample
 
 def names(holders: Sequence[GpuUser]) -> str:
     """Return the processes that hold a GPU, in words."""
-    holder_texts = [
+    texts = [
         f"process {holder.pid} of {holder.user or 'a user'} ({holder.command or '?'})"
         for holder in holders[:3]
     ]
-    hidden_count = len(holders) - 3
-    return ", ".join(holder_texts) + (f" and {hidden_count} more" if hidden_count > 0 else "")
+    count = len(holders) - 3
+    return ", ".join(texts) + (f" and {count} more" if count > 0 else "")
 
 
 def attributes(
@@ -24,7 +24,7 @@ def attributes(
 
     Values that the GPU's driver does not report are left out.
     """
-    most_links = max((link_count for link_count in gpu.links if link_count > 0), default=0)
+    most_links = max((count for count in gpu.links if count > 0), default=0)
     ecc_text = None
     if health.ecc_uncorrected is not None:
         ecc_text = f"{health.ecc_corrected or 0} corrected, {health.ecc_uncorrected} uncorrected"
@@ -59,8 +59,8 @@ def attributes(
         or None,
     }
     return {
-        attribute_name: attribute_text
-        for attribute_name, attribute_text in optional_values.items()
+        name: attribute_text
+        for name, attribute_text in optional_values.items()
         if attribute_text is not None
     }
 
@@ -69,15 +69,15 @@ def _rack_attributes(gpu: Gpu) -> dict[str, str | None]:
     """Return the attributes by which the driver of a rack's fabric identifies this GPU
     (`FabricInventory`).
     """
-    rack_place = gpu.place
-    if rack_place is None or gpu.profile:  # a slice is not a device of the fabric
+    place = gpu.place
+    if place is None or gpu.profile:  # a slice is not a device of the fabric
         return {}
     return {
-        "fabric guid": rack_place.guid,
+        "fabric guid": place.guid,
         "fabric domain": gpu.fabric.partition(":")[0] or None,
-        "chassis serial": rack_place.chassis or None,
-        "slot": str(rack_place.slot) if rack_place.slot >= 0 else None,
-        "tray": str(rack_place.tray) if rack_place.tray >= 0 else None,
+        "chassis serial": place.chassis or None,
+        "slot": str(place.slot) if place.slot >= 0 else None,
+        "tray": str(place.tray) if place.tray >= 0 else None,
     }
 
 

@@ -76,9 +76,9 @@ class FabricGuard:
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Upkeep.keep`."""
         self._recorded = {
-            held_partition.partition: devices
-            for held_partition in partitions
-            if (devices := self._hardware.devices(held_partition.gpus))
+            partition.partition: devices
+            for partition in partitions
+            if (devices := self._hardware.devices(partition.gpus))
         }
         return self._hardware.keep(partitions)
 

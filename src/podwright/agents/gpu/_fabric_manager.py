@@ -134,7 +134,7 @@ class FabricManager:
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
         listed_partitions, own_ids = self.supported(), self._own(partition)
-        present_indices = frozenset().union(
+        indices = frozenset().union(
             *(
                 listed_partition.gpus
                 for listed_partition in listed_partitions
@@ -145,7 +145,7 @@ class FabricManager:
             partition,
             listed_partitions,
             own_ids,
-            present_indices | {device.index for device in devices},
+            indices | {device.index for device in devices},
         )
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
@@ -185,10 +185,7 @@ class FabricManager:
 
         An active partition that is not in the record is named in the log, and left as it is.
         """
-        recorded_sets = {
-            self._gpu_indices(partition_entry.gpus): partition_entry.partition
-            for partition_entry in partitions
-        }
+        recorded_sets = {self._gpu_indices(entry.gpus): entry.partition for entry in partitions}
         recorded_sets.pop(frozenset(), None)
         try:
             listed_partitions = self.supported()
@@ -198,61 +195,53 @@ class FabricManager:
             if not recorded_sets or not listed_partitions:
                 raise
         unowned_ids = {
-            partition_entry.id
-            for partition_entry in listed_partitions
-            if partition_entry.active and partition_entry.gpus not in recorded_sets
+            entry.id
+            for entry in listed_partitions
+            if entry.active and entry.gpus not in recorded_sets
         }
         unowned_ids -= self._notes.entries().keys()
         for unowned_id in sorted(unowned_ids - self._strange):
             _log.warning("Fabric Manager's partition %d is active, and nobody's here", unowned_id)
         self._strange = unowned_ids
-        active_gpu_sets = {
-            partition_entry.gpus for partition_entry in listed_partitions if partition_entry.active
-        }
+        active_gpu_sets = {entry.gpus for entry in listed_partitions if entry.active}
         lost_gpu_sets = recorded_sets.keys() - active_gpu_sets
         if (
             lost_gpu_sets and lost_gpu_sets != self._still_inactive_sets
         ) or listed_partitions is self._listed:
             self._send_active_list(
                 [
-                    partition_entry.id
-                    for partition_entry in listed_partitions
-                    if partition_entry.gpus in recorded_sets or partition_entry.id in unowned_ids
+                    entry.id
+                    for entry in listed_partitions
+                    if entry.gpus in recorded_sets or entry.id in unowned_ids
                 ]
             )
-            active_gpu_sets = {
-                partition_entry.gpus
-                for partition_entry in self.supported()
-                if partition_entry.active
-            }
+            active_gpu_sets = {entry.gpus for entry in self.supported() if entry.active}
             if recorded_sets.keys() <= active_gpu_sets:
                 _log.warning("Fabric Manager was restarted, and knows of its partitions again")
         self._still_inactive_sets = recorded_sets.keys() - active_gpu_sets
         self._listed = listed_partitions
         self._write_missing_notes(listed_partitions, recorded_sets)
         return {
-            self._gpus[
-                gpu_index
-            ].uuid: f"Fabric Manager has lost partition {partition_name}: reset it"
-            for gpu_indices, partition_name in recorded_sets.items()
-            if gpu_indices not in active_gpu_sets
-            for gpu_index in gpu_indices
+            self._gpus[index].uuid: f"Fabric Manager has lost partition {name}: reset it"
+            for indices, name in recorded_sets.items()
+            if indices not in active_gpu_sets
+            for index in indices
         }
 
     def supported(self) -> list[SupportedPartition]:
         """Return the partitions that Fabric Manager supports. Raises Internal."""
-        fmpm_output = self._fmpm(["-l"])
+        output = self._fmpm(["-l"])
         try:
-            partition_list = msgspec.json.decode(fmpm_output, type=_PartitionList)
+            partition_list = msgspec.json.decode(output, type=_PartitionList)
         except msgspec.MsgspecError as error:
             raise Internal(f"fmpm -l prints no list of partitions: {error}") from None
         return [
             SupportedPartition(
-                listed_partition.partitionId,
-                bool(listed_partition.isActive),
-                frozenset(map(self._listed_gpu_index, listed_partition.gpuInfo)),
+                partition.partitionId,
+                bool(partition.isActive),
+                frozenset(map(self._listed_gpu_index, partition.gpuInfo)),
             )
-            for listed_partition in partition_list.partitionInfo
+            for partition in partition_list.partitionInfo
         ]
 
     # -- inside ------------------------------------------------------------------------------------
@@ -265,7 +254,7 @@ class FabricManager:
         }
 
     def _fabric_devices(self, gpu_indices: Iterable[int]) -> frozenset[FabricDevice]:
-        return frozenset(FabricDevice(self.machine, gpu_index) for gpu_index in gpu_indices)
+        return frozenset(FabricDevice(self.machine, index) for index in gpu_indices)
 
     def _gpu_indices(self, gpus: Sequence[Gpu]) -> frozenset[int]:
         return frozenset(self._index_of[gpu.uuid] for gpu in gpus if gpu.uuid in self._index_of)
@@ -303,9 +292,9 @@ class FabricManager:
             if listed_partition.gpus == gpu_indices:
                 return listed_partition
         possible_sets = sorted(
-            sorted(listed_partition.gpus)
-            for listed_partition in listed_partitions
-            if len(listed_partition.gpus) == len(gpu_indices)
+            sorted(partition.gpus)
+            for partition in listed_partitions
+            if len(partition.gpus) == len(gpu_indices)
         )
         set_texts = ", ".join(
             "-".join(map(str, (gpu_set[0], gpu_set[-1]))) for gpu_set in possible_sets[:8]
@@ -336,7 +325,7 @@ class FabricManager:
             raise WrongState(
                 f"Fabric Manager's partition {target_partition.id} is active, and not ours"
             )
-        uuids = tuple(self._gpus[gpu_index].uuid for gpu_index in sorted(gpu_indices))
+        uuids = tuple(self._gpus[index].uuid for index in sorted(gpu_indices))
         self._notes.write(target_partition.id, PartitionNote(partition, uuids))
         for listed_partition in listed_partitions:
             if (
@@ -380,9 +369,9 @@ class FabricManager:
     def _deactivate(
         self, listed_partitions: Sequence[SupportedPartition], own_ids: Collection[int]
     ) -> None:
-        for listed_partition in listed_partitions:
-            if listed_partition.active and listed_partition.id in own_ids:
-                self._fmpm(["-d", str(listed_partition.id)])
+        for partition in listed_partitions:
+            if partition.active and partition.id in own_ids:
+                self._fmpm(["-d", str(partition.id)])
         self._forget(own_ids)
 
     def _forget(self, partition_ids: Collection[int], successor: int | None = None) -> None:
@@ -393,11 +382,7 @@ class FabricManager:
         because they show that the call is not over.
         """
         active_ids = (
-            {
-                listed_partition.id
-                for listed_partition in self.supported()
-                if listed_partition.active
-            }
+            {partition.id for partition in self.supported() if partition.active}
             if partition_ids
             else set()
         )
@@ -421,9 +406,7 @@ class FabricManager:
                 and listed_partition.gpus in recorded_sets
                 and listed_partition.id not in notes
             ):
-                uuids = tuple(
-                    self._gpus[gpu_index].uuid for gpu_index in sorted(listed_partition.gpus)
-                )
+                uuids = tuple(self._gpus[index].uuid for index in sorted(listed_partition.gpus))
                 self._notes.write(
                     listed_partition.id, PartitionNote(recorded_sets[listed_partition.gpus], uuids)
                 )
@@ -433,14 +416,14 @@ class FabricManager:
 
         A Fabric Manager that is not in restart mode refuses the list; the refusal goes to the log.
         """
-        refusal_text = ""
+        text = ""
         try:
             self._fmpm(["--set-activated-list", ",".join(map(str, sorted(partition_ids)))])
         except Internal as error:
-            refusal_text = error.problem
-        if refusal_text and refusal_text != self._refusal:
-            _log.warning("Fabric Manager takes no list of partitions: %s", refusal_text)
-        self._refusal = refusal_text
+            text = error.problem
+        if text and text != self._refusal:
+            _log.warning("Fabric Manager takes no list of partitions: %s", text)
+        self._refusal = text
 
 
 def _is_refusal(error: Internal) -> bool:

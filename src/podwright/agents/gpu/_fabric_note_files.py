@@ -49,9 +49,7 @@ class FilePartitionNotes:
     def entries(self) -> Mapping[int, PartitionNote]:
         """See `PartitionNotes.entries`."""
         try:
-            fabric_numbers = [
-                int(file_name) for file_name in os.listdir(self._folder) if file_name.isdecimal()
-            ]
+            fabric_numbers = [int(name) for name in os.listdir(self._folder) if name.isdecimal()]
             note_bodies = {
                 fabric_number: (self._folder / str(fabric_number)).read_bytes()
                 for fabric_number in fabric_numbers
@@ -93,9 +91,7 @@ class FileFabricJournal:
             raise Internal(f"{journal_path} cannot be read: {error.strerror}") from None
         except msgspec.MsgspecError as error:
             raise Internal(f"{journal_path} is not a journal of a fabric: {error}") from None
-        self._entries = {
-            entry_key: entry_text.encode() for entry_key, entry_text in entry_texts.items()
-        }
+        self._entries = {key: text.encode() for key, text in entry_texts.items()}
 
     def entries(self) -> Mapping[str, bytes]:
         """See `FabricJournal.entries`."""
@@ -103,12 +99,10 @@ class FileFabricJournal:
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write`."""
-        changed_entries = self._merged_entries(changes)
-        entry_texts = {
-            entry_key: entry_bytes.decode() for entry_key, entry_bytes in changed_entries.items()
-        }
-        _replace_file(self._path, msgspec.json.encode(entry_texts))
-        self._entries = changed_entries
+        entries = self._merged_entries(changes)
+        texts = {key: entry_bytes.decode() for key, entry_bytes in entries.items()}
+        _replace_file(self._path, msgspec.json.encode(texts))
+        self._entries = entries
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`. The next `write` writes these changes too."""

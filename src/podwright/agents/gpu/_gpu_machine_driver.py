@@ -73,7 +73,7 @@ class GpuMachine:
         self.machine = machine
         self.family = family
         self._parts = divided(gpus)
-        self.gpus = tuple(divided_device.gpu for divided_device in self._parts)
+        self.gpus = tuple(device.gpu for device in self._parts)
         self.devices = [DeviceRecord() for _ in self.gpus]
         self.simulated = any(library.simulated for library in libraries)
         self._reset = reset
@@ -128,8 +128,8 @@ class GpuMachine:
         return MachineReport(
             devices=self._last_report,
             configured={
-                device_index: (device.partition, device.epoch)
-                for device_index, device in enumerate(self.devices)
+                index: (device.partition, device.epoch)
+                for index, device in enumerate(self.devices)
                 if device.partition
             },
             software="simulated" if self.simulated else versions_text,
@@ -175,15 +175,15 @@ class GpuMachine:
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
         self.raise_fence("reset", epoch, devices)
-        chosen_gpus = [self.gpus[device_index] for device_index in devices]
+        gpus = [self.gpus[index] for index in devices]
         partitions = self._held_partitions()
 
         def work() -> None:
-            self._reset_when_free(chosen_gpus)
-            for held_partition in partitions:  # restores, for whole partitions, what the reset lost
-                if not set(held_partition.gpus).isdisjoint(chosen_gpus):
+            self._reset_when_free(gpus)
+            for partition in partitions:  # restores, for whole partitions, what the reset lost
+                if not set(partition.gpus).isdisjoint(gpus):
                     for guard in self._guards:
-                        guard.join(*held_partition)
+                        guard.join(*partition)
 
         await self._change(epoch, work)
         for device_index in devices:
@@ -192,11 +192,11 @@ class GpuMachine:
     async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
         """See `Driver.fence`."""
         self.raise_fence("fence", epoch, devices)
-        chosen_gpus = [self.gpus[device_index] for device_index in devices]
+        chosen_gpus = [self.gpus[index] for index in devices]
         affected_partitions = [
-            held_partition
-            for held_partition in self._held_partitions()
-            if not set(held_partition.gpus).isdisjoint(chosen_gpus)
+            partition
+            for partition in self._held_partitions()
+            if not set(partition.gpus).isdisjoint(chosen_gpus)
         ]
 
         def work() -> None:
@@ -213,14 +213,14 @@ class GpuMachine:
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.release`."""
         self.raise_fence("release", epoch, devices)
-        chosen_gpus = [self.gpus[device_index] for device_index in devices]
+        gpus = [self.gpus[index] for index in devices]
         partitions = self._held_partitions()
 
         def work() -> None:
-            self._reset_when_free(chosen_gpus)
+            self._reset_when_free(gpus)
             self._repair_guards(partitions)
             for guard in reversed(self._guards):
-                guard.leave(chosen_gpus)
+                guard.leave(gpus)
 
         await self._change(epoch, work)
         for device_index in devices:
@@ -266,11 +266,11 @@ class GpuMachine:
                 indices_by_partition.setdefault(device.partition, []).append(device_index)
         return [
             HeldPartition(
-                partition_name,
-                self.devices[device_indices[0]].owner,
-                tuple(self.gpus[device_index] for device_index in device_indices),
+                name,
+                self.devices[indices[0]].owner,
+                tuple(self.gpus[index] for index in indices),
             )
-            for partition_name, device_indices in indices_by_partition.items()
+            for name, indices in indices_by_partition.items()
         ]
 
     # -- inside, in the thread ---------------------------------------------------------------
@@ -316,10 +316,10 @@ class GpuMachine:
         return self._libraries[gpu.vendor], whole_gpu.index - self._first[gpu.vendor]
 
     def _holders(self, gpu: Gpu) -> tuple[GpuUser, ...]:
-        library, library_index = self._library_of(gpu)
-        gpu_users, slice_id = library.holders(library_index), self._parts[gpu.index].part
+        library, index = self._library_of(gpu)
+        gpu_users, slice_id = library.holders(index), self._parts[gpu.index].part
         return (
-            tuple(gpu_user for gpu_user in gpu_users if gpu_user.slice in ("", slice_id))
+            tuple(user for user in gpu_users if user.slice in ("", slice_id))
             if slice_id
             else gpu_users
         )
@@ -356,11 +356,9 @@ class GpuMachine:
 
     def _require_healthy(self, gpus: Sequence[Gpu]) -> None:
         for gpu in gpus:
-            library, library_index = self._library_of(gpu)
-            if health_problems := library.health(library_index).problems:
-                raise Internal(
-                    f"{self._gpu_in_words(gpu)} is unhealthy: {', '.join(health_problems)}"
-                )
+            library, index = self._library_of(gpu)
+            if problems := library.health(index).problems:
+                raise Internal(f"{self._gpu_in_words(gpu)} is unhealthy: {', '.join(problems)}")
 
     def _wait_until_free(self, gpus: Sequence[Gpu]) -> None:
         """Wait until no process holds these GPUs.
@@ -386,8 +384,8 @@ class GpuMachine:
         """
         if self.simulated:
             return "devices"
-        closes_device_files = any(isinstance(guard, Cgroups | FileGuard) for guard in self._guards)
-        return "agent" if closes_device_files and os.geteuid() == 0 else ""
+        files = any(isinstance(guard, Cgroups | FileGuard) for guard in self._guards)
+        return "agent" if files and os.geteuid() == 0 else ""
 
     def _kill_launch(
         self, partitions: Sequence[HeldPartition], gpus: Sequence[Gpu], run_id: str
@@ -410,7 +408,7 @@ class GpuMachine:
             if owner:
                 for gpu in gpus:
                     pids_to_kill.update(
-                        gpu_user.pid for gpu_user in self._holders(gpu) if gpu_user.user == owner
+                        user.pid for user in self._holders(gpu) if user.user == owner
                     )
         kill_all(
             [
@@ -428,8 +426,8 @@ class GpuMachine:
                 if gpu.whole:
                     continue  # a reset would affect the other parts of its GPU
                 self._reset(gpu)
-                library, library_index = self._library_of(gpu)
-                library.forget(library_index)
+                library, index = self._library_of(gpu)
+                library.forget(index)
 
     def _gpu_in_words(self, gpu: Gpu) -> str:
         return f"GPU {gpu.index} of machine {self.machine.name}"

@@ -99,11 +99,8 @@ class FileGuard:
             self._give_device_file(path, os.geteuid(), 0o600)
 
     def _device_paths(self, gpus: Sequence[Gpu]) -> list[str]:
-        device_files = [device_file for gpu in gpus for device_file in gpu.files]
-        return [
-            os.path.join(self._root, device_file.lstrip("/"))
-            for device_file in dict.fromkeys(device_files)
-        ]
+        device_files = [file for gpu in gpus for file in gpu.files]
+        return [os.path.join(self._root, file.lstrip("/")) for file in dict.fromkeys(device_files)]
 
     @staticmethod
     def _give_device_file(device_path: str, uid: int, file_mode: int) -> None:

@@ -107,7 +107,7 @@ class ImexChannels:
                 disputed_devices.update(dict.fromkeys(member_devices, partition_name))
             partitions[partition_name] = member_devices
         all_devices = frozenset(
-            FabricDevice(self.machine, gpu_index) for gpu_index in self._index_of.values()
+            FabricDevice(self.machine, index) for index in self._index_of.values()
         )
         return FabricReading(
             partitions,
@@ -168,37 +168,37 @@ class ImexChannels:
 
     def give(self, partition: str, owner: str) -> None:
         """See `MachineFabric.give`: the file is the owner's, mode 0600."""
-        uid, channel_path = uid_of_user(owner), self.path(self.number(partition))
+        uid, path = uid_of_user(owner), self.path(self.number(partition))
         try:
-            os.chmod(channel_path, 0)
-            os.chown(channel_path, uid, -1)
-            os.chmod(channel_path, 0o600)
+            os.chmod(path, 0)
+            os.chown(path, uid, -1)
+            os.chmod(path, 0o600)
         except OSError as error:
-            raise Internal(f"{channel_path} cannot be given to {owner}: {error.strerror}") from None
+            raise Internal(f"{path} cannot be given to {owner}: {error.strerror}") from None
 
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `MachineFabric.keep`. A restart of the machine loses the channels."""
         return {
-            gpu.uuid: f"the IMEX channel of partition {held_partition.partition} is lost: reset it"
-            for held_partition in partitions
-            if self._channel_problem(self.number(held_partition.partition))
-            for gpu in held_partition.gpus
+            gpu.uuid: f"the IMEX channel of partition {partition.partition} is lost: reset it"
+            for partition in partitions
+            if self._channel_problem(self.number(partition.partition))
+            for gpu in partition.gpus
         }
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _channel_problem(self, channel_number: int) -> str:
         """Return how a channel differs from those that this driver makes; empty: it does not."""
-        channel_path = self.path(channel_number)
+        path = self.path(channel_number)
         try:
-            file_status = os.lstat(channel_path)
+            status = os.lstat(path)
         except FileNotFoundError:
             return f"there is no IMEX channel {channel_number}"
         except OSError as error:
             return f"IMEX channel {channel_number} cannot be read: {error.strerror}"
-        expected_device = os.makedev(self._driver_major(), channel_number)
-        if stat.S_ISCHR(file_status.st_mode) and file_status.st_rdev != expected_device:
-            return f"{channel_path} is another device"
+        device = os.makedev(self._driver_major(), channel_number)
+        if stat.S_ISCHR(status.st_mode) and status.st_rdev != device:
+            return f"{path} is another device"
         return ""
 
     def _conflict(self, partition: str, channel_number: int, owner_text: str) -> WrongState:
@@ -210,8 +210,8 @@ class ImexChannels:
 
     def _driver_major(self) -> int:
         with open(os.path.join(self._files.root, "proc/devices"), encoding="ascii") as file:
-            for device_line in file:
-                columns = device_line.split()
+            for line in file:
+                columns = line.split()
                 if len(columns) == 2 and columns[1] == _PROC_DEVICES_NAME:
                     return int(columns[0])
         raise Internal(

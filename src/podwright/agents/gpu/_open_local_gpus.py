@@ -36,7 +36,7 @@ def open_machine(
         if inventory.notes:
             raise Unavailable(f"the GPUs of this machine cannot be read: {inventory.notes[0]}")
         return None
-    divided_gpus = tuple(divided_device.gpu for divided_device in divided(inventory.gpus))
+    divided_gpus = tuple(device.gpu for device in divided(inventory.gpus))
     if not divided_gpus:
         raise Unavailable(
             "the GPUs of this machine are in MIG mode, and cut into nothing",
@@ -75,21 +75,19 @@ def open_machine(
 
 def family_of(gpus: Sequence[Gpu]) -> Family:
     """Return the family that fits a machine with these GPUs."""
-    gpu_count = len(gpus)
+    count = len(gpus)
     if any(gpu.profile for gpu in gpus):
-        return gpu_family(f"gpu{gpu_count}", gpu_count, gpu_count)
-    if gpu_count == NVL72.devices_per_machine and all(gpu.fabric for gpu in gpus):
+        return gpu_family(f"gpu{count}", count, count)
+    if count == NVL72.devices_per_machine and all(gpu.fabric for gpu in gpus):
         return NVL72
-    if gpu_count == HGX8.devices_per_machine:
+    if count == HGX8.devices_per_machine:
         return HGX8
-    return gpu_family(f"gpu{gpu_count}", gpu_count, gpu_count)
+    return gpu_family(f"gpu{count}", count, count)
 
 
 def may_have_gpus(environ: Mapping[str, str]) -> bool:
     """Return whether the libraries are worth asking, after a cheap look at device files."""
     from podwright.hosts.gpus import STANDINS
 
-    device_files = ("/dev/nvidiactl", "/dev/kfd")
-    return any(environ.get(variable_name) for variable_name in STANDINS) or any(
-        map(os.path.exists, device_files)
-    )
+    files = ("/dev/nvidiactl", "/dev/kfd")
+    return any(environ.get(name) for name in STANDINS) or any(map(os.path.exists, files))

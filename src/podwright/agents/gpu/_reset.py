@@ -21,8 +21,8 @@ def gpu_resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
         "amd": (find_program("amd-smi", environ), ["reset", "--gpureset", "--gpu"]),
     }
     found_commands = {
-        vendor: [program, *reset_arguments]
-        for vendor, (program, reset_arguments) in vendor_commands.items()
+        vendor: [program, *arguments]
+        for vendor, (program, arguments) in vendor_commands.items()
         if program
     }
     if not found_commands:

@@ -87,10 +87,10 @@ def _changed(
     cluster: ClusterInfo,
     action: str,
 ) -> int:
-    domain_sizes = " ".join(map(str, cluster.ild_sizes))
+    sizes = " ".join(map(str, cluster.ild_sizes))
     verb = "would have" if arguments.dry_run else "has"
     text = f"cluster {cluster.name} {verb} {cluster.size} devices"
-    text += f" in link domains of {domain_sizes}."
+    text += f" in link domains of {sizes}."
     text = (
         f"{action}: {text}"
         if arguments.dry_run
@@ -176,8 +176,8 @@ def verify_audit(arguments: options.AuditOptions, admin: PodAdmin) -> int:
         report = admin.verify_audit(*arguments.head)
     lines = []
     for chain in report.chains:
-        anchor_text = f", {chain.anchor}" if chain.anchor else ""
-        lines.append(f"{chain.head}: {chain.entries} entries{anchor_text}")
+        text = f", {chain.anchor}" if chain.anchor else ""
+        lines.append(f"{chain.head}: {chain.entries} entries{text}")
         lines += [f"  {problem}" for problem in chain.problems]
     damaged = any(chain.problems for chain in report.chains)
     lines.append("audit verify: it was changed." if damaged else "audit verify: success.")

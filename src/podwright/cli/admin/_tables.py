@@ -34,8 +34,8 @@ def moves_table(moves: MoveTable) -> str:
     ]
     heads = ("Partition", "Owner", "Size", "State", "For", "To", "Loses")
     title = "Launches are asked to move" if moves.allowed else "No launch is asked to move"
-    so_far = f"{moves.done} moved since the server's start, {moves.failed} were asked and did not"
-    words = f"{title}; {moves.movable} could be moved now; {so_far}."
+    far = f"{moves.done} moved since the server's start, {moves.failed} were asked and did not"
+    words = f"{title}; {moves.movable} could be moved now; {far}."
     return f"{table(heads, rows)}\n{words}" if rows else words
 
 

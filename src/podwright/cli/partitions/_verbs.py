@@ -172,8 +172,8 @@ def _get_allocation(arguments: NamedOptions, pod: Pod) -> int:
 def _named(kind: str, name: str, known: Mapping[str, _Info]) -> _Info:
     if name in known:
         return known[name]
-    there_are = f"there are: {', '.join(known)}" if known else f"there is no {kind} at all"
-    raise NotFound(f"there is no {kind} {name!r}", would_work=there_are)
+    are = f"there are: {', '.join(known)}" if known else f"there is no {kind} at all"
+    raise NotFound(f"there is no {kind} {name!r}", would_work=are)
 
 
 def _check_request(arguments: options.CreateOptions) -> None:

@@ -41,10 +41,7 @@ def title(partition_use: ShownUse, *, counted: bool = False) -> str:
 
 def listing(partition_uses: Sequence[ShownUse]) -> str:
     """Return `gc-info -l`: the devices to which programs attach, by number."""
-    return "\n\n".join(
-        "\n".join((title(partition_use), *_device_lines(partition_use)))
-        for partition_use in partition_uses
-    )
+    return "\n\n".join("\n".join((title(use), *_device_lines(use))) for use in partition_uses)
 
 
 def _device_lines(partition_use: ShownUse) -> list[str]:
@@ -56,7 +53,7 @@ def _device_lines(partition_use: ShownUse) -> list[str]:
     for device_set in device_sets(partition_use.info):
         id_text = f"-+- Id: [{partition_use.first + device_set.id}]"
         gcd_text = f", GCD: [{device_set.gcd}]" if several_gcds else ""
-        member_uses = [partition_use.uses[routing_index] for routing_index in device_set.routing]
+        member_uses = [partition_use.uses[index] for index in device_set.routing]
         if len(member_uses) == 1:
             device_lines.append(
                 f"{id_text}, target: [{partition_use.target}]{gcd_text}, "
@@ -65,9 +62,8 @@ def _device_lines(partition_use: ShownUse) -> list[str]:
             continue
         device_lines.append(f"{id_text}, target: [Multi {partition_use.noun}]{gcd_text}")
         device_lines += [
-            f" |--- {routing_label}: [{routing_index}], "
-            f"{_device_place_text(partition_use, member_use)}"
-            for routing_index, member_use in enumerate(member_uses)
+            f" |--- {routing_label}: [{index}], {_device_place_text(partition_use, member_use)}"
+            for index, member_use in enumerate(member_uses)
         ]
     return device_lines
 
@@ -84,10 +80,7 @@ def _device_place_text(partition_use: ShownUse, member_use: DeviceUse) -> str:
 
 def monitor(partition_uses: Sequence[ShownUse]) -> str:
     """Return `gc-monitor`: a row for each device, and one more for each further program on it."""
-    return "\n\n".join(
-        f"{title(partition_use, counted=True)}\n{_monitor(partition_use)}"
-        for partition_use in partition_uses
-    )
+    return "\n\n".join(f"{title(use, counted=True)}\n{_monitor(use)}" for use in partition_uses)
 
 
 def _monitor(partition_use: ShownUse) -> str:
@@ -112,13 +105,13 @@ def _monitor(partition_use: ShownUse) -> str:
         table_rows += [
             (
                 *device_cells,
-                device_user.user,
-                device_user.host,
-                device_user.pid or "",
-                device_user.program,
-                device_user.lease,
+                user.user,
+                user.host,
+                user.pid or "",
+                user.program,
+                user.lease,
             )
-            for device_user in member_use.users
+            for user in member_use.users
         ] or [(*device_cells, "", "", "", "", "")]
     return table(column_titles, table_rows)
 
@@ -158,14 +151,13 @@ def listing_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
                 "id": partition_use.first + device_set.id,
                 "gcd": device_set.gcd,
                 "members": [
-                    _device_json(partition_use.uses[routing_index])
-                    for routing_index in device_set.routing
+                    _device_json(partition_use.uses[index]) for index in device_set.routing
                 ],
             }
             for device_set in device_sets(partition_use.info)
         ]
 
-    return [_partition_json(partition_use, devices) for partition_use in partition_uses]
+    return [_partition_json(use, devices) for use in partition_uses]
 
 
 def monitor_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
@@ -177,7 +169,7 @@ def monitor_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
                 "id": member_use.id,
                 "gcd": member_use.gcd,
                 **_device_json(member_use),
-                "users": [device_user._asdict() for device_user in member_use.users],
+                "users": [user._asdict() for user in member_use.users],
             }
             for member_use in sorted(
                 partition_use.uses, key=lambda member_use: (member_use.id, member_use.routing)
@@ -190,19 +182,19 @@ def monitor_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
 def _partition_json(
     partition_use: ShownUse, describe_devices: Callable[[ShownUse], list[dict[str, Any]]]
 ) -> dict[str, Any]:
-    partition_info = partition_use.info
+    info = partition_use.info
     return {
-        "partition": partition_info.name,
-        "cluster": partition_info.cluster,
-        "allocation": partition_info.allocation,
-        "state": partition_info.ready_state.value,
-        "errors": partition_info.errors,
-        "owner": partition_info.owner,
-        "job": partition_info.job,
+        "partition": info.name,
+        "cluster": info.cluster,
+        "allocation": info.allocation,
+        "state": info.ready_state.value,
+        "errors": info.errors,
+        "owner": info.owner,
+        "job": info.job,
         "family": partition_use.family.name,
-        "reconfigurable": partition_info.reconfigurable,
-        "size": partition_info.size,
-        "num_gcds": partition_info.num_gcds,
+        "reconfigurable": info.reconfigurable,
+        "size": info.size,
+        "num_gcds": info.num_gcds,
         "devices": describe_devices(partition_use),
     }
 

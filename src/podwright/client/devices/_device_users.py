@@ -211,12 +211,10 @@ def device_of(
 
     Raises InvalidRequest.
     """
-    for partition_use in partition_uses:
-        for device_set in device_sets(partition_use.info) if is_listed(partition_use.info) else ():
-            if partition_use.first + device_set.id == device_number:
-                return partition_use, tuple(
-                    partition_use.uses[routing_index] for routing_index in device_set.routing
-                )
+    for use in partition_uses:
+        for device_set in device_sets(use.info) if is_listed(use.info) else ():
+            if use.first + device_set.id == device_number:
+                return use, tuple(use.uses[index] for index in device_set.routing)
     raise InvalidRequest(
         f"there is no device {device_number}", would_work="gc-info -l lists those that there are"
     )

@@ -40,9 +40,7 @@ def load(state: ControllerState, records: Mapping[tuple[str, str], bytes]) -> No
         if record_kind == ALLOCATION:
             record = decode(AllocationRecord, record_bytes)
             cluster = state.inventory.clusters.get(record.cluster)
-            if cluster is not None and all(
-                machine_name in cluster.places for machine_name in record.agents
-            ):
+            if cluster is not None and all(name in cluster.places for name in record.agents):
                 define(cluster, record)
 
 
@@ -154,12 +152,12 @@ def check_removable(state: ControllerState, allocation_name: str, action: str) -
 
 def names_in(state: ControllerState, cluster: IndexedCluster, allocation_name: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
-    pool_key = (cluster.layout.name, allocation_name)
-    partition_names = {entry.name for entry in state.partitions.in_pool(*pool_key)}
+    key = (cluster.layout.name, allocation_name)
+    partition_names = {entry.name for entry in state.partitions.in_pool(*key)}
     quarantined_names = {
         quarantined.partition
         for quarantined in state.quarantine.values()
-        if (quarantined.cluster, quarantined.allocation) == pool_key
+        if (quarantined.cluster, quarantined.allocation) == key
     }
     return sorted(partition_names | quarantined_names)
 
@@ -176,15 +174,15 @@ def allocation_puts(
     return [
         put_allocation(
             AllocationRecord(
-                name=allocation_name,
+                name=name,
                 cluster=cluster.layout.name,
-                agents=tuple(machine_names),
-                scheduler=cluster.closed.get(allocation_name, ""),
-                owner=cluster.owned.get(allocation_name, ""),
+                agents=tuple(names),
+                scheduler=cluster.closed.get(name, ""),
+                owner=cluster.owned.get(name, ""),
             )
         )
-        for allocation_name, machine_names in machines_by_allocation.items()
-        if list(machine_names) != cluster.allocations.get(allocation_name)
+        for name, names in machines_by_allocation.items()
+        if list(names) != cluster.allocations.get(name)
     ]
 
 
@@ -244,14 +242,12 @@ def _choose_machines(
     devices_per_machine = cluster.family.devices_per_machine
     machine_rows = [[machine.name for machine in domain.machines] for domain in cluster.domains]
     if size > cluster.family.max_domain_devices:
-        machine_rows = [
-            [machine_name for machine_row in machine_rows for machine_name in machine_row]
-        ]
+        machine_rows = [[name for row in machine_rows for name in row]]
     machine_count = size // devices_per_machine
     for machine_row in machine_rows:
         for block_start in range(0, len(machine_row) - machine_count + 1, machine_count):
             block = machine_row[block_start : block_start + machine_count]
-            if not any(machine_name in allocation_of for machine_name in block):
+            if not any(name in allocation_of for name in block):
                 return block
     raise NoCapacity(
         f"cluster {cluster.name} has no {size} {cluster.family.device_noun}s side by side outside "

@@ -265,15 +265,15 @@ class Audit:
 
     def _write_event(self, event: EventInfo, *, intent: int) -> None:
         # What has an intent changed something, however it ended.
-        chain_name = _chain_of_caller(event.who) if intent else _chain_of(event)
+        name = _chain_of_caller(event.who) if intent else _chain_of(event)
         event_bytes = _encode_json(event)
         if intent:
             event_bytes = event_bytes[:-1] + f',"intent":{intent}}}'.encode()
-        events = self._events[chain_name]
+        events = self._events[name]
         events.append(event)
-        self._add_to_own(chain_name, event)
+        self._add_to_own(name, event)
         self._journal.later(
-            self._sealed_entry(chain_name, EVENT_KIND, event.number, event.at, event_bytes)
+            self._sealed_entry(name, EVENT_KIND, event.number, event.at, event_bytes)
         )
         if len(events) > self._limit + self._event_surplus or event.at >= self._next_pruning_at:
             self._prune()
@@ -289,12 +289,12 @@ class Audit:
     ) -> Put:
         chain = self._chains[chain_name]
         sealed_bytes = chain.seal_entry(record_bytes)
-        record_key = f"{entry_number:016d}"
+        key = f"{entry_number:016d}"
         chain_entry = _ChainEntry(
-            record_kind, record_key, recorded_at, chain.generation, chain.position, chain.digest
+            record_kind, key, recorded_at, chain.generation, chain.position, chain.digest
         )
         self._entries[chain_name].append(chain_entry)
-        return Put(record_kind, record_key, sealed_bytes)
+        return Put(record_kind, key, sealed_bytes)
 
     def _prune(self) -> None:
         """Drop the oldest entries and store the anchor of the rest, in one commit."""
@@ -377,17 +377,17 @@ class Audit:
         return EventList(events=events, last=events[-1].number if events else 0)
 
     def _events_after(self, caller: Caller, request: EventsRequest) -> EventList:
-        visible_chains = self._visible_chains(caller)
+        chains = self._visible_chains(caller)
         later_events = (
             dropwhile(lambda event: event.number <= request.since, events)
-            for events in visible_chains
+            for events in chains
             if events and events[-1].number > request.since
         )
         events = list(islice(merge(*later_events, key=_event_number), request.limit))
         if events:
             return EventList(events=events, last=events[-1].number)
         # The last that this caller may see: of others' events not even the number is told.
-        last_numbers = (events[-1].number for events in visible_chains if events)
+        last_numbers = (events[-1].number for events in chains if events)
         return EventList(events=[], last=max(last_numbers, default=0))
 
 

@@ -135,13 +135,13 @@ def verify_chains(
         entries.setdefault((head.chain, head.generation), [])
     return [
         _verify_generation(
-            chain_name,
+            name,
             generation,
             chain_entries,
-            anchors.get((chain_name, generation)),
+            anchors.get((name, generation)),
             known_heads,
         )
-        for (chain_name, generation), chain_entries in sorted(entries.items())
+        for (name, generation), chain_entries in sorted(entries.items())
     ]
 
 
@@ -200,9 +200,9 @@ def _verify_generation(
 def read_head(head_text: str) -> Head:
     """A head from its text. Raises InvalidRequest."""
     try:
-        chain_name, place_text, digest = head_text.split(":")
+        name, place_text, digest = head_text.split(":")
         generation, position = place_text.split("/")
-        return Head(chain_name, int(generation), int(position), digest)
+        return Head(name, int(generation), int(position), digest)
     except ValueError:
         raise InvalidRequest(
             f"{head_text[:80]!r} is not the head of an audit chain",
@@ -221,19 +221,19 @@ def new_generations(
     reason: which backup it is.
     """
     last_generation: dict[str, int] = {}
-    for (record_kind, record_key), _ in records.items():
-        if record_kind == ANCHOR_KIND:
-            chain_name, _, generation = record_key.rpartition("/")
+    for (kind, key), _ in records.items():
+        if kind == ANCHOR_KIND:
+            chain_name, _, generation = key.rpartition("/")
             last_generation[chain_name] = max(last_generation.get(chain_name, 1), int(generation))
     return [
         AnchorRecord(
-            chain=chain_name,
-            generation=last_generation.get(chain_name, 1) + 1,
+            chain=name,
+            generation=last_generation.get(name, 1) + 1,
             position=0,
             digest=backup_digest,
             reason=reason,
         )
-        for chain_name in chain_names
+        for name in chain_names
     ]
 
 

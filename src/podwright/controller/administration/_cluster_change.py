@@ -145,11 +145,7 @@ def _loose(state: ControllerState, cluster: IndexedCluster, leaving: str) -> lis
         if reservation.goal.cluster is cluster
         for placement in reservation.placements
     ]
-    placements += [
-        pending_move.target
-        for pending_move in state.moves.values()
-        if pending_move.cluster is cluster
-    ]
+    placements += [move.target for move in state.moves.values() if move.cluster is cluster]
     return placements + [
         quarantined.placement
         for quarantined in state.quarantine.values()
@@ -216,8 +212,8 @@ def _check_empty(
 
 
 def _registered_machine(registry: Registry, agent_name: str) -> Machine:
-    agent_record = registry.agents[agent_name].record
-    return Machine(agent_record.name, agent_record.host, agent_record.port)
+    record = registry.agents[agent_name].record
+    return Machine(record.name, record.host, record.port)
 
 
 def _with_replacement(

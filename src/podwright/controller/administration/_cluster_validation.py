@@ -138,9 +138,7 @@ async def tested(
 ) -> list[CheckResult]:
     """Ask every machine of a cluster, and compare: all checks, machine by machine."""
     machine_names = cluster.machines()
-    answers = await asyncio.gather(
-        *(_ask_machine(state, machine_name) for machine_name in machine_names)
-    )
+    answers = await asyncio.gather(*(_ask_machine(state, name) for name in machine_names))
     results: list[CheckResult] = []
     expected_cables = cabling(cluster.layout)
     for machine_name, answer in zip(machine_names, answers, strict=True):
@@ -158,8 +156,8 @@ async def tested(
         machine_answer for machine_answer in answers if isinstance(machine_answer, MachineReport)
     ]
     cables_by_machine = {
-        machine_name: dict(machine_report.links or {})
-        for machine_name, machine_report in zip(machine_names, reports, strict=False)
+        name: dict(machine_report.links or {})
+        for name, machine_report in zip(machine_names, reports, strict=False)
     }
     mute_count = sum(report.links is None for report in reports)
     if len(reports) == len(machine_names) and mute_count:

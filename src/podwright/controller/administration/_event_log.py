@@ -37,9 +37,7 @@ def log(event: EventInfo, *, own: bool) -> None:
         level = logging.WARNING if own else logging.INFO
     if not logger.isEnabledFor(level):
         return
-    event_fields = {
-        field_name: getattr(event, field_name) for field_name in event.__struct_fields__
-    }
+    event_fields = {name: getattr(event, name) for name in event.__struct_fields__}
     if own:
         message = _EVENT_TEXTS.get(event.what, "{what} {about}: {detail}").format(**event_fields)
     else:

@@ -43,7 +43,7 @@ PRIVATE_KINDS: Final = ("partitions", "leases", "waiters", "devices", "allocatio
 
 def private_kinds(text: str) -> frozenset[str]:
     """`partitions,leases`, `all` or `none` as a set. Raises InvalidRequest."""
-    kinds = {kind_name.strip() for kind_name in text.split(",") if kind_name.strip()} - {"none"}
+    kinds = {name.strip() for name in text.split(",") if name.strip()} - {"none"}
     if "all" in kinds:
         kinds = kinds - {"all"} | set(PRIVATE_KINDS)
     if unknown_kinds := sorted(kinds - set(PRIVATE_KINDS)):
@@ -205,15 +205,13 @@ class Privacy:
         return self._anonymous_endpoints and caller.name == ANONYMOUS
 
     def _redacted_partition(self, caller: Caller, partition_info: PartitionInfo) -> PartitionInfo:
-        partition_entry = self._state.partitions.get(partition_info.name)
-        if partition_entry is None or self._may_attach(caller, partition_entry):
+        entry = self._state.partitions.get(partition_info.name)
+        if entry is None or self._may_attach(caller, entry):
             return partition_info
-        leases = partition_info.leases if self._state.sight.leases(caller, partition_entry) else []
+        leases = partition_info.leases if self._state.sight.leases(caller, entry) else []
         return _with_fields(
             partition_info,
-            gcds=[
-                [_without_address(device_ref) for device_ref in gcd] for gcd in partition_info.gcds
-            ],
+            gcds=[[_without_address(ref) for ref in gcd] for gcd in partition_info.gcds],
             leases=leases,
         )
 

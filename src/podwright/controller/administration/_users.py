@@ -81,8 +81,8 @@ class Users:
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Load users from the store."""
-        for (record_kind, _), record_bytes in records.items():
-            if record_kind == USER:
+        for (kind, _), record_bytes in records.items():
+            if kind == USER:
                 self.add(decode(UserRecord, record_bytes))
 
     def list(self) -> list[UserInfo]:
@@ -129,11 +129,11 @@ class Users:
                 operation=action,
                 would_work="give the number of an account other than root's",
             )
-        if (other_user := self._by_uid.get(uid)) is not None:
+        if (user := self._by_uid.get(uid)) is not None:
             raise AlreadyExists(
-                f"user id {uid} is user {other_user.name} here",
+                f"user id {uid} is user {user.name} here",
                 operation=action,
-                would_work=f"choose another one, or remove user {other_user.name} first",
+                would_work=f"choose another one, or remove user {user.name} first",
             )
 
     def add(self, record: UserRecord) -> UserInfo:
@@ -176,9 +176,9 @@ class Users:
     def check_known(self, name: str, action: str) -> None:
         """Raises NotFound."""
         if name not in self._users:
-            users_text = ", ".join(sorted(self._users)[:8]) or "none"
+            text = ", ".join(sorted(self._users)[:8]) or "none"
             raise NotFound(
-                f"there is no user {name}", operation=action, would_work=f"there are: {users_text}"
+                f"there is no user {name}", operation=action, would_work=f"there are: {text}"
             )
 
     def check_scheduler(self, name: str, action: str) -> None:
@@ -331,8 +331,8 @@ def with_new_key(record: UserRecord) -> tuple[UserRecord, str]:
 
 def first_user(name: str, now: float) -> tuple[Put, str]:
     """An administrator for a new store, and the access key. Raises InvalidRequest."""
-    record, access_key = Users().draft(name, Role.ADMINISTRATOR.value, (), now)
-    return put_user(record), access_key
+    record, key = Users().draft(name, Role.ADMINISTRATOR.value, (), now)
+    return put_user(record), key
 
 
 def _kept_to_allocations(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:

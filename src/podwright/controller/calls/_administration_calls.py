@@ -63,19 +63,19 @@ async def list_events(services: Services, caller: Caller, request: EventsRequest
 
 async def verify_audit(services: Services, caller: Caller, request: AuditRequest) -> AuditReport:
     """Whether the audit is as it was written, and contains these heads. Raises InvalidRequest."""
-    chain_heads = [read_head(head_text) for head_text in request.heads]
+    chain_heads = [read_head(text) for text in request.heads]
     store_snapshot = await services.state.store.read()
     chain_reports = await asyncio.to_thread(
         verify_chains, store_snapshot.records, (EVENT_KIND, INTENT_KIND), chain_heads
     )
     chains = [
         AuditChain(
-            head=str(chain_report.head),
-            entries=chain_report.entries,
-            anchor=chain_report.anchor,
-            problems=list(chain_report.problems),
+            head=str(report.head),
+            entries=report.entries,
+            anchor=report.anchor,
+            problems=list(report.problems),
         )
-        for chain_report in chain_reports
+        for report in chain_reports
     ]
     return AuditReport(chains=chains)
 

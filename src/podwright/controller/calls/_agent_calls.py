@@ -100,12 +100,12 @@ async def list_agents(services: Services, caller: Caller, request: ListRequest) 
         services.state.inventory.candidates(request.cluster, "", "list agents")
     if services.privacy.hides_agents(caller):
         return AgentList()
-    for agent_name in after(services.registry.agents, request.page_token):
-        listed_agent = agent_info(services, services.registry.agents[agent_name])
+    for name in after(services.registry.agents, request.page_token):
+        listed_agent = agent_info(services, services.registry.agents[name])
         if request.cluster in ("", listed_agent.cluster):
             if page.full:
                 break
-            page.add(agent_name, listed_agent, listed_agent.devices)
+            page.add(name, listed_agent, listed_agent.devices)
     return AgentList(agents=page.items, next_page_token=page.token)
 
 
@@ -140,11 +140,7 @@ async def discover_agents(
     """Agents that announced themselves and are not registered."""
     discovered = services.discovery.list()
     return DiscoveredList(
-        agents=[
-            discovered_agent
-            for discovered_agent in discovered
-            if discovered_agent.name not in services.registry.agents
-        ]
+        agents=[agent for agent in discovered if agent.name not in services.registry.agents]
     )
 
 
@@ -306,6 +302,6 @@ async def _driver_report(
 
 async def let_go(driver: Driver | None) -> None:
     """Close what a driver holds: a connection, or the library of the server's own devices."""
-    close_method: Callable[[], Awaitable[None] | None] | None = getattr(driver, "close", None)
-    if close_method is not None and (pending_close := close_method()) is not None:
+    method: Callable[[], Awaitable[None] | None] | None = getattr(driver, "close", None)
+    if method is not None and (pending_close := method()) is not None:
         await pending_close

@@ -33,12 +33,12 @@ def checked_calls(
     check_serving: raises Unavailable while nothing is served.
     """
     calls_by_method = {}
-    for method_name, function in functions_by_method.items():
-        method = METHODS[method_name]
+    for name, function in functions_by_method.items():
+        method = METHODS[name]
         bound_call = _with_checks(services, method, function, check_serving)
         if method.entry is not AuditEntry.NOTHING:
             bound_call = _with_audit(services, method, bound_call)
-        calls_by_method[method_name] = bound_call
+        calls_by_method[name] = bound_call
     return calls_by_method
 
 
@@ -73,10 +73,10 @@ _RIGHTS_COLUMNS = {name: place for place, name in enumerate(Rights._fields)}
 
 
 def _rights_column(caller: Caller) -> int:
-    role_name = caller.role.value
+    name = caller.role.value
     if caller.role is Role.READER and caller.name == ANONYMOUS:
-        role_name = "anonymous"
-    return _RIGHTS_COLUMNS[role_name]
+        name = "anonymous"
+    return _RIGHTS_COLUMNS[name]
 
 
 def _with_checks(

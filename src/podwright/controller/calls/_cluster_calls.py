@@ -54,9 +54,7 @@ async def create_cluster(
         cluster = services.registry.begin_cluster(layout)
         for machine_name in cluster.places:
             services.state.mark_down(machine_name, announce=False)  # until its devices are reset
-        await asyncio.gather(
-            *(_put_in_service(services, machine_name) for machine_name in cluster.places)
-        )
+        await asyncio.gather(*(_put_in_service(services, name) for name in cluster.places))
     return _cluster_info(services, request.name)
 
 
@@ -76,9 +74,9 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
         partitions = sorted(
             {entry.name for entry in state.partitions.values() if entry.cluster is cluster}
             | {
-                quarantine_record.partition
-                for quarantine_record in state.quarantine.values()
-                if quarantine_record.cluster == request.name
+                record.partition
+                for record in state.quarantine.values()
+                if record.cluster == request.name
             }
         )
         if partitions:
@@ -99,9 +97,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
                 allocations=defined_allocations[:100],
             )
         store_changes = [registry.drop_cluster(request.name)]
-        store_changes += [
-            allocations.drop_allocation(allocation_name) for allocation_name in defined_allocations
-        ]
+        store_changes += [allocations.drop_allocation(name) for name in defined_allocations]
         await state.journal.commit(store_changes)
         state.lift(cluster)
         services.registry.end_cluster(request.name)
@@ -135,9 +131,7 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
         with unless_written(undo_change):
             await state.journal.commit(store_changes)
         state.freed(None, (), "")
-        await asyncio.gather(
-            *(_put_in_service(services, machine_name) for machine_name in draft.fresh)
-        )
+        await asyncio.gather(*(_put_in_service(services, name) for name in draft.fresh))
     return _cluster_info(services, request.name)
 
 
@@ -151,9 +145,7 @@ async def test_cluster(services: Services, caller: Caller, request: Named) -> Cl
         for check_result in check_results
         if check_result.check == "cabling" and check_result.ok is False
     ]
-    cluster.miscabled = [
-        (cabling_fault.machine, cabling_fault.problem) for cabling_fault in cabling_faults
-    ]
+    cluster.miscabled = [(fault.machine, fault.problem) for fault in cabling_faults]
     services.state.journal.changes += 1
     return ClusterTest(cluster=request.name, results=check_results)
 
@@ -183,14 +175,14 @@ async def create_allocation(
             services.users.check_scheduler(request.scheduler, action)
         record = allocations.drafted(state, request)
         granted_users = [
-            services.users.granted(user_name, record.name, action) for user_name in request.users
+            services.users.granted(name, record.name, action) for name in request.users
         ]
         store_changes = [allocations.put_allocation(record), *map(users.put_user, granted_users)]
         await state.journal.commit(store_changes)
         state.lift(state.inventory.clusters[record.cluster])
         allocations.define(state.inventory.clusters[record.cluster], record)
-        for granted_user in granted_users:
-            services.users.add(granted_user)
+        for user in granted_users:
+            services.users.add(user)
         state.freed(None, (), "")
     return views.allocation_info(state.inventory.clusters[record.cluster], record.name)
 

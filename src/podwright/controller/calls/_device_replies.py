@@ -50,23 +50,21 @@ def _domains_after(
         reached_cluster = reached_cluster or is_token_cluster
         if not reached_cluster or request.cluster not in ("", cluster_name):
             continue
-        for domain_index in range(token_domain if is_token_cluster else 0, len(cluster.refs)):
-            first_offset = (
-                token_offset + 1 if is_token_cluster and domain_index == token_domain else 0
-            )
-            if first_offset < len(cluster.refs[domain_index]):
-                yield cluster, domain_index, first_offset
+        for index in range(token_domain if is_token_cluster else 0, len(cluster.refs)):
+            first_offset = token_offset + 1 if is_token_cluster and index == token_domain else 0
+            if first_offset < len(cluster.refs[index]):
+                yield cluster, index, first_offset
 
 
 def _parse_page_token(state: ControllerState, page_token: str) -> tuple[str, int, int]:
     """Raises InvalidRequest for a token of no list, or of a cluster that is gone."""
-    cluster_name, _, place_text = page_token.partition("/")
+    name, _, place_text = page_token.partition("/")
     domain_text, _, offset_text = place_text.partition("/")
-    if cluster_name not in state.inventory.clusters or not (
+    if name not in state.inventory.clusters or not (
         domain_text.isdecimal() and offset_text.isdecimal() and len(place_text) < 32
     ):
         raise bad_page_token(page_token)
-    return cluster_name, int(domain_text), int(offset_text)
+    return name, int(domain_text), int(offset_text)
 
 
 def _device_info(

@@ -28,8 +28,8 @@ async def explain(services: Services, caller: Caller, request: ExplainRequest) -
         return _explain_acquire(services, caller, request.acquire)
     if request.spec is None:
         return _explain_named_object(services, caller, request.name)
-    checked_spec = CheckedSpec(request.spec, described(request.spec, state.inventory.noun))
-    return _explain_placement(services, caller, checked_spec)
+    spec = CheckedSpec(request.spec, described(request.spec, state.inventory.noun))
+    return _explain_placement(services, caller, spec)
 
 
 def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest) -> Explanation:
@@ -66,12 +66,10 @@ def _explain_placement(
     except PodwrightError as error:
         return explaining.explanation_of_error(action, error)
     partitions.undo_claim(state, claim)
-    start_text = f"it would start at once, in allocation {claim.placement.allocation}"
+    text = f"it would start at once, in allocation {claim.placement.allocation}"
     layout = claim.cluster.layout
     free, largest = claim.cluster.index.room(checked_spec.at(layout))
-    return Explanation(
-        asked=action, starts_now=True, lines=[start_text], free=free, largest=largest
-    )
+    return Explanation(asked=action, starts_now=True, lines=[text], free=free, largest=largest)
 
 
 def _explain_named_object(services: Services, caller: Caller, object_name: str) -> Explanation:

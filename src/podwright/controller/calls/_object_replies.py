@@ -141,10 +141,10 @@ def _lease_ids(state: ControllerState, page_token: str, caller: Caller) -> Itera
     all, those of his own partitions."""
     if state.sight.all_leases(caller):
         return merge(state.leases.ids.after(page_token), state.fences.ids.after(page_token))
-    own_entries = map(state.partitions.get, state.own_names(caller))
+    entries = map(state.partitions.get, state.own_names(caller))
     own_ids = (
         lease_id
-        for entry in own_entries
+        for entry in entries
         if entry is not None
         for lease_id in (*entry.leases, *entry.fences)
     )

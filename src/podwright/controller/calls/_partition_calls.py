@@ -63,10 +63,8 @@ async def reset_partition(
     async def reset() -> PartitionInfo:
         state = services.state
         entry = await partitions.begin_reset(state, caller, request)
-        finish_coroutine = partitions.finish_reset(
-            state, caller, entry, relocatable=request.relocatable
-        )
-        return await _info_when_finished(services, entry, finish_coroutine, request.wait)
+        coroutine = partitions.finish_reset(state, caller, entry, relocatable=request.relocatable)
+        return await _info_when_finished(services, entry, coroutine, request.wait)
 
     return await services.requests.once(
         RequestId(caller.name, "ResetPartition", request.request_id, request.name),
@@ -87,11 +85,11 @@ async def remove_partition(services: Services, caller: Caller, request: RemoveRe
         entry = await partitions.begin_remove(
             state, caller, request.name, force=request.force, job=request.job
         )
-        finish_coroutine = partitions.finish_remove(state, caller, entry, force=request.force)
+        coroutine = partitions.finish_remove(state, caller, entry, force=request.force)
         if request.wait:
-            await finish_coroutine
+            await coroutine
         else:
-            state.spawn(_finish_in_background(finish_coroutine))
+            state.spawn(_finish_in_background(coroutine))
         return Empty()
 
     return await services.requests.once(

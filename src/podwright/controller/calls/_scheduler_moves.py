@@ -48,13 +48,13 @@ async def list_job_moves(services: Services, caller: Caller, request: JobMovesRe
     movable_leases = movers(state, now, job=True) if launch_moves.allowed else {}
     move_rows = [
         MoveRow(
-            partition=partition_name,
+            partition=name,
             owner=lease.record.owner,
             size=lease.record.count,
             seconds=lease.move_seconds,
             state="ABLE",
         )
-        for partition_name, lease in movable_leases.items()
+        for name, lease in movable_leases.items()
     ]
     move_rows += [row(move, "ASKED", now) for move in state.moves.values()]
     move_rows += [row(move, "MOVING", now) for move in launch_moves.moving.values()]

@@ -59,10 +59,7 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
             would_work=f"send the first {MAX_JOBS}",
         )
     state, guest_name = services.state, request.guest or _DEFAULT_GUEST
-    jobs = [
-        _cleaned_job(job, guest_name, queue_place)
-        for queue_place, job in enumerate(request.jobs, 1)
-    ]
+    jobs = [_cleaned_job(job, guest_name, place) for place, job in enumerate(request.jobs, 1)]
     if services.reported.report(guest_key(caller.name, guest_name), jobs, state.now()):
         state.journal.changes += 1
     return Empty()
@@ -94,14 +91,14 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
             needs_by_job.setdefault(job, []).append(need)
     scheduler_key = guest_key(caller.name, request.guest)
     seconds_by_partition = {
-        record.name: end_time_entry.seconds
-        for end_time_entry in request.end_times[:MAX_JOBS]
-        if (record := _own_record(state, scheduler_key, end_time_entry.partition)) is not None
+        record.name: entry.seconds
+        for entry in request.end_times[:MAX_JOBS]
+        if (record := _own_record(state, scheduler_key, entry.partition)) is not None
     }
     now = state.now()
     end_times = {
-        partition_name: now + seconds
-        for partition_name, seconds in seconds_by_partition.items()
+        name: now + seconds
+        for name, seconds in seconds_by_partition.items()
         if 0 < seconds < MAX_DURATION_SECONDS
     }
     first_jobs = [
@@ -114,19 +111,19 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     services.waiting.line.start_ready()
     kept_places = [
         KeptPlace(
-            cluster=pool_head.cluster,
-            allocation=pool_head.allocation,
+            cluster=head.cluster,
+            allocation=head.allocation,
             job=job,
             devices=[
-                (block.domain, block.offset + device_index)
+                (block.domain, block.offset + index)
                 for block in goal.blocks
-                for device_index in range(block.size)
+                for index in range(block.size)
             ],
             offered=is_offered,
         )
-        for pool_head in request.pools
+        for head in request.pools
         for job, goal, is_offered in guest_queue.places(
-            scheduler_key, (pool_head.cluster, pool_head.allocation)
+            scheduler_key, (head.cluster, head.allocation)
         )
     ]
     return EnqueueReply(sharing=True, places=kept_places)
@@ -136,9 +133,7 @@ def _pool_need(services: Services, caller: Caller, pool_head: PoolHead) -> JobNe
     """What a job needs of a pool. Raises InvalidRequest, NotFound, Denied."""
     state = services.state
     block_sizes = sorted(pool_head.sizes, reverse=True)
-    if len(block_sizes) > BLOCKS or any(
-        block_size < 1 or block_size.bit_count() != 1 for block_size in block_sizes
-    ):
+    if len(block_sizes) > BLOCKS or any(size < 1 or size.bit_count() != 1 for size in block_sizes):
         raise InvalidRequest(
             f"a job of {block_sizes[:8]} devices does not consist of blocks",
             operation=_ENQUEUE_ACTION,
@@ -206,12 +201,12 @@ def _with_place(services: Services, scheduler_key: str, job: JobInfo) -> JobInfo
 
 
 def _cleaned_job(job: JobInfo, guest_name: str, queue_place: int) -> JobInfo:
-    cleaned_fields = {
+    fields = {
         field_name: _cleaned_text(getattr(job, field_name))
         for field_name in ("id", "owner", "asked", "needs")
     }
     return msgspec.structs.replace(
-        job, scheduler=guest_name, place=queue_place, reserved=0, estimate=0.0, **cleaned_fields
+        job, scheduler=guest_name, place=queue_place, reserved=0, estimate=0.0, **fields
     )
 
 
@@ -222,9 +217,9 @@ def _cleaned_text(text: str) -> str:
 
 
 def _parse_page_token(page_token: str) -> tuple[str, int]:
-    place_text, _, scheduler_key = page_token.partition("/")
+    text, _, key = page_token.partition("/")
     if not page_token:
         return "", 0
-    if not (place_text.isdecimal() and len(place_text) < 10):
+    if not (text.isdecimal() and len(text) < 10):
         raise bad_page_token(page_token)
-    return scheduler_key, int(place_text)
+    return key, int(text)

@@ -41,29 +41,29 @@ async def set_share(services: Services, caller: Caller, request: ShareRequest) -
 
 
 async def _store_guest_weight(services: Services, guest_name: str, weight: float | None) -> None:
-    waiting_line = services.waiting.line
-    await store_weight(services.state, waiting_line.guest_queue, guest_name, weight)
-    waiting_line.start_ready()  # it may be somebody else's turn now
+    line = services.waiting.line
+    await store_weight(services.state, line.guest_queue, guest_name, weight)
+    line.start_ready()  # it may be somebody else's turn now
 
 
 async def list_shares(services: Services, caller: Caller, request: ListRequest) -> ShareList:
     """The weights of all who have one, and of all who share the pods now."""
-    guest_queue = services.waiting.line.guest_queue
-    guest_names = {*guest_queue.names, *guest_queue.stored_weights, *guest_queue.option_weights}
+    queue = services.waiting.line.guest_queue
+    guest_names = {*queue.names, *queue.stored_weights, *queue.option_weights}
     page = ListPage[ShareInfo](request)
-    for guest_name in after(guest_names, request.page_token):
+    for name in after(guest_names, request.page_token):
         if page.full:
             break
-        page.add(guest_name, _share_info(services, guest_name))
+        page.add(name, _share_info(services, name))
     return ShareList(shares=page.items, next_page_token=page.token)
 
 
 def _share_info(services: Services, guest_name: str) -> ShareInfo:
-    guest_queue = services.waiting.line.guest_queue
-    active = guest_name in guest_queue.names
+    queue = services.waiting.line.guest_queue
+    active = guest_name in queue.names
     for weight_source, weight_by_guest in (
-        ("STORED", guest_queue.stored_weights),
-        ("OPTION", guest_queue.option_weights),
+        ("STORED", queue.stored_weights),
+        ("OPTION", queue.option_weights),
     ):
         if guest_name in weight_by_guest:
             return ShareInfo(

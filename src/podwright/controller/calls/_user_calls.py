@@ -38,9 +38,9 @@ async def _user_created_before(services: Services, earlier_request: RememberedRe
         record = services.users.named(earlier_request.name)
         if record is None or record.created_at != earlier_request.created_at:
             raise removed_since_error(earlier_request, "user")
-        renewed_record, access_key = await asyncio.to_thread(users.with_new_key, record)
+        renewed_record, key = await asyncio.to_thread(users.with_new_key, record)
         await services.state.journal.commit([users.put_user(renewed_record)])
-        return NewUser(user=services.users.add(renewed_record), access_key=access_key)
+        return NewUser(user=services.users.add(renewed_record), access_key=key)
 
 
 @done_once(_user_created_before)
@@ -66,11 +66,11 @@ async def create_user(services: Services, caller: Caller, request: UserRequest) 
 async def list_users(services: Services, caller: Caller, request: ListRequest) -> UserList:
     """All users."""
     page = ListPage[UserInfo](request)
-    for user_info in services.users.list():
-        if user_info.name > request.page_token:
+    for info in services.users.list():
+        if info.name > request.page_token:
             if page.full:
                 break
-            page.add(user_info.name, user_info)
+            page.add(info.name, info)
     return UserList(users=page.items, next_page_token=page.token)
 
 

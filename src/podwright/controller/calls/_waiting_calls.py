@@ -76,9 +76,9 @@ async def list_waiters(services: Services, caller: Caller, request: ListRequest)
     """The waiters in the order of the queue."""
     views.check_filters(services.state, request, "list waiters")
     page = ListPage[WaiterInfo](request)
-    last_order = _parse_page_token(request.page_token)
+    order = _parse_page_token(request.page_token)
     for queue_place, waiter in enumerate(services.waiting.line, 1):
-        if waiter.order <= last_order or not (
+        if waiter.order <= order or not (
             services.state.sight.waiter(caller, waiter.record.name)
             and request.cluster in ("", waiter.spec.cluster)
             and request.allocation in ("", waiter.spec.allocation)

@@ -65,26 +65,26 @@ class Discovery:
         now = self._clock()
         return [
             DiscoveredAgent(
-                name=agent_name,
+                name=name,
                 host=announcement.host,
                 port=announcement.port,
                 interface=interface,
                 seen=now - seen_at,
             )
-            for agent_name, (seen_at, interface, announcement) in sorted(self._seen.items())
+            for name, (seen_at, interface, announcement) in sorted(self._seen.items())
         ]
 
     def find(self, name: str) -> Announcement | None:
         """The announcement of the agent of this name, or None."""
-        seen_announcement = self._seen.get(name)
-        return seen_announcement[2] if seen_announcement else None
+        announcement = self._seen.get(name)
+        return announcement[2] if announcement else None
 
     def _forget_expired(self) -> None:
         oldest_kept_time = self._clock() - KEEP_S
         self._seen = {
-            agent_name: seen_announcement
-            for agent_name, seen_announcement in self._seen.items()
-            if seen_announcement[0] >= oldest_kept_time
+            name: announcement
+            for name, announcement in self._seen.items()
+            if announcement[0] >= oldest_kept_time
         }
 
 

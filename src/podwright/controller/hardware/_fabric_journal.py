@@ -25,9 +25,7 @@ class StoredFabricJournal:
     def load(self, opened: Opened) -> None:
         """Load the notes from the store."""
         self._entries = {
-            entry_key: entry_body
-            for (record_kind, entry_key), entry_body in opened.records.items()
-            if record_kind == FABRIC_KIND
+            key: body for (kind, key), body in opened.records.items() if kind == FABRIC_KIND
         }
 
     def entries(self) -> Mapping[str, bytes]:
@@ -36,25 +34,17 @@ class StoredFabricJournal:
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write`."""
-        await self._journal.commit(
-            [_store_change(entry_key, entry_body) for entry_key, entry_body in changes.items()]
-        )
+        await self._journal.commit([_store_change(key, body) for key, body in changes.items()])
         self._remember_changes(changes)
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`."""
-        for entry_key, entry_body in changes.items():
-            self._journal.later(_store_change(entry_key, entry_body))
+        for key, body in changes.items():
+            self._journal.later(_store_change(key, body))
         self._remember_changes(changes)
 
     def _remember_changes(self, changes: Mapping[str, bytes | None]) -> None:
-        self._entries.update(
-            {
-                entry_key: entry_body
-                for entry_key, entry_body in changes.items()
-                if entry_body is not None
-            }
-        )
+        self._entries.update({key: body for key, body in changes.items() if body is not None})
         for entry_key, entry_body in changes.items():
             if entry_body is None:
                 self._entries.pop(entry_key, None)

@@ -170,9 +170,9 @@ async def force(
 ) -> None:
     """Lift fences at once: the caller knows that nothing of their leases runs."""
     for fence in lifted_fences:
-        event_detail = f"{fence.id}: by force of {caller.name}, not waiting for "
-        event_detail += " and ".join(waits_for(state, partition_entry, fence))
-        state.record_event("Fenced", partition_entry.name, fence.lease.owner, event_detail)
+        detail = f"{fence.id}: by force of {caller.name}, not waiting for "
+        detail += " and ".join(waits_for(state, partition_entry, fence))
+        state.record_event("Fenced", partition_entry.name, fence.lease.owner, detail)
     await lift(state, partition_entry, lifted_fences)
 
 

@@ -20,27 +20,19 @@ def look_for_new_launch(state: ControllerState, lease: HeldLease) -> None:
 
 def may_look_for_launch(state: ControllerState, lease: HeldLease) -> bool:
     """Return whether all hosts of a launch are the server's own, and no job decides its end."""
-    lease_record, own_host = lease.record, state.own_host
-    partition_entry = state.partitions.get(lease_record.partition)
-    within_job = bool(lease_record.parent) or (
-        partition_entry is not None and bool(partition_entry.known.job)
-    )
-    if (
-        own_host is None
-        or within_job
-        or lease.ending
-        or not lease_record.run
-        or not lease_record.hosts
-    ):
+    record, host = lease.record, state.own_host
+    entry = state.partitions.get(record.partition)
+    job = bool(record.parent) or (entry is not None and bool(entry.known.job))
+    if host is None or job or lease.ending or not record.run or not record.hosts:
         return False
-    return all(map(own_host.is_here, lease_record.hosts))
+    return all(map(host.is_here, record.hosts))
 
 
 async def look_for_processes(state: ControllerState, lease: HeldLease) -> None:
     """Look for processes of a launch once, and count what the looks found in its lease."""
     assert state.own_host is not None
-    processes_live = await state.own_host.lives(lease.record.run, lease.record.owner_uid)
-    if processes_live:
+    live = await state.own_host.lives(lease.record.run, lease.record.owner_uid)
+    if live:
         lease.seen, lease.missed = True, 0
-    elif processes_live is False or not lease.seen:
+    elif live is False or not lease.seen:
         lease.missed += 1

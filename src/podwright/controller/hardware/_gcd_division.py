@@ -48,8 +48,8 @@ def divide(
         "num_replicas": replica_count,
         "gcds": tuple(
             Block(domain, gcd_offset, devices_per_gcd)
-            for domain, block_offset, block_size in partition_record.blocks
-            for gcd_offset in range(block_offset, block_offset + block_size, devices_per_gcd)
+            for domain, block_offset, size in partition_record.blocks
+            for gcd_offset in range(block_offset, block_offset + size, devices_per_gcd)
         ),
     }
 

@@ -51,14 +51,14 @@ class Heartbeats:
 
     def end(self, machine: str) -> None:
         """Stop watching an agent."""
-        if (watch_task := self._watch_tasks.pop(machine, None)) is not None:
-            watch_task.cancel()
+        if (task := self._watch_tasks.pop(machine, None)) is not None:
+            task.cancel()
 
     async def close(self) -> None:
         """Stop watching all agents."""
         watch_tasks, self._watch_tasks = list(self._watch_tasks.values()), {}
-        for watch_task in watch_tasks:
-            watch_task.cancel()
+        for task in watch_tasks:
+            task.cancel()
         await asyncio.gather(*watch_tasks, return_exceptions=True)
 
     async def _watch(self, machine: str) -> None:
@@ -149,10 +149,7 @@ class Heartbeats:
         state.hardware.abort_calls(machine, reason)
         affected_partitions = state.partitions.on(machine)
         await asyncio.gather(
-            *(
-                self._break_partition(partition_entry, machine, reason)
-                for partition_entry in affected_partitions
-            )
+            *(self._break_partition(entry, machine, reason) for entry in affected_partitions)
         )
 
     async def _break_partition(
@@ -192,13 +189,13 @@ class Heartbeats:
 def _has_lost_configuration(
     partition_entry: PartitionEntry, machine: str, report: MachineReport
 ) -> bool:
-    partition_record = partition_entry.record
+    record = partition_entry.record
     return (
-        partition_record is not None
-        and partition_record.ready is ReadyState.ACTIVE
-        and partition_record.operation is OperationState.IDLE
+        record is not None
+        and record.ready is ReadyState.ACTIVE
+        and record.operation is OperationState.IDLE
         and any(
-            report.configured.get(device_index, ("", 0))[0] != partition_record.name
-            for device_index in partition_entry.parts()[machine]
+            report.configured.get(index, ("", 0))[0] != record.name
+            for index in partition_entry.parts()[machine]
         )
     )

@@ -21,9 +21,9 @@ DRAIN: Final = "drain"
 
 def load(state: ControllerState, stored_records: Mapping[tuple[str, str], bytes]) -> None:
     """Drain the machines that were drained before."""
-    for record_kind, machine in stored_records:
+    for kind, machine in stored_records:
         cluster = state.inventory.by_machine.get(machine)
-        if record_kind == DRAIN and cluster is not None:
+        if kind == DRAIN and cluster is not None:
             cluster.drained.add(machine)
             cluster.index.drain(machine)
 
@@ -54,12 +54,12 @@ async def resume(state: ControllerState, machine: str) -> None:
 def _cluster_of_machine(state: ControllerState, machine: str, action: str) -> IndexedCluster:
     cluster = state.inventory.by_machine.get(machine)
     if cluster is None:
-        machine_names = list(state.inventory.by_machine)
-        more_machines = f" and {len(machine_names) - 5} more" if machine_names[5:] else ""
+        names = list(state.inventory.by_machine)
+        more_machines = f" and {len(names) - 5} more" if names[5:] else ""
         raise NotFound(
             f"there is no machine {machine[:80]}",
             operation=action,
-            would_work=f"there are: {', '.join(machine_names[:5])}{more_machines}",
+            would_work=f"there are: {', '.join(names[:5])}{more_machines}",
             machine=machine[:80],
         )
     return cluster

@@ -49,10 +49,10 @@ async def begin_create(
     first_lease: LeaseRecord | None = None,
 ) -> None:
     """Write down that a partition is to be, with the lease that comes with it."""
-    store_changes: list[Change] = [put(partition_record)]
+    changes: list[Change] = [put(partition_record)]
     if first_lease is not None:
-        store_changes.append(put_lease(first_lease))
-    await state.journal.commit(store_changes)
+        changes.append(put_lease(first_lease))
+    await state.journal.commit(changes)
     state.set(partition_entry, partition_record)
     if first_lease is not None:
         launch_sight.look_for_new_launch(state, state.add_lease(partition_entry, first_lease))
@@ -81,15 +81,13 @@ async def finish_create(
     state: ControllerState, partition_entry: PartitionEntry
 ) -> list[MachineFault]:
     """Join the devices of a partition that is CREATING."""
-    partition_record = partition_entry.known
-    machine_faults = await join(
-        state, partition_entry, partition_record.epoch, partition_entry.parts()
-    )
-    if machine_faults:
-        await mark_partition_broken(state, partition_entry, machine_faults)
+    record = partition_entry.known
+    faults = await join(state, partition_entry, record.epoch, partition_entry.parts())
+    if faults:
+        await mark_partition_broken(state, partition_entry, faults)
     else:
-        _record_settled(state, partition_entry, move(partition_record, READY))
-    return machine_faults
+        _record_settled(state, partition_entry, move(record, READY))
+    return faults
 
 
 async def reset(
@@ -205,7 +203,7 @@ async def finish_remove(
         await state.journal.commit(
             [
                 drop(partition_entry.name),
-                *(put_quarantine(quarantine_record) for quarantine_record in new_quarantines),
+                *(put_quarantine(record) for record in new_quarantines),
             ]
         )
     else:
@@ -274,7 +272,7 @@ async def end_leases(
     """Leases end whose instances are gone: a partition that came with them goes, or their devices
     become dirty."""
     partition_record = partition_entry.known
-    ended_ids = {ended_lease.record.id for ended_lease in ended_leases}
+    ended_ids = {lease.record.id for lease in ended_leases}
     if (
         partition_record.transient
         and ended_ids >= partition_entry.leases.keys()
@@ -294,16 +292,14 @@ def without_leases(
 ) -> tuple[PartitionRecord, list[Change]]:
     """The record of a partition after the end of leases, whose devices are then dirty, and what
     has to be written down."""
-    store_changes: list[Change] = [
-        drop_lease(ended_lease.record.id) for ended_lease in ended_leases
-    ]
-    dirty_mask = partition_record.dirty_mask
+    changes: list[Change] = [drop_lease(ended_lease.record.id) for ended_lease in ended_leases]
+    mask = partition_record.dirty_mask
     for ended_lease in ended_leases:
-        dirty_mask |= ended_lease.record.mask
-    if dirty_mask != partition_record.dirty_mask:
-        partition_record = msgspec.structs.replace(partition_record, dirty=f"{dirty_mask:x}")
-        store_changes.append(put(partition_record))
-    return partition_record, store_changes
+        mask |= ended_lease.record.mask
+    if mask != partition_record.dirty_mask:
+        partition_record = msgspec.structs.replace(partition_record, dirty=f"{mask:x}")
+        changes.append(put(partition_record))
+    return partition_record, changes
 
 
 def quarantines(
@@ -312,7 +308,7 @@ def quarantines(
     """The devices of a partition that lie in faulty machines."""
     if partition_entry.cluster is None or not machine_faults:
         return []
-    partition_record, faulty_machines = (
+    partition_record, machines = (
         partition_entry.known,
         {fault.machine for fault in machine_faults},
     )
@@ -322,7 +318,7 @@ def quarantines(
     return [
         quarantine_record
         for quarantine_record in quarantine_records_of
-        if quarantine_record.machine in faulty_machines
+        if quarantine_record.machine in machines
     ]
 
 
@@ -338,11 +334,11 @@ def left_behind_quarantines(
             cluster=partition_record.cluster,
             allocation=partition_record.allocation,
             machine=machine,
-            block=machine_block,
+            block=block,
             epoch=epoch,
             partition=partition_record.name,
         )
-        for machine, machine_block in cluster.blocks_by_machine(partition_blocks)
+        for machine, block in cluster.blocks_by_machine(partition_blocks)
     ]
 
 

@@ -63,26 +63,24 @@ async def recover(state: ControllerState, opened_store: Opened) -> None:
     if state.journal.full is not None:
         return  # no step can be finished or undone that cannot be written down
     reports = await ask_all(state)
-    quarantined_machines = {
-        quarantine_record.machine for quarantine_record in state.quarantine.values()
-    }
+    quarantined_machines = {record.machine for record in state.quarantine.values()}
     unreleased = [
-        machine_name
-        for machine_name, report in reports.items()
-        if report.configured or machine_name in quarantined_machines
+        name
+        for name, report in reports.items()
+        if report.configured or name in quarantined_machines
     ]
     stray_free = await asyncio.gather(
-        *(release_strays(state, machine_name, reports[machine_name]) for machine_name in unreleased)
+        *(release_strays(state, name, reports[name]) for name in unreleased)
     )
-    for machine, holds_right_devices in zip(unreleased, stray_free, strict=True):
-        if not holds_right_devices:
+    for machine, devices in zip(unreleased, stray_free, strict=True):
+        if not devices:
             state.mark_down(machine)
     # One task for each would need more memory than all that they work on.
     unsettled = iter(list(state.partitions.values()))
 
     async def settle_some() -> None:
-        for partition_entry in unsettled:
-            await _settle_partition(state, partition_entry, reports)
+        for entry in unsettled:
+            await _settle_partition(state, entry, reports)
 
     await asyncio.gather(*(settle_some() for _ in range(SETTLED_AT_ONCE)))
 
@@ -112,9 +110,7 @@ async def release_strays(state: ControllerState, machine: str, report: MachineRe
     """
     owner_by_device = state.partitions.owners(machine)
     machine_quarantines = [
-        quarantine_record
-        for quarantine_record in state.quarantine.values()
-        if quarantine_record.machine == machine
+        record for record in state.quarantine.values() if record.machine == machine
     ]
     devices_per_machine = state.inventory.by_machine[machine].layout.family.devices_per_machine
     stray_indices = {
@@ -123,18 +119,16 @@ async def release_strays(state: ControllerState, machine: str, report: MachineRe
         if owner_by_device.get(device_index) != partition
     }
     stray_indices |= {
-        (quarantine_record.block.offset + block_index) % devices_per_machine
-        for quarantine_record in machine_quarantines
-        for block_index in range(quarantine_record.block.size)
+        (record.block.offset + block_index) % devices_per_machine
+        for record in machine_quarantines
+        for block_index in range(record.block.size)
     }
     if stray_indices and await state.hardware.release(
         state.epochs.next(), {machine: sorted(stray_indices)}
     ):
         return False
     if machine_quarantines:
-        await state.journal.commit(
-            [drop_quarantine(quarantine_record) for quarantine_record in machine_quarantines]
-        )
+        await state.journal.commit([drop_quarantine(record) for record in machine_quarantines])
         for quarantine_record in machine_quarantines:
             del state.quarantine[quarantine_record.key]
             state.inventory.clusters[quarantine_record.cluster].index.release(
@@ -161,9 +155,9 @@ async def verify(
         if (report := reports.get(machine)) is not None
         and (
             lost_indices := [
-                device_index
-                for device_index in device_indices
-                if report.configured.get(device_index, ("", 0))[0] != partition_record.name
+                index
+                for index in device_indices
+                if report.configured.get(index, ("", 0))[0] != partition_record.name
             ]
         )
     }
@@ -244,9 +238,9 @@ def _check_unheld(partition_entry: PartitionEntry) -> None:
 
 def _compact(record: PartitionRecord) -> PartitionRecord:
     """The same record, which shares with others what is equal: there are many."""
-    for field_name in ("cluster", "allocation", "owner", "creator", "guest"):
-        shared_text = sys.intern(getattr(record, field_name))
-        msgspec.structs.force_setattr(record, field_name, shared_text)
+    for name in ("cluster", "allocation", "owner", "creator", "guest"):
+        text = sys.intern(getattr(record, name))
+        msgspec.structs.force_setattr(record, name, text)
     if record.gcds == record.blocks:
         msgspec.structs.force_setattr(record, "gcds", record.blocks)
     return record
@@ -304,14 +298,13 @@ def _is_step_done(
     partition_entry: PartitionEntry, partition_record: PartitionRecord, reports: MachineReports
 ) -> bool:
     """Whether the machines have finished the step that the record announces."""
-    device_mask = None
+    mask = None
     if partition_record.operation is OperationState.RESETTING:
-        device_mask = partition_record.dirty_mask
+        mask = partition_record.dirty_mask
     return all(
-        reports[machine].configured.get(device_index)
-        == (partition_record.name, partition_record.epoch)
-        for machine, device_indices in partition_entry.parts(device_mask).items()
-        for device_index in device_indices
+        reports[machine].configured.get(index) == (partition_record.name, partition_record.epoch)
+        for machine, indices in partition_entry.parts(mask).items()
+        for index in indices
     )
 
 
@@ -336,8 +329,8 @@ async def _remove_partition(
     if state_of(partition_entry.known) != REMOVING:
         await steps.remove(state, partition_entry, force=True)
         return
-    removal_record = move(partition_entry.known, REMOVING, epoch=state.epochs.next())
-    await state.journal.commit([put(removal_record)])
-    state.set(partition_entry, removal_record)
+    record = move(partition_entry.known, REMOVING, epoch=state.epochs.next())
+    await state.journal.commit([put(record)])
+    state.set(partition_entry, record)
     faults = await steps.release_devices(state, partition_entry)
     await steps.finish_remove(state, partition_entry, faults)

@@ -100,10 +100,10 @@ class Registry:
 
     def add(self, record: AgentRecord) -> Known:
         """An agent that is registered, durable or about to be."""
-        agent_driver = self.driver(record.name, record.host, record.port, record.certificate)
-        self._state.hardware.add(record.name, agent_driver)
-        added_agent = self.agents[record.name] = Known(record)
-        return added_agent
+        driver = self.driver(record.name, record.host, record.port, record.certificate)
+        self._state.hardware.add(record.name, driver)
+        agent = self.agents[record.name] = Known(record)
+        return agent
 
     def begin_cluster(self, cluster_layout: Cluster) -> IndexedCluster:
         """A cluster serves from now on."""
@@ -173,11 +173,9 @@ def difference(agent_record: AgentRecord, machine_report: MachineReport) -> str:
     chips = device_chip_ids(machine_report)
     if len(chips) != len(agent_record.chips):
         return f"it has {len(chips)} devices, not {len(agent_record.chips)}"
-    for device_index, (chip_now, chip_then) in enumerate(
-        zip(chips, agent_record.chips, strict=True)
-    ):
+    for index, (chip_now, chip_then) in enumerate(zip(chips, agent_record.chips, strict=True)):
         if chip_now != chip_then:
-            return f"device {device_index} is {chip_now}, not {chip_then}"
+            return f"device {index} is {chip_now}, not {chip_then}"
     return ""
 
 

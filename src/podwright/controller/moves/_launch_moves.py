@@ -85,13 +85,13 @@ class LaunchMoves:
                 self.call_off(move, reason)
         if not self.allowed or not (movable_leases := movers(state, now)):
             return
-        for _, planned_room, move_steps in self._plan_moves(movable_leases):
-            state.reservations[planned_room.goal.pool] = planned_room
-            planned_room.planned_at = math.inf  # thought over when it has been called off
-            for move_step in move_steps:
-                self.ask(move_step, planned_room)
-        for move_step in moves_off_drained(state, movable_leases):
-            self.ask(move_step, None)
+        for _, room, steps in self._plan_moves(movable_leases):
+            state.reservations[room.goal.pool] = room
+            room.planned_at = math.inf  # thought over when it has been called off
+            for step in steps:
+                self.ask(step, room)
+        for step in moves_off_drained(state, movable_leases):
+            self.ask(step, None)
 
     async def move(self, caller: Caller, request: MoveRequest) -> PartitionEntry:
         """Give the partition of a launch that has ended its instances the devices reserved for it.
@@ -131,8 +131,8 @@ class LaunchMoves:
         move_rows = [row(move, "ASKED", now) for move in state.moves.values()]
         for reservation, planned_room, move_steps in self._plan_moves(movable_leases):
             move_rows += [
-                row(self._make_pending_move(move_step, planned_room), "PLANNED", now)
-                for move_step in move_steps
+                row(self._make_pending_move(step, planned_room), "PLANNED", now)
+                for step in move_steps
             ]
             undo(move_steps)
             planned_room.lift()

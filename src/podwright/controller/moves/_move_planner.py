@@ -101,16 +101,14 @@ def plan_room(
         _inside(place_blocks, occupied_by_domain) for place_blocks in candidate_places
     ]
     obstacles_by_partition = {
-        partition_name: _obstructing_partition(state, partition_name, movable_leases)
+        name: _obstructing_partition(state, name, movable_leases)
         for occupants in occupants_by_place
-        for partition_name in occupants
+        for name in occupants
     }
     for place_index, moving_partitions in cheapest_places(
         occupants_by_place, obstacles_by_partition, worth_device_seconds
     ):
-        lost_seconds = max(
-            obstacles_by_partition[partition_name].seconds for partition_name in moving_partitions
-        )
+        lost_seconds = max(obstacles_by_partition[name].seconds for name in moving_partitions)
         occupied_devices = sum(occupants_by_place[place_index].values())
         goal = Goal(
             cluster,
@@ -141,39 +139,37 @@ def plan_room(
 def _time_free_without_moves(state: ControllerState, goal: Goal, owner: str, now: float) -> float:
     """When a place becomes free without moves, as far as is known; past guesses are ignored."""
     records = [
-        state.partitions[partition_name].record
-        for partition_name in goal.partitions
-        if partition_name in state.partitions
+        state.partitions[name].record for name in goal.partitions if name in state.partitions
     ]
-    end_times = [
+    times = [
         end_of(record, now, seen=state.sight.user_sees_partition(owner, record))[0]
         for record in records
         if record is not None
     ]
-    return max([goal.starts_at, *end_times])
+    return max([goal.starts_at, *times])
 
 
 def undo(move_steps: Sequence[MoveStep]) -> None:
     """Undo planned moves: free their targets."""
-    for move_step in move_steps:
-        assert move_step.entry.cluster is not None
-        move_step.entry.cluster.index.release(move_step.target)
+    for step in move_steps:
+        assert step.entry.cluster is not None
+        step.entry.cluster.index.release(step.target)
 
 
 def _place_moves(
     state: ControllerState, partition_names: Sequence[str], movable_leases: Mapping[str, HeldLease]
 ) -> list[MoveStep] | None:
-    move_steps: list[MoveStep] = []
+    steps: list[MoveStep] = []
     for partition_name in partition_names:
         entry = state.partitions[partition_name]
         assert entry.cluster is not None
         target = entry.cluster.index.find(shape_of(entry.known))
         if target is None:
-            undo(move_steps)
+            undo(steps)
             return None
         entry.cluster.index.take(target)
-        move_steps.append(MoveStep(entry, movable_leases[partition_name], target))
-    return move_steps
+        steps.append(MoveStep(entry, movable_leases[partition_name], target))
+    return steps
 
 
 def _occupied_blocks(
@@ -193,11 +189,9 @@ def _inside(
     """The number of devices of a place that each partition occupies, by its name."""
     occupied_counts: dict[str, int] = {}
     for block in blocks:
-        for occupied_block, partition_name in occupied_by_domain.get(block.domain, ()):
-            if shared_devices := _shared_device_count(block, occupied_block):
-                occupied_counts[partition_name] = (
-                    occupied_counts.get(partition_name, 0) + shared_devices
-                )
+        for occupied_block, name in occupied_by_domain.get(block.domain, ()):
+            if devices := _shared_device_count(block, occupied_block):
+                occupied_counts[name] = occupied_counts.get(name, 0) + devices
     return occupied_counts
 
 

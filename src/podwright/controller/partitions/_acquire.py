@@ -462,14 +462,14 @@ def _parent_lease(
 
 
 def _spec_within_parent(parent_lease: HeldLease, spec: PartitionSpec, action: str) -> PartitionSpec:
-    partition_name = parent_lease.record.partition
-    if spec.name not in ("", partition_name):
+    name = parent_lease.record.partition
+    if spec.name not in ("", name):
         raise InvalidRequest(
-            f"the parent lease {parent_lease.record.id} is on partition {partition_name}",
+            f"the parent lease {parent_lease.record.id} is on partition {name}",
             operation=action,
-            would_work=f"name partition {partition_name}, or none",
+            would_work=f"name partition {name}, or none",
         )
-    return renamed(spec, partition_name)
+    return renamed(spec, name)
 
 
 def _only_partition(
@@ -480,13 +480,13 @@ def _only_partition(
     Those that came with somebody's lease go with it, and are nobody else's to find.
     """
     partition_names = sorted(
-        partition_record.name
-        for partition_record in _own_records(state, caller)
-        if may_change(caller, partition_record.owner)
-        and not partition_record.transient
-        and partition_record.operation is not OperationState.REMOVING
-        and (not spec.cluster or partition_record.cluster == spec.cluster)
-        and (not spec.allocation or partition_record.allocation == spec.allocation)
+        record.name
+        for record in _own_records(state, caller)
+        if may_change(caller, record.owner)
+        and not record.transient
+        and record.operation is not OperationState.REMOVING
+        and (not spec.cluster or record.cluster == spec.cluster)
+        and (not spec.allocation or record.allocation == spec.allocation)
     )
     if len(partition_names) > 1:
         raise InvalidRequest(

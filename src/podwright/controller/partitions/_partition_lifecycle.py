@@ -358,13 +358,13 @@ async def begin_reset(
 ) -> PartitionEntry:
     """Check that a reset is allowed; the partition's lock is held on return."""
     action = f"reset partition {request.name}"
-    partition_entry = await state.lock(request.name, action, caller)
+    entry = await state.lock(request.name, action, caller)
     try:
-        _check_may_change(state, caller, partition_entry, action, request.force)
+        _check_may_change(state, caller, entry, action, request.force)
     except BaseException:
-        partition_entry.lock.release()
+        entry.lock.release()
         raise
-    return partition_entry
+    return entry
 
 
 async def finish_reset(
@@ -375,11 +375,11 @@ async def finish_reset(
     relocatable: from now on (V-IPU 1.18 protocol: false keeps what creation said).
     """
     try:
-        keep_partition = bool(partition_entry.leases)
+        partition = bool(partition_entry.leases)
         await fences.end_all_leases(
             state, caller, partition_entry, f"reset partition {partition_entry.name}"
         )
-        await steps.reset(state, partition_entry, keep=keep_partition, relocatable=relocatable)
+        await steps.reset(state, partition_entry, keep=partition, relocatable=relocatable)
     finally:
         partition_entry.lock.release()
 
@@ -390,16 +390,16 @@ async def begin_remove(
     """Check that a removal may be; the partition's lock is held on return. job: see
     RemoveRequest. Raises NotFound where it is another's, Denied, Held."""
     action = f"remove partition {partition_name}"
-    partition_entry = await state.lock(partition_name, action, caller)
+    entry = await state.lock(partition_name, action, caller)
     try:
-        if job and partition_entry.known.job != job:
+        if job and entry.known.job != job:
             raise NotFound(f"partition {partition_name} is not for job {job}", operation=action)
-        _check_may_change(state, caller, partition_entry, action, force)
-        check_job(caller, partition_entry.known.job, action)
+        _check_may_change(state, caller, entry, action, force)
+        check_job(caller, entry.known.job, action)
     except BaseException:
-        partition_entry.lock.release()
+        entry.lock.release()
         raise
-    return partition_entry
+    return entry
 
 
 async def finish_remove(
@@ -435,11 +435,11 @@ def _check_may_change(
 
     A lease is held by a launch, not by a person: its own user, too, has to say `force`.
     """
-    partition_record = partition_entry.known
-    check_change(caller, partition_record.owner, action, partition_record.creator)
+    record = partition_entry.known
+    check_change(caller, record.owner, action, record.creator)
     if partition_entry.leases and not force:
         raise held_by_others_error(
-            partition_record,
+            record,
             list(partition_entry.leases.values()),
             action,
             "wait until it is released, or use force, which ends the lease",

@@ -37,13 +37,13 @@ async def removed_before(
     state: ControllerState, remembered: RememberedRequest, *, wait: bool
 ) -> Empty | None:
     """Nothing to say: it is gone. None when machines stood in the way, and it is still there."""
-    partition_entry = state.partitions.get(remembered.name)
-    if partition_entry is not None and wait:
-        await _wait_for_step(partition_entry)
-    partition_record = partition_entry.record if partition_entry is not None else None
-    if partition_record is None or partition_record.created_at != remembered.created_at:
+    entry = state.partitions.get(remembered.name)
+    if entry is not None and wait:
+        await _wait_for_step(entry)
+    record = entry.record if entry is not None else None
+    if record is None or record.created_at != remembered.created_at:
         return Empty()
-    return None if partition_record.ready is ReadyState.ERROR else Empty()
+    return None if record.ready is ReadyState.ERROR else Empty()
 
 
 async def acquired_before(

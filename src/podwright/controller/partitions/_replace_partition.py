@@ -154,9 +154,9 @@ def _uncovered_blocks(
         if not overlapping:
             uncovered.append(block)
         elif not any(_covers(new_block, block) for new_block in overlapping):
-            half_size = block.size // 2
-            unchecked.append(Block(block.domain, block.offset, half_size))
-            unchecked.append(Block(block.domain, block.offset + half_size, block.size - half_size))
+            size = block.size // 2
+            unchecked.append(Block(block.domain, block.offset, size))
+            unchecked.append(Block(block.domain, block.offset + size, block.size - size))
     return uncovered
 
 

@@ -83,8 +83,8 @@ class Shares:
         backwards.
         """
         elapsed_seconds = max(0.0, now - self._updated_at)
-        for guest, device_count in self._devices.items():
-            charge = elapsed_seconds * device_count / self._weight_of_guest(guest)
+        for guest, count in self._devices.items():
+            charge = elapsed_seconds * count / self._weight_of_guest(guest)
             self._times[guest] = self.time(guest) + charge
         self._updated_at, self._devices = now, device_counts
         for guest in waiting:

@@ -130,7 +130,7 @@ class GuestQueue:
         self.shares = Shares(ChainMap(self.stored_weights, self.option_weights))
 
     def __bool__(self) -> bool:
-        return any(queued_guest.heads for queued_guest in self._guests.values())
+        return any(guest.heads for guest in self._guests.values())
 
     def set_weight(self, name: str, weight: float | None) -> None:
         """Change the stored weight of a guest; None: it has none any more. Time that has passed
@@ -144,7 +144,7 @@ class GuestQueue:
     @property
     def names(self) -> set[str]:
         """The names of the schedulers that call, and `people`."""
-        return {guest_name(guest_key) for guest_key in (PEOPLE, *self._guests)}
+        return {guest_name(key) for key in (PEOPLE, *self._guests)}
 
     # -- what schedulers say -----------------------------------------------------------------
 
@@ -183,13 +183,13 @@ class GuestQueue:
         cluster, allocation = pool
         for (cluster_name, allocation_name), reservation in self._state.reservations.items():
             if cluster_name == cluster and allocation in ("", allocation_name):
-                first_job = (
+                job = (
                     self._job_of_reservation(reservation)
                     if reservation.guest == guest_key
                     else None
                 )
-                is_offered = first_job is not None and bool(first_job.offered_at)
-                yield first_job.job if first_job else "", reservation.goal, is_offered
+                is_offered = job is not None and bool(job.offered_at)
+                yield job.job if job else "", reservation.goal, is_offered
 
     def places_of_job(self, scheduler: str, job_id: str) -> list[Reservation]:
         """What is kept for a job. scheduler: its `guest_key`."""
@@ -200,14 +200,14 @@ class GuestQueue:
     def sweep(self) -> None:
         """Forget silent schedulers, and take back offers that were not used."""
         now = self._state.now()
-        for guest_key, guest in list(self._guests.items()):
+        for key, guest in list(self._guests.items()):
             if now - guest.seen > SILENT_S:
-                self._forget_guest(guest_key)
-        for first_job in self._first_jobs():
-            if first_job.offered_at and now - first_job.offered_at > OFFERED_S:
-                first_job.untaken += 1
-                first_job.not_before = now + OFFERED_S * 2 ** min(first_job.untaken, _MAX_DOUBLINGS)
-                self._drop_reservations(first_job)
+                self._forget_guest(key)
+        for job in self._first_jobs():
+            if job.offered_at and now - job.offered_at > OFFERED_S:
+                job.untaken += 1
+                job.not_before = now + OFFERED_S * 2 ** min(job.untaken, _MAX_DOUBLINGS)
+                self._drop_reservations(job)
         self._charge_use()
 
     # -- whose turn it is --------------------------------------------------------------------
@@ -276,7 +276,7 @@ class GuestQueue:
 
     def _waiting_jobs(self) -> Iterator[FirstJob]:
         now = self._state.now()
-        return (first_job for first_job in self._first_jobs() if first_job.not_before <= now)
+        return (job for job in self._first_jobs() if job.not_before <= now)
 
     def _job_rank(self, first_job: FirstJob) -> tuple[float, float, str]:
         turn = self.shares.time(first_job.guest) if first_job.tag is None else first_job.tag
@@ -286,7 +286,7 @@ class GuestQueue:
         """Charge for the time that has passed, and give those a tag who are due now."""
         first_jobs = list(self._waiting_jobs())
         self._due_sizes = {}
-        for need in (need for first_job in first_jobs if first_job.due for need in first_job.needs):
+        for need in (need for job in first_jobs if job.due for need in job.needs):
             largest_size = self._due_sizes.get(need.cluster, 0)
             self._due_sizes[need.cluster] = max(largest_size, sum(need.sizes))
         self._waiter = self._first_waiter()
@@ -321,21 +321,21 @@ class GuestQueue:
         if self._waiter is not None and self._waiter.tag is not None:
             turn = self._waiter.tag
         return any(
-            (first_job.offered_at or first_job.used)
-            and self._job_rank(first_job)[0] < turn
+            (job.offered_at or job.used)
+            and self._job_rank(job)[0] < turn
             and spec.cluster in ("", need.cluster)
             and (not need.allocation or spec.allocation in ("", need.allocation))
-            for first_job in self._waiting_jobs()
-            for need in first_job.needs
+            for job in self._waiting_jobs()
+            for need in job.needs
         )
 
     # -- places ------------------------------------------------------------------------------
 
     def _end_times(self) -> dict[str, float]:
         return {
-            partition_name: end_time
+            name: end_time
             for guest in self._guests.values()
-            for partition_name, end_time in guest.end_times.items()
+            for name, end_time in guest.end_times.items()
         }
 
     def freed(self, cluster: IndexedCluster, blocks: Sequence[Block]) -> None:
@@ -346,8 +346,8 @@ class GuestQueue:
                 self._retime(reservation)
 
     def _retime(self, reservation: Reservation) -> None:
-        end_times = self._end_times() if reservation.guest else {}
-        reservation.goal = retimed(self._state, reservation.goal, reservation.owner, end_times)
+        times = self._end_times() if reservation.guest else {}
+        reservation.goal = retimed(self._state, reservation.goal, reservation.owner, times)
 
     def _find_goals(self, first_job: FirstJob, barred_pools: Collection[Pool]) -> list[Goal] | None:
         """A place for each need, in pools that are not barred; None unless there are all."""
@@ -384,9 +384,9 @@ class GuestQueue:
         return reservation
 
     def _new_reservation(self, first_job: FirstJob, goal: Goal) -> Reservation:
-        queue_order = (0, first_job.since, first_job.name)
+        order = (0, first_job.since, first_job.name)
         return Reservation(
-            first_job.name, queue_order, goal, self._state.now(), first_job.owner, first_job.guest
+            first_job.name, order, goal, self._state.now(), first_job.owner, first_job.guest
         )
 
     def _reserve_if_free(self, first_job: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
@@ -446,10 +446,10 @@ class GuestQueue:
                 return False
             spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
             try:
-                block_request = CheckedSpec(spec, "keep a place").at(cluster.layout)
+                request = CheckedSpec(spec, "keep a place").at(cluster.layout)
             except InvalidRequest:
                 return False  # the cluster has no such block
-            if cluster.index.find(block_request) is None:
+            if cluster.index.find(request) is None:
                 return False
         return True
 
@@ -458,9 +458,7 @@ class GuestQueue:
         if cluster is None:
             return []
         return [
-            (need.cluster, allocation_name)
-            for allocation_name in cluster.allocations
-            if need.allocation in ("", allocation_name)
+            (need.cluster, name) for name in cluster.allocations if need.allocation in ("", name)
         ]
 
     def _reservations_of(self, first_job: FirstJob) -> list[Reservation]:
@@ -473,12 +471,10 @@ class GuestQueue:
     def _job_of_reservation(self, reservation: Reservation) -> FirstJob | None:
         guest = self._guests.get(reservation.guest)
         first_jobs = guest.heads.values() if guest else ()
-        return next(
-            (first_job for first_job in first_jobs if first_job.name == reservation.waiter), None
-        )
+        return next((job for job in first_jobs if job.name == reservation.waiter), None)
 
     def _first_jobs(self) -> Iterator[FirstJob]:
-        return (first_job for guest in self._guests.values() for first_job in guest.heads.values())
+        return (job for guest in self._guests.values() for job in guest.heads.values())
 
     def _drop_reservations(self, first_job: FirstJob) -> None:
         """Keep nothing for a job any more. The caller has the freed devices looked at."""
@@ -489,5 +485,5 @@ class GuestQueue:
                 del self._state.reservations[pool]
 
     def _forget_guest(self, guest_key: str) -> None:
-        for first_job in self._guests.pop(guest_key).heads.values():
-            self._drop_reservations(first_job)
+        for job in self._guests.pop(guest_key).heads.values():
+            self._drop_reservations(job)

@@ -49,7 +49,7 @@ class WaitingQueue:
         waiter_groups = (*self._shapes.values(), *self._named.values())
         return iter(
             sorted(
-                (waiter for waiter_group in waiter_groups for waiter in waiter_group),
+                (waiter for group in waiter_groups for waiter in group),
                 key=_waiter_order,
             )
         )
@@ -60,10 +60,10 @@ class WaitingQueue:
     def add(self, waiter: Waiter) -> None:
         """Add a waiter, or return it to its place."""
         if waiter.target:
-            waiter_group = self._named.setdefault(waiter.target, [])
+            group = self._named.setdefault(waiter.target, [])
         else:
-            waiter_group = self._shapes.setdefault(_shape_key(waiter), [])
-        bisect.insort(waiter_group, waiter, key=_waiter_order)
+            group = self._shapes.setdefault(_shape_key(waiter), [])
+        bisect.insort(group, waiter, key=_waiter_order)
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter that starts or leaves; the devices reserved for it become free."""
@@ -106,7 +106,7 @@ class WaitingQueue:
         self._awaited_pools.clear()
         self.guest_queue.plan(before_people=True)
         shape_heads: list[tuple[WaiterOrder, Key]] = [
-            (shape_waiters[0].order, shape_key) for shape_key, shape_waiters in self._shapes.items()
+            (shape_waiters[0].order, key) for key, shape_waiters in self._shapes.items()
         ]
         heapq.heapify(shape_heads)
         tried_count, is_held_back = 0, False
@@ -144,8 +144,8 @@ class WaitingQueue:
         }
         if not self._state.quotas or not reserving_ids:
             return
-        for shape_waiters in self._shapes.values():
-            for waiter in shape_waiters:
+        for waiters in self._shapes.values():
+            for waiter in waiters:
                 if waiter.id in reserving_ids and self._is_over_quota(waiter):
                     self._lift_reservation(waiter)
 
@@ -241,11 +241,9 @@ class WaitingQueue:
 
     def _is_over_quota(self, waiter: Waiter) -> bool:
         spec = waiter.spec
-        device_count = spec.size or len(spec.devices)
+        count = spec.size or len(spec.devices)
         try:
-            quotas.check(
-                self._state, waiter.caller.name, spec.allocation, device_count, waiter.action
-            )
+            quotas.check(self._state, waiter.caller.name, spec.allocation, count, waiter.action)
         except NoCapacity:
             return True
         return False

@@ -342,16 +342,16 @@ class Waiting:
     async def _create_partition(self, waiter: Waiter, claim: DeviceClaim | None) -> PartitionEntry:
         request = waiter.record.create
         assert request is not None
-        partition_entry = await partitions.begin_create(
+        entry = await partitions.begin_create(
             self._state,
             waiter.caller,
             waiter.checked,
             claim=claim,
             duration=request.duration,
         )
-        await partitions.finish_create(self._state, partition_entry)
+        await partitions.finish_create(self._state, entry)
         waiter.created = True
-        return partition_entry
+        return entry
 
     async def _acquire(
         self, waiter: Waiter, claim: DeviceClaim | None
@@ -402,11 +402,11 @@ class Waiting:
         with suppress(PodwrightError):
             if waiter.lease:
                 if (lease := state.leases.get(waiter.lease)) is not None:
-                    lease_request = LeaseRequest(id=waiter.lease, epoch=lease.record.epoch)
+                    request = LeaseRequest(id=waiter.lease, epoch=lease.record.epoch)
                     with suppress(Fenced):
-                        await ends.release(state, waiter.caller, lease_request)
+                        await ends.release(state, waiter.caller, request)
                 return
-            partition_entry = await partitions.begin_remove(
+            entry = await partitions.begin_remove(
                 state, waiter.caller, waiter.partition, force=False
             )
-            await partitions.finish_remove(state, waiter.caller, partition_entry, force=True)
+            await partitions.finish_remove(state, waiter.caller, entry, force=True)

@@ -30,10 +30,10 @@ def load(records: Mapping[tuple[str, str], bytes]) -> dict[str, float]:
     """The stored weights, by the names of guests."""
     share_records = [
         decode(ShareRecord, record_bytes)
-        for (record_kind, _), record_bytes in records.items()
-        if record_kind == SHARE_KIND
+        for (kind, _), record_bytes in records.items()
+        if kind == SHARE_KIND
     ]
-    return {share_record.guest: share_record.weight for share_record in share_records}
+    return {record.guest: record.weight for record in share_records}
 
 
 async def store_weight(

@@ -37,10 +37,10 @@ class ServingWaiter:
 
     def added(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes of a commit. With the partition or the lease comes the waiter's record."""
-        if self.given is not None or (given_record := self._served_record(changes)) is None:
+        if self.given is not None or (record := self._served_record(changes)) is None:
             return changes
-        self.given = given_record
-        return [*changes, put_waiter(given_record)]
+        self.given = record
+        return [*changes, put_waiter(record)]
 
     def _served_record(self, changes: Sequence[Change]) -> WaiterRecord | None:
         waiter_record, partition_name = self._waiter.record, self._waiter.spec.name
@@ -87,15 +87,15 @@ class UnacknowledgedWaiters:
 
     def add(self, waiter: Waiter) -> None:
         """A waiter was served. One whose client has acknowledged that is left out."""
-        for given_name in (waiter.partition, waiter.lease) if waiter.owed else ():
-            if given_name:
-                self._by_name[given_name] = waiter
+        for name in (waiter.partition, waiter.lease) if waiter.owed else ():
+            if name:
+                self._by_name[name] = waiter
 
     def drop(self, waiter: Waiter) -> None:
         """A waiter's client acknowledged, or what it was given is given back."""
-        for given_name in (waiter.partition, waiter.lease):
-            if self._by_name.get(given_name) is waiter:
-                del self._by_name[given_name]
+        for name in (waiter.partition, waiter.lease):
+            if self._by_name.get(name) is waiter:
+                del self._by_name[name]
 
     async def used(self, caller: Caller, given_name: str) -> None:
         """A call on this partition or lease: where it is its waiter's, that acknowledges."""
@@ -108,9 +108,9 @@ class UnacknowledgedWaiters:
         if not waiter.owed or waiter.cancelled:
             return
         waiter.seen = self._state.now()  # nothing is given back while this is written
-        waiter_record = msgspec.structs.replace(waiter.record, acknowledged=True)
-        await self._state.journal.commit([put_waiter(waiter_record)])
-        waiter.record = waiter_record
+        record = msgspec.structs.replace(waiter.record, acknowledged=True)
+        await self._state.journal.commit([put_waiter(record)])
+        waiter.record = record
         self.drop(waiter)
 
 

@@ -90,8 +90,8 @@ class Waiter:
     def checked(self) -> CheckedSpec:
         """The same, checked once. Raises InvalidRequest."""
         if self._checked is None:
-            acquire_request = self.record.acquire
-            hosts = acquire_request.hosts if acquire_request is not None else ()
+            request = self.record.acquire
+            hosts = request.hosts if request is not None else ()
             self._checked = CheckedSpec(self.spec, self.action, launch_hosts=hosts)
         return self._checked
 
@@ -105,10 +105,8 @@ class Waiter:
     @property
     def creates(self) -> bool:
         """Whether a new partition may be created for it."""
-        acquire_request = self.record.acquire
-        return acquire_request is None or (
-            (acquire_request.create or acquire_request.update) and not acquire_request.parent
-        )
+        request = self.record.acquire
+        return request is None or ((request.create or request.update) and not request.parent)
 
     @property
     def caller(self) -> Caller:

@@ -74,10 +74,9 @@ def _blockers_in_words(state: ControllerState, waiter: Waiter, reservation: Rese
     """The partitions that must end or move before the place reserved for a waiter is free."""
     goal = reservation.goal
     blocking_partitions = [  # of those that stood in the way when the place was chosen
-        partition_entry.record
-        for partition_name in goal.partitions
-        if (partition_entry := state.partitions.get(partition_name)) is not None
-        and partition_entry.record is not None
+        entry.record
+        for name in goal.partitions
+        if (entry := state.partitions.get(name)) is not None and entry.record is not None
     ]
     visible_names = [
         record.name

@@ -61,8 +61,8 @@ def in_the_way(
     ]
     reservations = [
         reservation
-        for (cluster_name, allocation), reservation in state.reservations.items()
-        if cluster_name == cluster.layout.name and spec.allocation in ("", allocation)
+        for (name, allocation), reservation in state.reservations.items()
+        if name == cluster.layout.name and spec.allocation in ("", allocation)
     ]
     requested_size = spec.size or len(spec.devices)
     nearest_spec = nearest(state, spec, refusal.largest)
@@ -80,16 +80,16 @@ def in_the_way(
             if machine in cluster.drained and machine not in state.down
         ],
         "unhealthy": [
-            f"device {device_index} of machine {machine}"
+            f"device {index} of machine {machine}"
             for machine in sorted(cluster.ill - state.down, key=cluster.places.__getitem__)
             if _is_in_allocation(cluster, machine, spec.allocation)
-            for device_index in sorted(cluster.unhealthy[machine])
+            for index in sorted(cluster.unhealthy[machine])
         ][:MAX_SHOWN_PARTITIONS],
         "unjoinable": [
-            f"device {device_index} of machine {machine} cannot be joined: {reason}"
+            f"device {index} of machine {machine} cannot be joined: {reason}"
             for machine, reasons in cluster.unjoinable.items()
             if _is_in_allocation(cluster, machine, spec.allocation)
-            for device_index, reason in sorted(reasons.items())
+            for index, reason in sorted(reasons.items())
         ][:MAX_SHOWN_PARTITIONS],
         "kept_for": sorted(
             reservation.waiter
@@ -164,17 +164,15 @@ def in_words(spec: PartitionSpec, nearest_data: Mapping[str, Any] | None) -> str
     if nearest_data is None:
         return "remove a partition, or wait in the queue (vipu create partition … --wait)"
     suggestion = msgspec.convert(nearest_data, PartitionSpec)
-    suggestion_text = f"a size of {suggestion.size}"
-    requested_size = spec.size or len(spec.devices)
-    if suggestion.size == requested_size and suggestion.num_ilds not in (0, spec.num_ilds):
-        suggestion_text += f" over {suggestion.num_ilds} link domains"
-    elif suggestion.size == requested_size and spec.devices:
-        suggestion_text += " on other devices"
-    elif suggestion.size == requested_size and (spec.allocation or spec.cluster):
-        suggestion_text += " elsewhere, without the allocation and the cluster,"
-    return (
-        f"{suggestion_text} would start now; or wait in the queue (vipu create partition … --wait)"
-    )
+    text = f"a size of {suggestion.size}"
+    size = spec.size or len(spec.devices)
+    if suggestion.size == size and suggestion.num_ilds not in (0, spec.num_ilds):
+        text += f" over {suggestion.num_ilds} link domains"
+    elif suggestion.size == size and spec.devices:
+        text += " on other devices"
+    elif suggestion.size == size and (spec.allocation or spec.cluster):
+        text += " elsewhere, without the allocation and the cluster,"
+    return f"{text} would start now; or wait in the queue (vipu create partition … --wait)"
 
 
 def explanation_of_error(action: str, error: PodwrightError) -> Explanation:

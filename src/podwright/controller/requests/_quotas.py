@@ -30,8 +30,8 @@ def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRe
     """The quotas that are written down."""
     quotas = [
         decode(QuotaRecord, record_bytes)
-        for (record_kind, _), record_bytes in records.items()
-        if record_kind == QUOTA
+        for (kind, _), record_bytes in records.items()
+        if kind == QUOTA
     ]
     return {quota.key: quota for quota in quotas}
 
@@ -129,14 +129,14 @@ def admit_devices(
 
 def show(state: ControllerState, quota: QuotaRecord) -> QuotaInfo:
     """A quota and what is used of it."""
-    used_devices, used_partitions = _used_counts(state, quota, None)
+    devices, partitions = _used_counts(state, quota, None)
     return QuotaInfo(
         user=quota.user,
         allocation=quota.allocation,
         devices=quota.devices,
         partitions=quota.partitions,
-        used_devices=used_devices,
-        used_partitions=used_partitions,
+        used_devices=devices,
+        used_partitions=partitions,
     )
 
 

@@ -122,9 +122,9 @@ def _possible_in_words(cluster: IndexedCluster, spec: PartitionSpec) -> str:
 
 def _sizes_of(layout: Cluster) -> list[int]:
     """The sizes that a cluster may have by its family, ascending."""
-    domain_sizes = [layout.domain_size(domain) for domain in range(len(layout.domains))]
-    largest = max(domain_sizes)
-    over_domains = [largest * count for count in range(2, len(domain_sizes) + 1)]
+    sizes = [layout.domain_size(domain) for domain in range(len(layout.domains))]
+    largest = max(sizes)
+    over_domains = [largest * count for count in range(2, len(sizes) + 1)]
     return [*layout.family.sizes(largest), *over_domains]
 
 
@@ -142,13 +142,13 @@ def held_by_others_error(
     record: PartitionRecord, leases: Sequence[HeldLease], action: str, would_work: str
 ) -> Held:
     """The error for a partition that others hold."""
-    holder_names = [holder_of(lease) for lease in leases]
+    names = [holder_of(lease) for lease in leases]
     return Held(
-        f"partition {record.name} is held by {', '.join(holder_names[:MAX_SHOWN_PARTITIONS])}",
+        f"partition {record.name} is held by {', '.join(names[:MAX_SHOWN_PARTITIONS])}",
         operation=action,
         would_work=would_work,
-        holder=holder_names[0] if holder_names else "",
-        holders=holder_names,
+        holder=names[0] if names else "",
+        holders=names,
         partition=record.name,
     )
 

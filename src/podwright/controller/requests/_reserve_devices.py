@@ -135,11 +135,7 @@ def guest_goal(
         max(goal.starts_at for goal in chosen_goals),
         all(goal.known for goal in chosen_goals),
         sum(goal.busy for goal in chosen_goals),
-        tuple(
-            dict.fromkeys(
-                partition_name for goal in chosen_goals for partition_name in goal.partitions
-            )
-        ),
+        tuple(dict.fromkeys(name for goal in chosen_goals for name in goal.partitions)),
     )
 
 
@@ -147,18 +143,14 @@ def in_service(state: ControllerState, goal: Goal) -> bool:
     """Whether all devices of a goal are healthy, and no machine of it is down, drained, or in
     another allocation by now."""
     cluster = goal.cluster
-    usable_machines = (
-        set(cluster.allocations.get(goal.allocation, ())) - cluster.drained - state.down
-    )
-    return usable_machines.issuperset(cluster.parts(goal.blocks)) and _is_healthy(
-        cluster, goal.blocks
-    )
+    machines = set(cluster.allocations.get(goal.allocation, ())) - cluster.drained - state.down
+    return machines.issuperset(cluster.parts(goal.blocks)) and _is_healthy(cluster, goal.blocks)
 
 
 def _is_healthy(cluster: IndexedCluster, blocks: Sequence[Block]) -> bool:
     return not (cluster.ill or cluster.unjoinable) or all(
-        cluster.avoided(machine).isdisjoint(device_indices)
-        for machine, device_indices in cluster.parts(blocks).items()
+        cluster.avoided(machine).isdisjoint(indices)
+        for machine, indices in cluster.parts(blocks).items()
     )
 
 
@@ -240,8 +232,8 @@ def candidates(
         return (
             last_machine < len(machines)
             and all(
-                machines[machine_index].name in usable_machines
-                for machine_index in range(block.offset // devices_per_machine, last_machine + 1)
+                machines[index].name in usable_machines
+                for index in range(block.offset // devices_per_machine, last_machine + 1)
             )
             and _is_healthy(cluster, (block,))
         )
@@ -261,9 +253,7 @@ def candidates(
         else 0
     )
     for first_domain in range(max(loop_starts, domain_count - part_count + 1)):
-        domain_run = [
-            (first_domain + domain_step) % domain_count for domain_step in range(part_count)
-        ]
+        domain_run = [(first_domain + step) % domain_count for step in range(part_count)]
         for offset in _legal_offsets(layout, first_domain, part_size):
             blocks = tuple(Block(domain, offset, part_size) for domain in domain_run)
             if all(fits(block) for block in blocks):
@@ -273,8 +263,8 @@ def candidates(
 def _legal_offsets(cluster: Cluster, domain: int, part_size: int) -> Iterator[int]:
     """Where a part of a partition may begin in a link domain."""
     devices_per_machine = cluster.family.devices_per_machine
-    offset_step = cluster.family.block_rule.step(part_size, devices_per_machine)
-    for offset in range(0, cluster.domain_size(domain), offset_step):
+    step = cluster.family.block_rule.step(part_size, devices_per_machine)
+    for offset in range(0, cluster.domain_size(domain), step):
         if (
             part_size >= devices_per_machine
             or offset % devices_per_machine + part_size <= devices_per_machine

@@ -196,9 +196,9 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) ->
 def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest for slices of what is not a GPU, or of devices that are named."""
     if spec.profile and cluster.family.attachment is not Attachment.HOST:
-        device_noun = cluster.family.device_noun
+        noun = cluster.family.device_noun
         raise InvalidRequest(
-            f"{device_noun}s are not cut into slices",
+            f"{noun}s are not cut into slices",
             operation=action,
             would_work="leave out the profile",
         )
@@ -224,8 +224,8 @@ def fewest_gcds(spec: PartitionSpec, cluster: Cluster, host_count: int = 0) -> i
     domain_count = spec.num_ilds or len({domain for domain, _ in spec.devices})
     if device_count <= cluster.domain_size(0):  # most requests: not every domain is looked at
         return max(1, domain_count)
-    domain_limit = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
-    return max(1, domain_count, -(-device_count // domain_limit))
+    limit = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
+    return max(1, domain_count, -(-device_count // limit))
 
 
 def to_request(spec: PartitionSpec, cluster: Cluster, host_count: int = 0) -> Request:
@@ -288,13 +288,13 @@ def _checked_routing(
 def _check_gateway_routing(wanted_routing: GatewayRouting, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest where the cluster's second-tier links cannot do it (V-IPU 1.18
     protocol: RING for loop links, SWRING for switched ones)."""
-    needed_topology = {
+    topology = {
         GatewayRouting.RING: ClusterTopology.LOOPED,
         GatewayRouting.SWRING: ClusterTopology.SWITCHED,
     }.get(wanted_routing)
-    if needed_topology is not None and cluster.topology is not needed_topology:
+    if topology is not None and cluster.topology is not topology:
         raise InvalidRequest(
-            f"gateway routing {wanted_routing.value} needs {needed_topology.value} link domains, "
+            f"gateway routing {wanted_routing.value} needs {topology.value} link domains, "
             "and those of "
             f"cluster {cluster.name} are: {cluster.topology.value}",
             operation=action,
@@ -339,9 +339,5 @@ def _power_of_two_divisors(dividend: int) -> list[int]:
 
 
 def _numbers_in_words(numbers: Sequence[int]) -> str:
-    number_texts = [str(number) for number in numbers]
-    return (
-        number_texts[0]
-        if len(number_texts) == 1
-        else f"{', '.join(number_texts[:-1])} or {number_texts[-1]}"
-    )
+    texts = [str(number) for number in numbers]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"

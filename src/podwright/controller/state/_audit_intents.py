@@ -60,8 +60,8 @@ def with_intent(changes: Sequence[Change]) -> Sequence[Change]:
 @contextmanager
 def intent_scope(intent: Intent) -> Iterator[Intent]:
     """What is committed inside, by this task or one that it starts, is the intent's effect."""
-    context_token = CURRENT.set(intent)
+    token = CURRENT.set(intent)
     try:
         yield intent
     finally:
-        CURRENT.reset(context_token)
+        CURRENT.reset(token)

@@ -25,9 +25,9 @@ class IndexedCluster:
         self.layout = layout
         self.index = index_of(layout)
         self.allocations: dict[str, list[str]] = {}
-        for allocation_name, machine_names in allocations.items():
-            self.index.define_allocation(allocation_name, machine_names)
-            self.allocations[allocation_name] = list(machine_names)
+        for name, names in allocations.items():
+            self.index.define_allocation(name, names)
+            self.allocations[name] = list(names)
         if not self.allocations:
             self.allocations[layout.name] = self.machines()
         self._devices_per_machine = layout.family.devices_per_machine
@@ -53,9 +53,9 @@ class IndexedCluster:
         layout = self.layout
         self._names = [[machine.name for machine in domain.machines] for domain in layout.domains]
         self.places = {
-            machine_name: (domain, machine_index)
-            for domain, machine_names in enumerate(self._names)
-            for machine_index, machine_name in enumerate(machine_names)
+            name: (domain, index)
+            for domain, names in enumerate(self._names)
+            for index, name in enumerate(names)
         }
         self.refs = [
             [
@@ -79,12 +79,12 @@ class IndexedCluster:
         machines_by_allocation: of each allocation; none: one for all. Raises ValueError for what
         has no place there.
         """
-        new_index = index_of(layout)
-        for allocation_name, machine_names in machines_by_allocation.items():
-            new_index.define_allocation(allocation_name, machine_names)
+        index = index_of(layout)
+        for name, names in machines_by_allocation.items():
+            index.define_allocation(name, names)
         for placement in self.index.placements():
-            new_index.take(placement)
-        return new_index
+            index.take(placement)
+        return index
 
     def redefine(
         self,
@@ -99,18 +99,18 @@ class IndexedCluster:
         }
         self.layout, self.index = layout, new_index
         self._lay_out_devices()
-        for name, (domain, machine_position) in self.places.items():
-            first_offset = machine_position * self._devices_per_machine
+        for name, (domain, position) in self.places.items():
+            first_offset = position * self._devices_per_machine
             if name in previous_refs:
                 self.refs[domain][first_offset : first_offset + self._devices_per_machine] = (
                     previous_refs[name][: self._devices_per_machine]
                 )
         self.allocations = {
-            name: list(machine_names) for name, machine_names in machines_by_allocation.items()
+            name: list(names) for name, names in machines_by_allocation.items()
         } or {layout.name: self.machines()}
-        for machine_table in (self.attributes, self.unhealthy, self.unjoinable):
-            for name in machine_table.keys() - self.places.keys():
-                del machine_table[name]
+        for table in (self.attributes, self.unhealthy, self.unjoinable):
+            for name in table.keys() - self.places.keys():
+                del table[name]
         self.drained &= self.places.keys()
         self.measuring &= self.places.keys()
         self.ill &= self.places.keys()
@@ -170,9 +170,7 @@ class IndexedCluster:
         """Note that machines or allocations were defined anew."""
         self.definition = next(_definitions)
         self._allocation_by_machine = {
-            machine_name: allocation
-            for allocation, machine_names in self.allocations.items()
-            for machine_name in machine_names
+            name: allocation for allocation, names in self.allocations.items() for name in names
         }
 
     def touch_machine(self, machine: str) -> None:
@@ -228,11 +226,11 @@ class IndexedCluster:
         machine_size = self._devices_per_machine
         indices_by_machine: dict[str, list[int]] = {}
         for domain, offset, size in blocks:
-            machine_names, end_offset = self._names[domain], offset + size
+            names, end_offset = self._names[domain], offset + size
             while offset < end_offset:
                 machine_index, first_index = divmod(offset, machine_size)
                 device_count = min(machine_size - first_index, end_offset - offset)
-                indices_by_machine.setdefault(machine_names[machine_index], []).extend(
+                indices_by_machine.setdefault(names[machine_index], []).extend(
                     range(first_index, first_index + device_count)
                 )
                 offset += device_count
@@ -256,18 +254,18 @@ class IndexedCluster:
     def span(self, gcd_blocks: Sequence[Block], device_mask: int) -> list[Block]:
         """The devices of a partition whose bits are set in `device_mask`, in routing order."""
         covered_blocks: list[Block] = []
-        routing_offset = 0
+        offset = 0
         for gcd_block in gcd_blocks:
-            block_mask = device_mask >> routing_offset & ((1 << gcd_block.size) - 1)
+            block_mask = device_mask >> offset & ((1 << gcd_block.size) - 1)
             if block_mask == (1 << gcd_block.size) - 1:
                 covered_blocks.append(gcd_block)
             elif block_mask:
                 covered_blocks.extend(
-                    Block(gcd_block.domain, gcd_block.offset + bit_index, 1)
-                    for bit_index in range(gcd_block.size)
-                    if block_mask >> bit_index & 1
+                    Block(gcd_block.domain, gcd_block.offset + index, 1)
+                    for index in range(gcd_block.size)
+                    if block_mask >> index & 1
                 )
-            routing_offset += gcd_block.size
+            offset += gcd_block.size
         return covered_blocks
 
 
@@ -284,9 +282,7 @@ class ClusterIndex:
             for layout in clusters
         }
         self.by_machine = {
-            machine_name: cluster
-            for cluster in self.clusters.values()
-            for machine_name in cluster.places
+            name: cluster for cluster in self.clusters.values() for name in cluster.places
         }
 
     @property
@@ -334,5 +330,5 @@ class ClusterIndex:
 
 def _names(object_names: Sequence[str]) -> str:
     listed_names = list(object_names[:5])
-    more_suffix = f" (and {len(object_names) - 5} more)" if len(object_names) > 5 else ""
-    return (" or ".join(listed_names) or "another server") + more_suffix
+    suffix = f" (and {len(object_names) - 5} more)" if len(object_names) > 5 else ""
+    return (" or ".join(listed_names) or "another server") + suffix

@@ -140,44 +140,32 @@ class ControllerState:
 
     def find(self, caller: Caller, name: str) -> PartitionEntry | None:
         """The partition of this name, if there is one that the caller may know of."""
-        partition_entry = self.partitions.get(name)
-        return (
-            partition_entry
-            if partition_entry is not None and self.sight.partition(caller, partition_entry)
-            else None
-        )
+        entry = self.partitions.get(name)
+        return entry if entry is not None and self.sight.partition(caller, entry) else None
 
     def find_lease(self, caller: Caller, lease_id: str) -> HeldLease | None:
         """The live lease of this id, if there is one that the caller may know of."""
         lease = self.leases.get(lease_id)
         if lease is None:
             return None
-        partition_entry = self.partitions.get(lease.record.partition)
-        return (
-            lease
-            if partition_entry is not None and self.sight.leases(caller, partition_entry)
-            else None
-        )
+        entry = self.partitions.get(lease.record.partition)
+        return lease if entry is not None and self.sight.leases(caller, entry) else None
 
     def find_fenced(self, caller: Caller, lease_id: str) -> PartitionEntry | None:
         """The partition on which the lease of this id left a fence that the caller may know of."""
-        partition_entry = self.fences.get(lease_id)
-        return (
-            partition_entry
-            if partition_entry is not None and self.sight.leases(caller, partition_entry)
-            else None
-        )
+        entry = self.fences.get(lease_id)
+        return entry if entry is not None and self.sight.leases(caller, entry) else None
 
     async def lock(self, partition_name: str, action: str, caller: Caller) -> PartitionEntry:
         """A partition with its lock held, which the caller releases.
 
         Raises NotFound, at once for one that the caller may not know of.
         """
-        while (partition_entry := self.find(caller, partition_name)) is not None:
-            await partition_entry.lock.acquire()
-            if not partition_entry.removed and self.find(caller, partition_name) is partition_entry:
-                return partition_entry
-            partition_entry.lock.release()
+        while (entry := self.find(caller, partition_name)) is not None:
+            await entry.lock.acquire()
+            if not entry.removed and self.find(caller, partition_name) is entry:
+                return entry
+            entry.lock.release()
         raise self.missing(partition_name, action, caller)
 
     def missing(
@@ -219,10 +207,10 @@ class ControllerState:
             return names
         in_closed = {
             entry.name
-            for cluster_name, cluster in self.inventory.clusters.items()
+            for name, cluster in self.inventory.clusters.items()
             for allocation, scheduler in cluster.closed.items()
             if scheduler == caller.name
-            for entry in self.partitions.in_pool(cluster_name, allocation)
+            for entry in self.partitions.in_pool(name, allocation)
         }
         return sorted(in_closed.union(names))
 
@@ -239,7 +227,7 @@ class ControllerState:
 
     def drop_leases(self, partition_entry: PartitionEntry, leases: Iterable[HeldLease]) -> None:
         """Forget leases of a partition; whoever waits for it may try."""
-        lease_count = len(partition_entry.leases)
+        count = len(partition_entry.leases)
         for lease in leases:
             lease.ending = True
             self.leases.remove(lease.record.id)
@@ -249,7 +237,7 @@ class ControllerState:
             self.leases_by_cluster[_cluster_name(partition_entry), "HELD"] -= 1
             if not partition_entry.removed:
                 self.partitions.note_holders(partition_entry, holders_of(dropped.record), -1)
-        if len(partition_entry.leases) < lease_count:
+        if len(partition_entry.leases) < count:
             self.freed(None, (), partition_entry.name)
 
     def drop_fences(self, partition_entry: PartitionEntry, lease_ids: Iterable[str]) -> None:
@@ -287,16 +275,16 @@ class ControllerState:
     def lift(self, cluster: IndexedCluster) -> None:
         """Keep nothing of a cluster for waiters, nor for launches that were to move, before its
         allocations change. `freed` follows."""
-        for lease_id, pending_move in list(self.moves.items()):
-            if pending_move.cluster is cluster:
-                cluster.index.release(pending_move.target)
+        for lease_id, move in list(self.moves.items()):
+            if move.cluster is cluster:
+                cluster.index.release(move.target)
                 del self.moves[lease_id]
                 if (lease := self.leases.get(lease_id)) is not None:
                     lease.move = ""
-        for allocation_key, reservation in list(self.reservations.items()):
+        for key, reservation in list(self.reservations.items()):
             if reservation.goal.cluster is cluster:
                 reservation.lift()
-                del self.reservations[allocation_key]
+                del self.reservations[key]
 
 
 def _cluster_name(entry: PartitionEntry) -> str:

@@ -33,13 +33,11 @@ class ClaimedBlocks:
         for quarantined in state.quarantine.values():
             key = (quarantined.cluster, quarantined.block.domain)
             self.waiting.setdefault(key, []).append(quarantined.block)
-        for (cluster_name, _), reservation in state.reservations.items():
+        for (name, _), reservation in state.reservations.items():
             for placement in reservation.placements:
-                self._keep(cluster_name, placement.blocks, reservation.waiter)
-        for pending_move in state.moves.values():
-            self._keep(
-                pending_move.cluster.layout.name, pending_move.target.blocks, pending_move.partition
-            )
+                self._keep(name, placement.blocks, reservation.waiter)
+        for move in state.moves.values():
+            self._keep(move.cluster.layout.name, move.target.blocks, move.partition)
 
     def _keep(self, cluster_name: str, blocks: Sequence[Block], name: str) -> None:
         for block in blocks:

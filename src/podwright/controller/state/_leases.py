@@ -83,7 +83,7 @@ class LeaseIndex(ReadOnlyMapping[HeldLease]):
     def watch(self, lease: HeldLease) -> None:
         """Watch for the end of a lease, as it is now."""
         if len(self._heap) > 2 * len(self) + self.STALE_ALLOWANCE:
-            self._heap = [heap_entry for heap_entry in self._heap if heap_entry[1] in self._by_name]
+            self._heap = [entry for entry in self._heap if entry[1] in self._by_name]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (lease.expires, lease.record.id))
 
@@ -125,21 +125,21 @@ def ancestors(lease_id: str, leases_by_id: Mapping[str, HeldLease]) -> set[str]:
     ancestor_ids: set[str] = set()
     while lease_id and lease_id not in ancestor_ids:
         ancestor_ids.add(lease_id)
-        held_lease = leases_by_id.get(lease_id)
-        lease_id = held_lease.record.parent if held_lease else ""
+        lease = leases_by_id.get(lease_id)
+        lease_id = lease.record.parent if lease else ""
     return ancestor_ids
 
 
 def descendants(lease_id: str, candidate_leases: Iterable[HeldLease]) -> list[HeldLease]:
     """The lease and those that lie in it, parents first."""
-    lease_tree: list[HeldLease] = []
+    tree: list[HeldLease] = []
     tree_ids = {lease_id}
     # Ids are given in order of time and a child is younger than its parent.
     for candidate_lease in sorted(candidate_leases, key=lambda held_lease: held_lease.record.epoch):
         if candidate_lease.record.id in tree_ids or candidate_lease.record.parent in tree_ids:
             tree_ids.add(candidate_lease.record.id)
-            lease_tree.append(candidate_lease)
-    return lease_tree
+            tree.append(candidate_lease)
+    return tree
 
 
 def free_subset(

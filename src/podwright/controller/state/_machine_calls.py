@@ -65,10 +65,10 @@ class MachineCalls:
 
     def abort_calls(self, machine: str, abort_reason: str) -> None:
         """Abort the calls to a machine: they end as if they had timed out."""
-        for timeout_scope in (timeout_scopes := self._under_way.get(machine, {})):
-            timeout_scopes[timeout_scope] = abort_reason
-            if not timeout_scope.expired():
-                timeout_scope.reschedule(asyncio.get_running_loop().time())
+        for scope in (timeout_scopes := self._under_way.get(machine, {})):
+            timeout_scopes[scope] = abort_reason
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
 
     @property
     def pool_hosts(self) -> tuple[str, ...]:
@@ -100,8 +100,8 @@ class MachineCalls:
                 await driver.configure(partition, epoch, device_indices)
 
         if self.fabric is not None:
-            for fabric_name, joined_devices in (joins or {partition: devices_by_machine}).items():
-                fabric_call = self.fabric.join(fabric_name, epoch, joined_devices)
+            for name, devices in (joins or {partition: devices_by_machine}).items():
+                fabric_call = self.fabric.join(name, epoch, devices)
                 if faults := await self._fabric_call(fabric_call, devices_by_machine):
                     return faults
         return await self._call_each_machine(devices_by_machine, join)
@@ -183,16 +183,16 @@ class MachineCalls:
         machine_call: Callable[[Driver, Sequence[int]], Awaitable[None]],
     ) -> list[MachineFault]:
         if len(devices_by_machine) == 1:  # the common case needs no task
-            for machine, machine_devices in devices_by_machine.items():
-                fault = await self._call_machine(machine, machine_devices, machine_call)
+            for machine, devices in devices_by_machine.items():
+                fault = await self._call_machine(machine, devices, machine_call)
                 return [fault] if fault else []
-        fault_results = await asyncio.gather(
+        results = await asyncio.gather(
             *(
-                self._call_machine(machine_name, device_indices, machine_call)
-                for machine_name, device_indices in devices_by_machine.items()
+                self._call_machine(name, indices, machine_call)
+                for name, indices in devices_by_machine.items()
             )
         )
-        return [fault for fault in fault_results if fault]
+        return [fault for fault in results if fault]
 
     async def _call_machine(
         self,

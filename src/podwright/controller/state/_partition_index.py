@@ -86,15 +86,13 @@ class PartitionEntry:
             chosen_devices = {
                 machine: [
                     device_index
-                    for device_index in device_indices
+                    for device_index in indices
                     if device_index in devices_by_machine.get(machine, ())
                 ]
-                for machine, device_indices in attached_devices.items()
+                for machine, indices in attached_devices.items()
             }
             if host_devices := {
-                machine: device_indices
-                for machine, device_indices in chosen_devices.items()
-                if device_indices
+                machine: indices for machine, indices in chosen_devices.items() if indices
             }:
                 joins_by_name[attached_name(self.name, host)] = host_devices
         return joins_by_name
@@ -139,11 +137,7 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
 
     def records(self) -> Iterable[PartitionRecord]:
         """All partitions that are durable."""
-        return (
-            partition_entry.record
-            for partition_entry in self.values()
-            if partition_entry.record is not None
-        )
+        return (entry.record for entry in self.values() if entry.record is not None)
 
     def on(self, machine: str) -> list[PartitionEntry]:
         """The partitions that have devices in a machine. It costs what they are, not what all
@@ -212,9 +206,9 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
     def owners(self, machine: str) -> dict[int, str]:
         """Index -> partition, for all devices of a machine that a partition has."""
         return {
-            device_index: partition_entry.name
-            for partition_entry in self._on.get(machine, ())
-            for device_index in partition_entry.parts().get(machine, ())
+            index: entry.name
+            for entry in self._on.get(machine, ())
+            for index in entry.parts().get(machine, ())
         }
 
     def add(self, entry: PartitionEntry) -> None:

@@ -57,9 +57,9 @@ class PodSummary:
         async with self._refreshing:
             self._notice_definitions()
             claimed, clusters = ClaimedBlocks(self._state), self._state.inventory.clusters
-            for cluster_name, domain in claimed.changed_since(self._claimed):
-                if cluster_name in clusters:
-                    clusters[cluster_name].touched.add(domain)
+            for name, domain in claimed.changed_since(self._claimed):
+                if name in clusters:
+                    clusters[name].touched.add(domain)
             self._claimed = claimed
             for cluster in list(clusters.values()):
                 while cluster.touched and self._is_current(cluster):
@@ -90,8 +90,8 @@ class PodSummary:
 
     def counts(self, key: str) -> dict[str, int] | None:
         """How many devices of a link domain have which state. None: there is no such domain."""
-        cluster_name, _, number = key.rpartition("/")
-        summary = self.domains.get(cluster_name, {}).get(int(number))
+        name, _, number = key.rpartition("/")
+        summary = self.domains.get(name, {}).get(int(number))
         return None if summary is None else dict(zip(STATES, summary.counts, strict=True))
 
     def runs(self, key: str) -> list[tuple[tuple[str, str], int]] | None:
@@ -113,8 +113,8 @@ class PodSummary:
         return [(machine.name, per_machine) for machine in cluster.layout.domains[domain].machines]
 
     def _domain_of(self, key: str) -> tuple[IndexedCluster, int] | None:
-        cluster_name, _, number = key.rpartition("/")
-        cluster = self._state.inventory.clusters.get(cluster_name)
+        name, _, number = key.rpartition("/")
+        cluster = self._state.inventory.clusters.get(name)
         if cluster is None or not number.isdecimal() or int(number) >= len(cluster.refs):
             return None
         return cluster, int(number)
@@ -145,12 +145,12 @@ class PodSummary:
         view = view_domain(self._state, cluster, domain, self._claimed)
         kept = Counter(view.kept.values())
         free_flags: dict[str, list[bool]] = {}
-        for device_ref in cluster.refs[domain]:
-            allocation = cluster.allocation_of(device_ref.machine)
+        for ref in cluster.refs[domain]:
+            allocation = cluster.allocation_of(ref.machine)
             flags = free_flags.get(allocation)
             if flags is None:
                 flags = free_flags[allocation] = [False] * len(view.states)
-            flags[device_ref.offset] = bool(view.free >> device_ref.offset & 1)
+            flags[ref.offset] = bool(view.free >> ref.offset & 1)
         summary = DomainSummary(
             tuple(view.states.count(state) for state in STATES),
             dict(kept),

@@ -123,15 +123,15 @@ class _PendingRequest:
 
     def _is_effect(self, change: Change) -> bool:
         method = self.request.method
-        effect_kind = _EFFECT_KIND_BY_METHOD.get(method)
-        if effect_kind is None:
+        kind = _EFFECT_KIND_BY_METHOD.get(method)
+        if kind is None:
             return True
-        if not isinstance(change, Put) or change.kind != effect_kind:
+        if not isinstance(change, Put) or change.kind != kind:
             return False
-        if effect_kind != PARTITION:
+        if kind != PARTITION:
             return True
-        operation_state = decode(PartitionRecord, change.body).operation
-        return change.key == self.request.name and operation_state is _STEP_BY_METHOD[method]
+        state = decode(PartitionRecord, change.body).operation
+        return change.key == self.request.name and state is _STEP_BY_METHOD[method]
 
     def _remembered_outcome(
         self, changes: Sequence[Change], effect_change: Change
@@ -165,15 +165,15 @@ def last_partition_in(
     changes: Sequence[Change], partition_name: str = ""
 ) -> PartitionRecord | None:
     """The last record of a partition among changes. partition_name: of this one alone."""
-    latest_record = None
+    record = None
     for change in changes:
         if (
             isinstance(change, Put)
             and change.kind == PARTITION
             and partition_name in ("", change.key)
         ):
-            latest_record = decode(PartitionRecord, change.body)
-    return latest_record
+            record = decode(PartitionRecord, change.body)
+    return record
 
 
 _current_request: ContextVar[Pending | None] = ContextVar("request", default=None)
@@ -205,19 +205,19 @@ class Requests:
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Load the requests that were done before."""
-        remembered_pairs = [
-            (request_key, decode(RememberedRequest, record_json))
-            for (record_kind, request_key), record_json in records.items()
-            if record_kind == REQUEST_KIND
+        pairs = [
+            (key, decode(RememberedRequest, record_json))
+            for (kind, key), record_json in records.items()
+            if kind == REQUEST_KIND
         ]
-        self._done = dict(sorted(remembered_pairs, key=lambda key_and_record: key_and_record[1].at))
+        self._done = dict(sorted(pairs, key=lambda key_and_record: key_and_record[1].at))
 
     def remember(self, request_key: str, remembered: RememberedRequest) -> None:
         """Remember that a request was done, and forget those that are too old."""
         self._done[request_key] = remembered
-        for old_key, old_record in list(_first_remembered(self._done, 2)):
+        for old_key, record in list(_first_remembered(self._done, 2)):
             if old_key != request_key and (
-                remembered.at - old_record.at > REMEMBERED_S or len(self._done) > MAX_REMEMBERED
+                remembered.at - record.at > REMEMBERED_S or len(self._done) > MAX_REMEMBERED
             ):
                 del self._done[old_key]
                 self._later(Delete(REQUEST_KIND, old_key))
@@ -270,9 +270,9 @@ class Requests:
                     operation=request.method,
                     would_work="draw a new one for each request",
                 )
-            repeated_outcome = await repeat_answer(remembered)
-            if repeated_outcome is not None:
-                return repeated_outcome
+            outcome = await repeat_answer(remembered)
+            if outcome is not None:
+                return outcome
         carry_record_of(_PendingRequest(self, request))
         return await start_work()
 

@@ -109,5 +109,5 @@ class Visibility:
             return True
         if granted_allocations:
             return allocation_name in granted_allocations
-        allocation_user = cluster.closed.get(allocation_name) or cluster.owned.get(allocation_name)
-        return allocation_user in (None, "", caller.name)
+        user = cluster.closed.get(allocation_name) or cluster.owned.get(allocation_name)
+        return user in (None, "", caller.name)

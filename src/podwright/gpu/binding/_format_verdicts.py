@@ -27,11 +27,11 @@ def as_text(tasks: Sequence[ProbedTask], verdicts: Mapping[int, Verdict]) -> str
     rows: list[tuple[object, ...]] = []
     for task in tasks:
         verdict = verdicts[task.rank]
-        for gpu_position, gpu in enumerate(task.gpus):
-            task_cells = (task.rank, task.node) if gpu_position == 0 else ("", "")
-            verdict_cells = (task.cpus, verdict) if gpu_position == 0 else ("", "")
-            numa_node = gpu.numa if gpu.numa >= 0 else ""
-            rows.append((*task_cells, gpu.number, gpu.uuid, gpu.bus, numa_node, *verdict_cells))
+        for position, gpu in enumerate(task.gpus):
+            task_cells = (task.rank, task.node) if position == 0 else ("", "")
+            verdict_cells = (task.cpus, verdict) if position == 0 else ("", "")
+            node = gpu.numa if gpu.numa >= 0 else ""
+            rows.append((*task_cells, gpu.number, gpu.uuid, gpu.bus, node, *verdict_cells))
         if not task.gpus:
             rows.append((task.rank, task.node, "", "", "", "", task.cpus, verdict))
     header = ("Task", "Node", "GPU", "UUID", "Bus", "NUMA", "Cores", "Verdict")
@@ -49,8 +49,8 @@ def _verdict_summary(verdicts: list[Verdict]) -> str:
         "none": "have no GPU",
     }
     clauses = [
-        f"{sharing_count} {sharing_text}"
-        for sharing, sharing_text in sharing_texts.items()
+        f"{sharing_count} {text}"
+        for sharing, text in sharing_texts.items()
         if (sharing_count := sum(verdict.own == sharing for verdict in verdicts))
     ]
     far_count = sum(verdict.where in ("far", "partly") for verdict in verdicts)

@@ -72,12 +72,12 @@ def read_tasks(job_output: str) -> list[ProbedTask]:
     for output_line in job_output.splitlines():
         _, mark, task_json = output_line.partition(TASK_LINE_PREFIX)
         if mark:
-            task_fields = json.loads(task_json)
-            gpus = tuple(TaskSeen(**gpu) for gpu in task_fields.pop("gpus")) or _gpus_from_variable(
-                task_fields["variable"]
+            fields = json.loads(task_json)
+            gpus = tuple(TaskSeen(**gpu) for gpu in fields.pop("gpus")) or _gpus_from_variable(
+                fields["variable"]
             )
-            notes = tuple(task_fields.pop("notes"))
-            tasks.append(ProbedTask(**task_fields, gpus=gpus, notes=notes))
+            notes = tuple(fields.pop("notes"))
+            tasks.append(ProbedTask(**fields, gpus=gpus, notes=notes))
     return sorted(tasks)
 
 
@@ -90,15 +90,15 @@ def _gpus_from_variable(visible_devices: str | None) -> tuple[TaskSeen, ...]:
 def judge(tasks: Iterable[ProbedTask], request: SlurmRequest) -> dict[int, Verdict]:
     """Judge each task against the request. Returns a verdict by rank."""
     tasks = list(tasks)
-    gpu_task_counts: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for task in tasks:
         for gpu in task.gpus:
             gpu_key = (task.node, gpu.uuid or str(gpu.number))
-            gpu_task_counts[gpu_key] = gpu_task_counts.get(gpu_key, 0) + 1
+            counts[gpu_key] = counts.get(gpu_key, 0) + 1
     verdicts = {}
     for task in tasks:
         gpu_keys = [(task.node, gpu.uuid or str(gpu.number)) for gpu in task.gpus]
-        shared = any(gpu_task_counts[gpu_key] > 1 for gpu_key in gpu_keys)
+        shared = any(counts[key] > 1 for key in gpu_keys)
         sharing = "none" if not gpu_keys else "shared" if shared else "distinct"
         comparison, is_fault = _compare_with_request(task, request, shared)
         verdicts[task.rank] = Verdict(sharing, _core_nearness(task), comparison, is_fault)
@@ -111,9 +111,9 @@ def _compare_with_request(
     """Compare the GPUs of a task with the request. Returns (words, whether this is a fault)."""
     if not request.asks_for_gpus:
         return ("none were asked for", True) if task.gpus else ("as asked", False)
-    wanted_count, wants_own = _requested_gpus(task, request)
-    if wanted_count is not None and len(task.gpus) != wanted_count:
-        return f"asked for {wanted_count}", True
+    count, wants_own = _requested_gpus(task, request)
+    if count is not None and len(task.gpus) != count:
+        return f"asked for {count}", True
     if wants_own and shared:
         return "asked for its own", True
     gpu_type = request.kind()
@@ -126,16 +126,16 @@ def _requested_gpus(task: ProbedTask, request: SlurmRequest) -> tuple[int | None
     """Return (GPUs of a task, whether for itself alone) by the options; None where they do
     not say.
     """
-    bind_kind, _, bind_argument = request.bind.removeprefix("verbose,").partition(":")
-    if bind_kind == "single":
-        return 1, bind_argument == "1"
+    kind, _, argument = request.bind.removeprefix("verbose,").partition(":")
+    if kind == "single":
+        return 1, argument == "1"
     if request.per_task:
         return request.per_task.count, True
     if request.tasks_per_gpu:
         return 1, request.tasks_per_gpu == 1
-    if bind_kind == "per_task" and is_number(bind_argument):
-        return int(bind_argument), True
-    if bind_kind in ("closest", "map_gpu", "mask_gpu"):
+    if kind == "per_task" and is_number(argument):
+        return int(argument), True
+    if kind in ("closest", "map_gpu", "mask_gpu"):
         return None, False
     return (int(task.on_node) if is_number(task.on_node) else None), False
 

@@ -44,9 +44,7 @@ def read_grant(scontrol_output: str) -> GrantedJob:
     job = next(iter(read_jobs(scontrol_output)), None)
     if job is None:
         raise InvalidRequest("scontrol shows no job", operation="adopt a job's GPUs")
-    gpus = [
-        (node, gpu_index) for node, gpu_indices in job.gpus.items() for gpu_index in gpu_indices
-    ]
+    gpus = [(node, index) for node, indices in job.gpus.items() for index in indices]
     if not gpus:
         raise InvalidRequest(
             f"job {job.number} is {job.state.lower()} and has no GPUs",
@@ -74,9 +72,7 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     job_partition = partition_name(grant.job)
     for info in client.list_partitions():
         if info.name == job_partition:
-            partition_gpus = {
-                (device_ref.machine, device_ref.index) for gcd in info.gcds for device_ref in gcd
-            }
+            partition_gpus = {(ref.machine, ref.index) for gcd in info.gcds for ref in gcd}
             if partition_gpus != set(grant.gpus):
                 raise WrongState(
                     f"partition {job_partition} has other GPUs than Slurm gave job {grant.job}",
@@ -106,14 +102,9 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
 def _granted_devices(
     known_devices: Sequence[DeviceInfo], grant: GrantedJob, action: str
 ) -> list[DeviceInfo]:
-    device_by_place = {
-        (device_info.device.machine, device_info.device.index): device_info
-        for device_info in known_devices
-    }
+    device_by_place = {(info.device.machine, info.device.index): info for info in known_devices}
     sliced_nodes = {
-        device_info.device.machine
-        for device_info in known_devices
-        if device_info.device.chip_id.startswith("MIG-")
+        info.device.machine for info in known_devices if info.device.chip_id.startswith("MIG-")
     }
     job_partition = partition_name(grant.job)
     devices = []
@@ -149,7 +140,7 @@ def _granted_devices(
                 f"{gpu_index}'",
             )
         devices.append(device_info)
-    if len({device_info.cluster for device_info in devices}) > 1:
+    if len({info.cluster for info in devices}) > 1:
         raise WrongState("they are of several clusters", operation=action)
     return devices
 

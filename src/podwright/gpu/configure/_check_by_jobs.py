@@ -75,8 +75,8 @@ def check(
     inventory: SiteInventory, ask_slurm: Ask, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Promise]:
     """Check all promises one after another. Jobs run on one node of each kind."""
-    exit_code, output = ask_slurm(list(SHOW_NODES))
-    if exit_code:
+    code, output = ask_slurm(list(SHOW_NODES))
+    if code:
         yield Promise("Slurm answers", _shortened_output(output))
         return
     try:
@@ -231,11 +231,9 @@ def _check_node_fills(
             queue_lines = ask_slurm(["squeue", "-h", "-r", "-j", job_number, "-o", "%T %r"])[
                 1
             ].splitlines()
-            running_count = sum(queue_line.startswith("RUNNING") for queue_line in queue_lines)
+            running_count = sum(line.startswith("RUNNING") for line in queue_lines)
             pending_reasons = [
-                queue_line.partition(" ")[2]
-                for queue_line in queue_lines
-                if queue_line.startswith("PENDING")
+                line.partition(" ")[2] for line in queue_lines if line.startswith("PENDING")
             ]
             pending_reason = pending_reasons[0] if pending_reasons else ""
             if running_count == gpu_count or not queue_lines:
@@ -260,9 +258,7 @@ def _node_partitions(node: SlurmNode, ask_slurm: Ask) -> tuple[list[str], str]:
             open_partitions.append(partition.name)
             shared_partitions += [partition.name] * (not partition.whole_nodes)
     partition_names = (shared_partitions or open_partitions)[:1]
-    return [f"--partition={partition_name}" for partition_name in partition_names], (
-        shared_partitions or [""]
-    )[0]
+    return [f"--partition={name}" for name in partition_names], (shared_partitions or [""])[0]
 
 
 def _gpu_count_problem(inventory: SiteInventory, nodes: Mapping[str, SlurmNode]) -> str:
@@ -274,7 +270,7 @@ def _gpu_count_problem(inventory: SiteInventory, nodes: Mapping[str, SlurmNode])
         slurm_counts, node_state = gpu_types(nodes[node_name].gres), nodes[node_name].state
         if slurm_counts != gpu_types(node_kind.gres):
             type_counts = (
-                ", ".join(f"{gpu_count} {gpu_type}" for gpu_type, gpu_count in slurm_counts.items())
+                ", ".join(f"{count} {gpu_type}" for gpu_type, count in slurm_counts.items())
                 or "none"
             )
             nodes_by_problem.setdefault(f"Slurm counts {type_counts}", []).append(node_name)
@@ -283,29 +279,25 @@ def _gpu_count_problem(inventory: SiteInventory, nodes: Mapping[str, SlurmNode])
             nodes_by_problem.setdefault(f"{node_state.text} {drain_reason}".strip(), []).append(
                 node_name
             )
-    return "; ".join(
-        f"{fold(node_names)}: {problem}" for problem, node_names in nodes_by_problem.items()
-    )
+    return "; ".join(f"{fold(names)}: {problem}" for problem, names in nodes_by_problem.items())
 
 
 def _unknown_type_problem(ask_slurm: Ask) -> str:
-    exit_code, output = ask_slurm(
+    code, output = ask_slurm(
         ["sbatch", "--test-only", "--wrap=true", "--gres=gpu:podwright_no_type:1"]
     )
-    return "" if exit_code else f"it was taken: {_shortened_output(output)}"
+    return "" if code else f"it was taken: {_shortened_output(output)}"
 
 
 def _topology_problem(expected_names: Sequence[str], ask_slurm: Ask, topology: str = "") -> str:
     """Check the topology. topology: the topology of topology.yaml to ask about; empty: the
     cluster's.
     """
-    exit_code, output = ask_slurm([*SHOW_TOPOLOGY, *([topology] if topology else [])])
-    if exit_code:
+    code, output = ask_slurm([*SHOW_TOPOLOGY, *([topology] if topology else [])])
+    if code:
         return _shortened_output(output)
     switch_names = {switch.name for switch in read_switches(output)}
-    missing_names = [
-        switch_name for switch_name in expected_names if switch_name not in switch_names
-    ]
+    missing_names = [name for name in expected_names if name not in switch_names]
     return f"{', '.join(missing_names)} not in scontrol show topology" if missing_names else ""
 
 

@@ -48,9 +48,7 @@ def _fold_numbered(names: list[str]) -> str:
     ):
         return ""
     digit_count = name_width - len(common_stem)
-    number_runs = [
-        run_text.split("-") for run_text in write_list(map(int, set(number_texts))).split(",")
-    ]
+    number_runs = [text.split("-") for text in write_list(map(int, set(number_texts))).split(",")]
     ranges = (
         "-".join(number.zfill(digit_count) for number in number_run) for number_run in number_runs
     )
@@ -93,11 +91,7 @@ def value(row: Mapping[str, str], key: str) -> str:
 
 def write_row(row: Mapping[str, str]) -> str:
     """The row as a line that is marked as ours."""
-    return (
-        " ".join(f"{row_key}={row_value}" for row_key, row_value in row.items())
-        + OWN_LINE_SUFFIX
-        + "\n"
-    )
+    return " ".join(f"{key}={row_value}" for key, row_value in row.items()) + OWN_LINE_SUFFIX + "\n"
 
 
 def names_in(host_list: str, file_label: str) -> tuple[str, ...]:
@@ -141,17 +135,17 @@ def each(row_key: str, value_text: str, node_count: int) -> list[str] | None:
     value."""
     if row_key.lower() == "port":
         port_list = value_text.strip("[]")
-        node_values: list[str] = []
+        values: list[str] = []
         for port_range in port_list.split(","):
             first_port, _, last_port = port_range.partition("-")
-            node_values += [
+            values += [
                 str(port) for port in range(int(first_port), int(last_port or first_port) + 1)
             ]
     else:
-        node_values = (
+        values = (
             list(expand(value_text)) if "[" in value_text or "," in value_text else [value_text]
         )
-    return node_values if len(node_values) == node_count > 1 else None
+    return values if len(values) == node_count > 1 else None
 
 
 def replaced(

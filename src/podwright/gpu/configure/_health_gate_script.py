@@ -78,10 +78,8 @@ def script(gate_script: GateScript, conf_path: Path, site_settings: Mapping[str,
         f"SLURM_CONF={shlex.quote(str(conf_path))}\n",
     ]
     script_lines += ["export PATH SLURM_CONF\n", 'case "${SLURM_SCRIPT_CONTEXT-}" in\n']
-    for hook_context, hook_setting in _HOOKS.items():
-        script_lines.append(
-            f"{hook_context})\n{first(site_settings.get(hook_setting, ''), 'exit')}    ;;\n"
-        )
+    for context, setting in _HOOKS.items():
+        script_lines.append(f"{context})\n{first(site_settings.get(setting, ''), 'exit')}    ;;\n")
     script_lines.append(
         f"*)\n{first(site_settings.get('healthcheckprogram', ''), ':')}    ;;\nesac\n"
     )
@@ -109,9 +107,9 @@ def first(site_programs: str, failure_command: str) -> str:
     """
     if not site_programs:
         return "    :\n"
-    patterns_text = " ".join(_pattern(program) for program in site_programs.split(","))
+    text = " ".join(_pattern(program) for program in site_programs.split(","))
     return (
-        f"    for each in {patterns_text}; do\n"
+        f"    for each in {text}; do\n"
         f'        [ ! -x "$each" ] || "$each" || {failure_command}\n'
         "    done\n"
     )
@@ -134,12 +132,12 @@ def notes(gate_script: GateScript, site_settings: Mapping[str, str]) -> list[str
             "--clean=drain"
         )
     site_hooks = [
-        hook_setting
-        for hook_setting in ("prolog", "epilog", "healthcheckprogram")
-        if site_settings.get(hook_setting)
+        setting
+        for setting in ("prolog", "epilog", "healthcheckprogram")
+        if site_settings.get(setting)
     ]
     if site_hooks:
-        programs_text = ", ".join(site_settings[hook_setting] for hook_setting in site_hooks)
+        programs_text = ", ".join(site_settings[setting] for setting in site_hooks)
         note_lines.append(f"the site's own {programs_text} runs first, as before")
     return note_lines
 

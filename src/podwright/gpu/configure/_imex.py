@@ -32,9 +32,7 @@ def imex_texts(
 ) -> dict[Path, str]:
     """The text of each file, by path. resolve: returns the address of a name, or an empty string.
     Raises InvalidRequest."""
-    domains = {
-        name: node_names for name, node_names in inventory.domains.items() if len(node_names) > 1
-    }
+    domains = {name: names for name, names in inventory.domains.items() if len(names) > 1}
     if not domains:
         raise InvalidRequest(
             "the inventory names no NVLink domain of several nodes",
@@ -58,34 +56,31 @@ def imex_texts(
 
 def known(etc_folder: Path) -> list[Path]:
     """The files that gres.conf lists as ours."""
-    gres_conf = etc_folder / "gres.conf"
-    if not gres_conf.exists():
+    conf = etc_folder / "gres.conf"
+    if not conf.exists():
         return []
-    lines = gres_conf.read_text("utf-8", "surrogateescape").splitlines()
+    lines = conf.read_text("utf-8", "surrogateescape").splitlines()
     return [
-        etc_folder
-        / Path(gres_line.removeprefix(_NODE_FILE_MARK).removesuffix(OWN_LINE_SUFFIX)).name
-        for gres_line in lines
-        if gres_line.startswith(_NODE_FILE_MARK) and gres_line.endswith(OWN_LINE_SUFFIX)
+        etc_folder / Path(line.removeprefix(_NODE_FILE_MARK).removesuffix(OWN_LINE_SUFFIX)).name
+        for line in lines
+        if line.startswith(_NODE_FILE_MARK) and line.endswith(OWN_LINE_SUFFIX)
     ]
 
 
 def node_files_remark(node_files: Sequence[Path]) -> str:
     """The comment in gres.conf that lists these files."""
-    return "".join(
-        f"{_NODE_FILE_MARK}{node_file.name}{OWN_LINE_SUFFIX}\n" for node_file in node_files
-    )
+    return "".join(f"{_NODE_FILE_MARK}{file.name}{OWN_LINE_SUFFIX}\n" for file in node_files)
 
 
 def notes(node_files: Sequence[Path], inventory: SiteInventory) -> list[str]:
     """The steps that remain for the administrator."""
     return [
-        f"{node_file} belongs at {NODES_CONFIG_PATH} of {fold(node_names)}, or into "
+        f"{file} belongs at {NODES_CONFIG_PATH} of {fold(names)}, or into "
         "IMEX_NODE_CONFIG_FILE "
         "there; then restart nvidia-imex"
-        for node_file in node_files
-        for domain, node_names in inventory.domains.items()
-        if node_file.name == f"imex-{domain}.cfg"
+        for file in node_files
+        for domain, names in inventory.domains.items()
+        if file.name == f"imex-{domain}.cfg"
     ]
 
 
@@ -109,11 +104,9 @@ def _addresses_by_node(slurm_conf: str, etc_folder: Path) -> dict[str, str]:
         row = read_row(line)
         node_list, address_list = value(row, "NodeName"), value(row, "NodeAddr")
         if node_list and address_list and node_list.upper() != "DEFAULT":
-            node_names = names_in(node_list, str(etc_folder / "slurm.conf"))
-            node_addresses = each("NodeAddr", address_list, len(node_names)) or [
-                address_list
-            ] * len(node_names)
-            address_by_node.update(zip(node_names, node_addresses, strict=True))
+            names = names_in(node_list, str(etc_folder / "slurm.conf"))
+            addresses = each("NodeAddr", address_list, len(names)) or [address_list] * len(names)
+            address_by_node.update(zip(names, addresses, strict=True))
     return address_by_node
 
 
@@ -123,9 +116,9 @@ def _node_address(
     host_name = address_by_node.get(node_name, node_name)
     address = resolve(host_name)
     if not address or address.startswith("127.") or address == "::1":
-        address_problem = f"is {address} to this machine alone" if address else "has no address"
+        problem = f"is {address} to this machine alone" if address else "has no address"
         raise InvalidRequest(
-            f"node {node_name} {address_problem}",
+            f"node {node_name} {problem}",
             operation="--imex",
             would_work=f"NodeAddr in the line of {node_name} in slurm.conf, or a name that can be "
             "looked up",

@@ -72,8 +72,8 @@ class Kind(NamedTuple):
         """
         counts_per_gpu = {"shard": self.shards, "mps": self.mps}
         return {
-            gres_name: count_per_gpu * len(self.gpus)
-            for gres_name, count_per_gpu in counts_per_gpu.items()
+            name: count_per_gpu * len(self.gpus)
+            for name, count_per_gpu in counts_per_gpu.items()
             if count_per_gpu
         }
 
@@ -82,9 +82,9 @@ class Kind(NamedTuple):
         """Return the features that jobs may request: the kind's own, the types, the sizes of GPU
         memory.
         """
-        memory_features = {f"gpumem{gpu.memory >> 30}g": None for gpu in self.gpus if gpu.memory}
+        features = {f"gpumem{gpu.memory >> 30}g": None for gpu in self.gpus if gpu.memory}
         gpu_types = {gpu.type: None for gpu in self.gpus}
-        return tuple(dict.fromkeys([*self.features, *gpu_types, *memory_features]))
+        return tuple(dict.fromkeys([*self.features, *gpu_types, *features]))
 
 
 class Switch(NamedTuple):

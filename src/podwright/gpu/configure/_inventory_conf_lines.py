@@ -34,8 +34,8 @@ def gres_rows(inventory: SiteInventory, detection_mode: str, version: SlurmVersi
     gpu_nodes = fold(name for name, kind in inventory.nodes.items() if kind.gpus)
     gpu_rows: list[Row] = [{"NodeName": gpu_nodes, "AutoDetect": detection_mode}]
     shared_rows: list[Row] = [
-        {"NodeName": fold(node_names), "Name": gres_name, "Count": str(count)}
-        for (gres_name, count), node_names in names_by_gres.items()
+        {"NodeName": fold(names), "Name": gres_name, "Count": str(count)}
+        for (gres_name, count), names in names_by_gres.items()
     ]
     if detection_mode != "off":
         return gpu_rows + shared_rows
@@ -86,13 +86,13 @@ def _folded_files(files: Sequence[str]) -> str:
     """`/dev/nvidia[0-3]`, where only the numbers at the end differ and rise one by one."""
     if len(files) == 1:
         return files[0]
-    common_stem = files[0].rstrip("0123456789")
-    number_texts = [file.removeprefix(common_stem) for file in files]
-    are_numbers = all(tail.isdigit() and (tail == "0" or tail[0] != "0") for tail in number_texts)
-    if are_numbers and all(file.startswith(common_stem) for file in files):
-        numbers = [int(tail) for tail in number_texts]
+    stem = files[0].rstrip("0123456789")
+    texts = [file.removeprefix(stem) for file in files]
+    are_numbers = all(tail.isdigit() and (tail == "0" or tail[0] != "0") for tail in texts)
+    if are_numbers and all(file.startswith(stem) for file in files):
+        numbers = [int(tail) for tail in texts]
         if numbers == sorted(numbers):
-            return f"{common_stem}[{write_list(numbers)}]"
+            return f"{stem}[{write_list(numbers)}]"
     return ",".join(files)
 
 
@@ -127,16 +127,16 @@ def node_row(row: Row, node_kind: Kind, detection_mode: str) -> Row:
     new_row.update((key, str(number)) for key, number in reserved_resources.items() if number)
     shared_counts = node_kind.shared_gres
     other_gres = [
-        gres_item
-        for gres_item in value(row, "gres").split(",")
-        if gres_item and gres_item.split(":")[0] not in ("gpu", *shared_counts)
+        item
+        for item in value(row, "gres").split(",")
+        if item and item.split(":")[0] not in ("gpu", *shared_counts)
     ]
     gres = (
         re.sub(r"gpu:\w+_(\d+g\.)", r"gpu:\1", node_kind.gres)
         if detection_mode == "nvml"
         else node_kind.gres
     )
-    shared_items = [f"{gres_name}:{count}" for gres_name, count in shared_counts.items()]
+    shared_items = [f"{name}:{count}" for name, count in shared_counts.items()]
     features = value(row, "feature") or value(row, "features")
     all_features = dict.fromkeys([*filter(None, features.split(",")), *node_kind.words])
     if all_gres := ",".join(filter(None, [gres, *shared_items, *other_gres])):

@@ -74,8 +74,8 @@ def node_shares(inventory: SiteInventory, slurm_conf: str, conf_path: str) -> di
 
 
 def _numeric_setting(row: Row, setting_name: str) -> int:
-    number_text = value(row, setting_name)
-    return int(number_text) if number_text.isdecimal() else 0
+    text = value(row, setting_name)
+    return int(text) if text.isdecimal() else 0
 
 
 def cluster_defaults(
@@ -109,7 +109,7 @@ def partition_defaults(
     if any(key.lower() in row_settings for key in _MEMORY_SETTINGS):
         return {}
     own_defaults = _share_defaults(
-        [shares[node_name] for node_name in nodes],
+        [shares[name] for name in nodes],
         {**site_settings, **row_settings},
         memory=counts_memory,
     )
@@ -128,8 +128,8 @@ def _share_defaults(
     if not share_list:
         return {}
     known_settings = {
-        job_default.partition("=")[0].lower()
-        for job_default in site_settings.get("jobdefaults", "").split(",")
+        default.partition("=")[0].lower()
+        for default in site_settings.get("jobdefaults", "").split(",")
     }
     known_settings |= site_settings.keys()
     defaults = {}
@@ -149,9 +149,7 @@ def memory_notes(
     shares: Mapping[str, NodeShare], site_settings: Mapping[str, str], *, counts_memory: bool
 ) -> list[str]:
     """Notes about memory for the administrator."""
-    unknown_memory_nodes = [
-        node_name for node_name, share in shares.items() if not share.memory_per_gpu
-    ]
+    unknown_memory_nodes = [name for name, share in shares.items() if not share.memory_per_gpu]
     if unknown_memory_nodes and not counts_memory:
         return [
             f"nobody says how much memory {fold(unknown_memory_nodes)} has, so Slurm does not "

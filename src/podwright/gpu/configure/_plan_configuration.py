@@ -83,7 +83,7 @@ def configure(
     counts_memory = _counts_memory(
         {
             **site_settings,
-            **{setting_key.lower(): setting for setting_key, setting in new_settings.items()},
+            **{key.lower(): setting for key, setting in new_settings.items()},
         }
     )
     new_settings |= cluster_defaults(shares, site_settings, counts_memory=counts_memory)
@@ -92,12 +92,10 @@ def configure(
     conf_text = _conf_with_nodes(conf_text, inventory, str(conf_path), options.detect)
 
     def more(partition: PlannedPartition, row: Row) -> Row:
-        partition_values = partition_defaults(
-            shares, partition.nodes, row, site_settings, counts_memory
-        )
-        if topology_name := topology.of_partition(partition.nodes):
-            partition_values["Topology"] = topology_name
-        return partition_values
+        values = partition_defaults(shares, partition.nodes, row, site_settings, counts_memory)
+        if name := topology.of_partition(partition.nodes):
+            values["Topology"] = name
+        return values
 
     conf_text = _conf_with_partitions(conf_text, inventory, str(conf_path), more)
     file_changes = FileChanges()
@@ -147,7 +145,7 @@ def take_back(conf_path: Path) -> FileChanges:
             )
         )
     )
-    for path in (*(conf_path.parent / file_name for file_name in _CONF_FILE_NAMES), conf_path):
+    for path in (*(conf_path.parent / name for name in _CONF_FILE_NAMES), conf_path):
         if not path.exists():
             continue
         text = read(path)
@@ -206,7 +204,7 @@ def _topology_files(
 def _admin_notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> list[str]:
     notes = []
     for partition in inventory.partitions:
-        gres_kinds = {inventory.nodes[node_name].gres for node_name in partition.nodes} - {""}
+        gres_kinds = {inventory.nodes[name].gres for name in partition.nodes} - {""}
         if partition.exclusive and len(gres_kinds) > 1:
             # Seen on 22.05.8 and 24.11.5: more switches than needed; --switches=1 did not start.
             notes.append(
@@ -219,19 +217,13 @@ def _admin_notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> 
         notes.append(
             f"SelectType was {select_type}: running jobs end when slurmctld starts with another"
         )
-    mps_nodes = [
-        node_name
-        for node_name, node_kind in inventory.nodes.items()
-        if node_kind.mps and len(node_kind.gpus) > 1
-    ]
+    mps_nodes = [name for name, kind in inventory.nodes.items() if kind.mps and len(kind.gpus) > 1]
     if mps_nodes:
         notes.append(
             f"jobs with --gres=mps share one GPU of a node at a time, so {fold(mps_nodes)} leaves "
             "the others idle: shards are given out of all GPUs"
         )
-    numa_per_socket = {
-        node_kind.numa_nodes // node_kind.sockets for node_kind in inventory.kinds()
-    } - {0, 1}
+    numa_per_socket = {kind.numa_nodes // kind.sockets for kind in inventory.kinds()} - {0, 1}
     if numa_per_socket:
         notes.append("several NUMA nodes on a socket: Slurm places by socket, so nearest is coarse")
     return notes
@@ -246,7 +238,7 @@ def _planned_settings(
     shares: Mapping[str, NodeShare],
 ) -> dict[str, str]:
     shared_gres = sorted(
-        {gres_name for node_kind in inventory.kinds() for gres_name in node_kind.shared_gres}
+        {gres_name for kind in inventory.kinds() for gres_name in kind.shared_gres}
     )
     new_settings = {"GresTypes": joined(site_settings.get("grestypes", ""), "gpu", *shared_gres)}
     if not site_settings.get("selecttype", "").endswith("cons_tres"):
@@ -263,9 +255,9 @@ def _planned_settings(
     if options.confine:
         new_settings["ProctrackType"] = "proctrack/cgroup"
         task_plugins = [
-            task_plugin
-            for task_plugin in site_settings.get("taskplugin", "").split(",")
-            if task_plugin and task_plugin != "task/none"
+            plugin
+            for plugin in site_settings.get("taskplugin", "").split(",")
+            if plugin and plugin != "task/none"
         ]
         new_settings["TaskPlugin"] = joined(",".join(task_plugins), "task/cgroup", "task/affinity")
     if options.imex and release_of(version).imex_switch:
@@ -297,7 +289,7 @@ def _conf_with_nodes(
     seen_nodes: set[str] = set()
 
     def rows(row: Row, node_names: tuple[str, ...]) -> list[Row] | None:
-        chosen_names = [node_name for node_name in node_names if node_name in inventory.nodes]
+        chosen_names = [name for name in node_names if name in inventory.nodes]
         if not chosen_names:
             return None
         seen_nodes.update(chosen_names)
@@ -308,9 +300,7 @@ def _conf_with_nodes(
         for group_names in names_by_kind.values():
             cut_row = part(row, node_names, group_names, "NodeName")
             new_rows.append(node_row(cut_row, inventory.nodes[group_names[0]], detection_mode))
-        if other_names := [
-            node_name for node_name in node_names if node_name not in inventory.nodes
-        ]:
+        if other_names := [name for name in node_names if name not in inventory.nodes]:
             new_rows.append(part(row, node_names, other_names, "NodeName"))
         return new_rows
 
@@ -318,7 +308,7 @@ def _conf_with_nodes(
     added_rows = [
         node_row({"NodeName": fold(added_names)}, node_kind, detection_mode)
         for node_kind, node_names in inventory.kinds().items()
-        if (added_names := [node_name for node_name in node_names if node_name not in seen_nodes])
+        if (added_names := [name for name in node_names if name not in seen_nodes])
     ]
     return with_rows(conf_text, added_rows)
 
@@ -399,8 +389,7 @@ def _planned_gres_conf(
     stay."""
     old_text = undone(read(gres_path), OWN_LINE_MARK) if gres_path.exists() else ""
     planned_names = {
-        node_name: {"gpu", "", *node_kind.shared_gres}
-        for node_name, node_kind in inventory.nodes.items()
+        node_name: {"gpu", "", *kind.shared_gres} for node_name, kind in inventory.nodes.items()
     }
     new_lines = []
     for physical_lines, line in logical_lines(old_text):

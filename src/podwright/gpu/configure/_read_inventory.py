@@ -114,11 +114,7 @@ def make_inventory(
 def _without_identity(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "uuid" in value[0]:
         return [
-            {
-                entry_key: entry_value
-                for entry_key, entry_value in entry.items()
-                if entry_key not in ("uuid", "bus")
-            }
+            {key: entry_value for key, entry_value in entry.items() if key not in ("uuid", "bus")}
             if isinstance(entry, Mapping)
             else entry
             for entry in value
@@ -167,7 +163,7 @@ class _InventoryReader:
                 )
         if not nodes:
             raise self.fail("nodes:", "there are none", "a table [[nodes]] for each kind of node")
-        if not any(node_kind.gpus for node_kind in nodes.values()):
+        if not any(kind.gpus for kind in nodes.values()):
             raise self.fail("nodes:", "none has a GPU", 'gpus = { type = "h100", count = 8 }')
         return SiteInventory(
             nodes,
@@ -221,8 +217,8 @@ class _InventoryReader:
                 for feature in self._list(f"{key_path}.features", node_table.get("features", []))
             ),
             nics=tuple(
-                self._read_nic(f"{key_path}.nics[{nic_index}]", nic, nic_index, numa_count)
-                for nic_index, nic in enumerate(
+                self._read_nic(f"{key_path}.nics[{index}]", nic, index, numa_count)
+                for index, nic in enumerate(
                     self._list(f"{key_path}.nics", node_table.get("nics", []))
                 )
             ),
@@ -302,16 +298,14 @@ class _InventoryReader:
         """
         self._check_keys(key_path, gpu_table, _GPU_COUNT_KEYS)
         gpu_count = self._check_number(f"{key_path}.count", gpu_table.get("count"))
-        default_files = [
-            _default_device_file(gpu_table, gpu_index) for gpu_index in range(gpu_count)
-        ]
+        default_files = [_default_device_file(gpu_table, index) for index in range(gpu_count)]
         files = (
             self._expand_files(f"{key_path}.files", gpu_table["files"])
             if "files" in gpu_table
             else default_files
         )
         numa_nodes = gpu_table.get(
-            "numa", [gpu_index * numa_count // gpu_count for gpu_index in range(gpu_count)]
+            "numa", [index * numa_count // gpu_count for index in range(gpu_count)]
         )
         links = gpu_table.get("links", [])
         for key, column_values in (
@@ -321,20 +315,20 @@ class _InventoryReader:
         ):
             if not isinstance(column_values, list) or len(column_values) != gpu_count:
                 raise self.fail(f"{key_path}.{key}:", f"one for each of the {gpu_count} GPUs")
-        link_rows = [{"links": link_row} for link_row in links] or [{}] * gpu_count
+        link_rows = [{"links": row} for row in links] or [{}] * gpu_count
         common_values = {key: gpu_table[key] for key in ("type", "memory") if key in gpu_table}
         return [
-            {**common_values, "file": file, "numa": numa_node, **link_row}
-            for file, numa_node, link_row in zip(files, numa_nodes, link_rows, strict=True)
+            {**common_values, "file": file, "numa": node, **row}
+            for file, node, row in zip(files, numa_nodes, link_rows, strict=True)
         ]
 
     def _read_nic(self, key_path: str, nic_table: Any, nic_index: int, numa_count: int) -> NodeNic:
         self._check_keys(key_path, nic_table, ("device", "interface", "numa", "rail"))
         nic_names = [nic_table.get("device", ""), nic_table.get("interface", "")]
-        for nic_name in nic_names:
-            if not isinstance(nic_name, str) or (nic_name and not _NIC_PATTERN.fullmatch(nic_name)):
+        for name in nic_names:
+            if not isinstance(name, str) or (name and not _NIC_PATTERN.fullmatch(name)):
                 raise self.fail(
-                    key_path, f"{nic_name!r} is not a network card", '{ device = "mlx5_0" }'
+                    key_path, f"{name!r} is not a network card", '{ device = "mlx5_0" }'
                 )
         if not any(nic_names):
             raise self.fail(key_path, "names neither device nor interface")
@@ -379,9 +373,9 @@ class _InventoryReader:
             key_path = f"partitions[{partition_index}]"
             self._check_keys(key_path, partition_table, ("name", "nodes", "default", "exclusive"))
             node_names = self._expand_hosts(f"{key_path}.nodes", partition_table.get("nodes"))
-            for node_name in node_names:
-                if node_name not in nodes:
-                    raise self.fail(f"{key_path}.nodes:", f"there is no {node_name}")
+            for name in node_names:
+                if name not in nodes:
+                    raise self.fail(f"{key_path}.nodes:", f"there is no {name}")
             flags = [partition_table.get(key, False) for key in ("default", "exclusive")]
             if not all(isinstance(flag, bool) for flag in flags):
                 raise self.fail(key_path, "default and exclusive are true or false")
@@ -431,7 +425,7 @@ class _InventoryReader:
         if isinstance(file_list, list):
             return file_list
         folder, _, file_names = str(file_list).rpartition("/")
-        return [f"{folder}/{file_name}" for file_name in self._expand_hosts(key_path, file_names)]
+        return [f"{folder}/{name}" for name in self._expand_hosts(key_path, file_names)]
 
     def _check_device_file(self, key_path: str, file_path: Any) -> str:
         if not isinstance(file_path, str) or (
@@ -442,18 +436,18 @@ class _InventoryReader:
 
     def _read_cores(self, key_path: str, core_list: Any, core_count: int) -> tuple[int, ...]:
         try:
-            core_numbers = read_list(core_list) if isinstance(core_list, str) else list(core_list)
+            numbers = read_list(core_list) if isinstance(core_list, str) else list(core_list)
             bad_cores = [
-                core for core in core_numbers if type(core) is not int or not 0 <= core < core_count
+                core for core in numbers if type(core) is not int or not 0 <= core < core_count
             ]
         except (TypeError, ValueError):
             bad_cores = [-1]
-            core_numbers = []
-        if bad_cores or not core_numbers:
+            numbers = []
+        if bad_cores or not numbers:
             raise self.fail(
                 key_path, f"{core_list!r}: cores are numbers from 0 to {core_count - 1}", '"0-27"'
             )
-        return tuple(sorted(core_numbers))
+        return tuple(sorted(numbers))
 
     def _check_number(self, key_path: str, value: Any, least: int = 1) -> int:
         if type(value) is not int or value < least:

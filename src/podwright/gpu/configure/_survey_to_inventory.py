@@ -19,12 +19,9 @@ def survey_tables(survey_text: str, source_name: str) -> list[dict[str, Any]]:
         for inventory in inventories
         for gpu in {machine_gpu.fabric: machine_gpu for machine_gpu in inventory.gpus}.values()
     )
-    shared_fabrics = {
-        fabric for fabric, machine_count in machine_counts.items() if fabric and machine_count > 1
-    }
+    shared_fabrics = {fabric for fabric, count in machine_counts.items() if fabric and count > 1}
     domain_names = {
-        fabric: f"nvlink{domain_number}"
-        for domain_number, fabric in enumerate(sorted(shared_fabrics), 1)
+        fabric: f"nvlink{number}" for number, fabric in enumerate(sorted(shared_fabrics), 1)
     }
     return [_machine_table(inventory, domain_names) for inventory in inventories]
 
@@ -34,9 +31,9 @@ def _machine_table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict
     least_numa_nodes = max((gpu.node for gpu in machine.gpus), default=0) + 1
     cores = machine.sockets * machine.cores_per_socket
     numa_nodes = next(
-        numa_count
-        for numa_count in range(max(least_numa_nodes, machine.sockets), cores + 1)
-        if cores % numa_count == 0
+        count
+        for count in range(max(least_numa_nodes, machine.sockets), cores + 1)
+        if cores % count == 0
     )
     node_table: dict[str, Any] = {
         "name": machine.host,
@@ -45,7 +42,7 @@ def _machine_table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict
         "threads_per_core": machine.threads_per_core,
         "numa_nodes": numa_nodes,
         "memory": machine.memory >> 20,
-        "gpus": [gpu_row for gpu in machine.gpus for gpu_row in _gpu_rows(gpu, file_counts)],
+        "gpus": [row for gpu in machine.gpus for row in _gpu_rows(gpu, file_counts)],
         "nics": [
             {
                 "device": nic.name if nic.rdma else "",
@@ -85,7 +82,7 @@ def _gpu_rows(gpu: Gpu, file_counts: Counter[str]) -> list[dict[str, Any]]:
     gpu_row = {**common_values, "type": gpu.type, "memory": round(gpu.memory / (1 << 30))}
     if own_files:
         gpu_row["file"] = own_files[0]
-    link_counts = {link_count for link_count in gpu.links if link_count >= 0}
+    link_counts = {count for count in gpu.links if count >= 0}
     if len(link_counts) > 1:  # where all are alike they tell Slurm nothing
         gpu_row["links"] = list(gpu.links)
     return [gpu_row]

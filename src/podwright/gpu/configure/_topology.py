@@ -67,7 +67,7 @@ class Topology(NamedTuple):
         )
         return {
             "topology.conf": [
-                " ".join(f"{row_key}={row_value}" for row_key, row_value in row.items())
+                " ".join(f"{key}={row_value}" for key, row_value in row.items())
                 for row in topology_rows
             ]
         }
@@ -106,9 +106,7 @@ def nodes_in_racks(inventory: SiteInventory) -> set[str]:
 def topology_notes(topology: Topology, version: SlurmVersion) -> list[str]:
     """Notes about the topology for the administrator."""
     inventory = topology.inventory
-    unconnected_nodes = [
-        node_name for node_name in inventory.nodes if node_name not in topology.nodes
-    ]
+    unconnected_nodes = [name for name in inventory.nodes if name not in topology.nodes]
     notes = []
     if topology.kind == "none":
         notes.append("no switches are known: Slurm may scatter a job over distant ones")
@@ -151,19 +149,15 @@ def _topology_yaml_lines(inventory: SiteInventory) -> list[str]:
         "  block:",
         "    block_sizes:",
     ]
-    yaml_lines += [f"      - {block_size}" for block_size in _block_sizes(domains)]
+    yaml_lines += [f"      - {size}" for size in _block_sizes(domains)]
     yaml_lines.append("    blocks:")
-    for domain_name, node_names in domains.items():
-        yaml_lines += [f"      - block: {domain_name}", f"        nodes: {fold(node_names)}"]
+    for name, names in domains.items():
+        yaml_lines += [f"      - block: {name}", f"        nodes: {fold(names)}"]
     return yaml_lines
 
 
 def _rack_domains(inventory: SiteInventory) -> dict[str, tuple[str, ...]]:
-    return {
-        domain_name: node_names
-        for domain_name, node_names in inventory.domains.items()
-        if len(node_names) > 1
-    }
+    return {name: names for name, names in inventory.domains.items() if len(names) > 1}
 
 
 def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
@@ -188,15 +182,13 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
         ready_switches = [
             candidate
             for candidate in remaining_switches
-            if all(switch_name in unit_by_switch for switch_name in candidate.switches)
+            if all(name in unit_by_switch for name in candidate.switches)
         ]
         if not ready_switches:
             switches_text = ", ".join(switch.name for switch in remaining_switches)
             raise InvalidRequest(f"the switches {switches_text} are below each other in a circle")
         for switch in ready_switches:
-            lower_units = tuple(
-                sorted({unit_by_switch[switch_name].name for switch_name in switch.switches})
-            )
+            lower_units = tuple(sorted({unit_by_switch[name].name for name in switch.switches}))
             if lower_units not in switches_by_nodes:
                 _claim_members(owner_by_member, switch.name, lower_units)
                 switches_by_nodes[lower_units] = switch._replace(switches=lower_units)
@@ -236,15 +228,14 @@ def tree_rows(inventory: SiteInventory) -> list[Row]:
 def block_rows(inventory: SiteInventory) -> list[Row]:
     """topology.conf for topology/block: a block for each NVLink domain."""
     rows: list[Row] = [
-        {"BlockName": domain_name, "Nodes": fold(node_names)}
-        for domain_name, node_names in inventory.domains.items()
+        {"BlockName": name, "Nodes": fold(names)} for name, names in inventory.domains.items()
     ]
-    size_text = ",".join(map(str, _block_sizes(inventory.domains)))
-    return [*rows, {"BlockSizes": size_text}]
+    text = ",".join(map(str, _block_sizes(inventory.domains)))
+    return [*rows, {"BlockSizes": text}]
 
 
 def _block_sizes(nodes_by_domain: Mapping[str, tuple[str, ...]]) -> list[int]:
-    sizes = [min(len(node_names) for node_names in nodes_by_domain.values())]
+    sizes = [min(len(names) for names in nodes_by_domain.values())]
     while sizes[-1] * 2 <= sizes[0] * len(nodes_by_domain):
         sizes.append(sizes[-1] * 2)
     return sizes

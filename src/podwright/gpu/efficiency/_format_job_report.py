@@ -118,17 +118,17 @@ def _gpu_rows(efficiency: Efficiency) -> list[tuple[object, ...]]:
     """One row per GPU: node, number, busy, load, highest load, memory, samples."""
     return [
         (
-            gpu_use.node,
-            gpu_use.number,
-            _percent(gpu_use.load),
-            _percent(gpu_use.peak),
-            _percent(gpu_use.busy and 100 * gpu_use.busy),
-            "" if gpu_use.memory is None else amount(gpu_use.memory),
-            "" if gpu_use.most is None else amount(gpu_use.most),
-            amount(gpu_use.total),
-            gpu_use.samples,
+            use.node,
+            use.number,
+            _percent(use.load),
+            _percent(use.peak),
+            _percent(use.busy and 100 * use.busy),
+            "" if use.memory is None else amount(use.memory),
+            "" if use.most is None else amount(use.most),
+            amount(use.total),
+            use.samples,
         )
-        for gpu_use in efficiency.uses
+        for use in efficiency.uses
     ]
 
 
@@ -154,7 +154,7 @@ def tree(efficiency: Efficiency) -> dict[str, Any]:
         field: _to_mib(getattr(job, field)) for field in ("memory", "used_memory", "gpu_memory")
     }
     document["job"] = {**job._asdict(), **sizes_mib, "waited": job.waited}
-    document["uses"] = [_use_tree(gpu_use) for gpu_use in efficiency.uses]
+    document["uses"] = [_use_tree(use) for use in efficiency.uses]
     document["advice"] = [item._asdict() for item in efficiency.advice]
     document["summary"] = line(efficiency)
     return document
@@ -180,7 +180,7 @@ def _to_mib(byte_count: int | None) -> int | None:
 def plot(efficiency: Efficiency) -> str:
     """The load of each GPU over time, as SVG."""
     gpu_uses = efficiency.uses
-    timestamps = [timestamp for gpu_use in gpu_uses for timestamp, _ in gpu_use.series]
+    timestamps = [timestamp for use in gpu_uses for timestamp, _ in use.series]
     start_time = min([efficiency.job.start or min(timestamps, default=0), *timestamps], default=0)
     duration = max(max(timestamps, default=1) - start_time, 1)
     legend_height = 18 * ((len(gpu_uses) + 3) // 4)

@@ -88,7 +88,7 @@ def job_of_samples(job_id: str, job_samples: Sampled) -> AccountedJob:
     Its `state` is empty, which stands for "not known"; so are its limit, cores and memory, which
     are 0 or None. Times are those of the first and the last sample, in seconds since 1970.
     """
-    node_names = sorted({gpu_use.node for gpu_use in job_samples.uses})
+    node_names = sorted({use.node for use in job_samples.uses})
     return AccountedJob(
         id=job_id,
         name="",
@@ -179,7 +179,7 @@ def _fewer_gpus_option(uses: tuple[GpuUse, ...]) -> str:
     used_by_node: dict[str, int] = {}
     for use in uses:
         used_by_node[use.node] = used_by_node.get(use.node, 0) + (use.used is not False)
-    node_counts = [used_count for used_count in used_by_node.values() if used_count]
+    node_counts = [count for count in used_by_node.values() if count]
     option = f"--gpus-per-node={max(node_counts)}"
     return (
         option if len(node_counts) == len(used_by_node) else f"--nodes={len(node_counts)} {option}"
@@ -187,16 +187,16 @@ def _fewer_gpus_option(uses: tuple[GpuUse, ...]) -> str:
 
 
 def _start_advice(efficiency: Efficiency) -> list[Advice]:
-    idle_seconds, job = efficiency.idle_start, efficiency.job
+    seconds, job = efficiency.idle_start, efficiency.job
     if (
-        idle_seconds is None
+        seconds is None
         or not efficiency.gpus_used
-        or idle_seconds < max(_LATE_START_S, 0.05 * job.seconds)
+        or seconds < max(_LATE_START_S, 0.05 * job.seconds)
     ):
         return []
     return [
         Advice(
-            f"nothing ran on any GPU in the first {span(idle_seconds)} of {span(job.seconds)}; "
+            f"nothing ran on any GPU in the first {span(seconds)} of {span(job.seconds)}; "
             "what takes "
             "that long, such as copies and builds, can be a job without GPUs before this one",
             "--dependency=afterok:JOB",
@@ -208,28 +208,28 @@ def _core_advice(efficiency: Efficiency) -> list[Advice]:
     job = efficiency.job
     if efficiency.cores is None or job.cpus < 4 or efficiency.cores > 0.4 * job.cpus:
         return []
-    wanted_cores = max(1, math.ceil(efficiency.cores * _REQUEST_FACTOR))
+    cores = max(1, math.ceil(efficiency.cores * _REQUEST_FACTOR))
     if job.gpus and job.cpus % job.gpus == 0:
-        cores_each = max(1, math.ceil(wanted_cores / job.gpus))
-        if cores_each >= job.cpus // job.gpus:
+        each = max(1, math.ceil(cores / job.gpus))
+        if each >= job.cpus // job.gpus:
             return []
-        option = f"--cpus-per-gpu={cores_each}"
+        option = f"--cpus-per-gpu={each}"
     else:
-        cores_each = max(1, math.ceil(wanted_cores / max(job.tasks, 1)))
-        option = f"--cpus-per-task={cores_each}"
+        each = max(1, math.ceil(cores / max(job.tasks, 1)))
+        option = f"--cpus-per-task={each}"
     return [Advice(f"{efficiency.cores:.1f} of {job.cpus} cores were at work on average", option)]
 
 
 def _memory_advice(job: AccountedJob) -> list[Advice]:
     if not job.used_memory or not job.memory or job.used_memory > 0.5 * job.memory:
         return []
-    node_gib = math.ceil(job.used_memory * _REQUEST_FACTOR / max(job.nodes, 1) / (1 << 30))
-    if (node_gib << 30) * max(job.nodes, 1) >= job.memory:
+    gib = math.ceil(job.used_memory * _REQUEST_FACTOR / max(job.nodes, 1) / (1 << 30))
+    if (gib << 30) * max(job.nodes, 1) >= job.memory:
         return []
     return [
         Advice(
             f"at most {amount(job.used_memory)} of {amount(job.memory)} of memory were used",
-            f"--mem={node_gib}G",
+            f"--mem={gib}G",
         )
     ]
 
@@ -238,11 +238,9 @@ def _time_limit_advice(job: AccountedJob) -> list[Advice]:
     completed = job.state == "COMPLETED"
     if not completed or job.limit < 3600 or job.seconds > 0.4 * job.limit:
         return []
-    wanted_seconds = max(math.ceil(job.seconds * 1.5 / 600) * 600, 600)
+    seconds = max(math.ceil(job.seconds * 1.5 / 600) * 600, 600)
     sentence = f"it ran {span(job.seconds)} of {span(job.limit)}; shorter jobs start earlier"
-    return [
-        Advice(sentence, f"--time={wanted_seconds // 3600}:{wanted_seconds % 3600 // 60:02}:00")
-    ]
+    return [Advice(sentence, f"--time={seconds // 3600}:{seconds % 3600 // 60:02}:00")]
 
 
 def _gpu_count_text(gpu_count: int) -> str:

@@ -193,8 +193,8 @@ def _parse_duration(duration_text: str) -> float:
     """Read `1-02:03:04`, `02:03.456`. Returns seconds."""
     days_text, _, clock_text = duration_text.rpartition("-")
     seconds = 0.0
-    for clock_part in clock_text.split(":"):
-        seconds = seconds * 60 + (float(clock_part) if re.fullmatch(r"[\d.]+", clock_part) else 0.0)
+    for part in clock_text.split(":"):
+        seconds = seconds * 60 + (float(part) if re.fullmatch(r"[\d.]+", part) else 0.0)
     return seconds + 86400 * _whole_number(days_text)
 
 

@@ -26,19 +26,19 @@ _MAX_FILE_BYTES = 512 << 20  # bytes of a file: a year of eight GPUs
 
 def folder_of(environ: Mapping[str, str]) -> Path:
     """The folder for samples of the job in which this process runs."""
-    samples_folder = environ.get(SAMPLES_FOLDER_VARIABLE)
+    folder = environ.get(SAMPLES_FOLDER_VARIABLE)
     job_id = environ.get("SLURM_JOB_ID", "0")
-    return Path(samples_folder) if samples_folder else Path(os.getcwd()) / f"slurm-{job_id}.gpus"
+    return Path(folder) if folder else Path(os.getcwd()) / f"slurm-{job_id}.gpus"
 
 
 def gpus_of_job(node_gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[Gpu, ...]:
     """The GPUs of the job on this node: those that Slurm's variables number, else those that are
     visible."""
     index_list = environ.get("SLURM_JOB_GPUS") or environ.get("SLURM_STEP_GPUS") or ""
-    gpu_indices = {int(index_text) for index_text in index_list.split(",") if index_text.isdigit()}
+    indices = {int(text) for text in index_list.split(",") if text.isdigit()}
     visible_gpus = visible({}, node_gpus)
-    job_gpus = tuple(gpu for gpu in visible_gpus if gpu.index in gpu_indices)
-    if gpu_indices and len(job_gpus) == len(gpu_indices):
+    job_gpus = tuple(gpu for gpu in visible_gpus if gpu.index in indices)
+    if indices and len(job_gpus) == len(indices):
         return job_gpus
     return visible(environ, node_gpus)
 
@@ -95,8 +95,8 @@ def _open_samples_file(samples_folder: Path, file_name: str) -> int | None:
     """Open a file for appending; None if that is impossible."""
     try:
         samples_folder.mkdir(exist_ok=True)
-        open_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        return os.open(samples_folder / file_name, open_flags, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        return os.open(samples_folder / file_name, flags, 0o644)
     except OSError:
         return None
 
@@ -119,7 +119,7 @@ def _gpu_sampler(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[
         for gpu, library, library_index in gpu_sources:
             try:
                 sample = library.sample(library_index)
-                pids = [gpu_process.pid for gpu_process in library.holders(library_index)]
+                pids = [process.pid for process in library.holders(library_index)]
             except LibraryError:
                 continue
             live_pids |= set(pids)
@@ -139,10 +139,10 @@ def _gpu_sampler(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[
 def _process_rank(pid: int) -> list[Any]:
     """Return [step, rank] of a process; empty if it is not the job's, or belongs to no step."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as environ_file:
+        with open(f"/proc/{pid}/environ", "rb") as file:
             variables = dict(
                 assignment.split(b"=", 1)
-                for assignment in environ_file.read(1 << 17).split(b"\0")
+                for assignment in file.read(1 << 17).split(b"\0")
                 if b"=" in assignment
             )
     except OSError:
@@ -164,8 +164,8 @@ def _step_ranks(environ: Mapping[str, str], step: str) -> list[Any]:
     for count_text in tasks_per_node.split(","):  # 4(x2),3
         task_count, _, repeats = count_text.rstrip(")").partition("(x")
         task_counts += [int(task_count or 0)] * int(repeats or 1)
-    node_index = int(node_text)
-    return [step, int(first_rank), task_counts[node_index] if node_index < len(task_counts) else 0]
+    index = int(node_text)
+    return [step, int(first_rank), task_counts[index] if index < len(task_counts) else 0]
 
 
 def _step_process(start_pid: int) -> int | None:
@@ -173,13 +173,13 @@ def _step_process(start_pid: int) -> int | None:
     pid, slurmstepd_pid = start_pid, None
     while pid > 1:
         try:
-            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat_file:
-                process_name, _, stat_fields = stat_file.read().partition("(")[2].rpartition(")")
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                name, _, fields = file.read().partition("(")[2].rpartition(")")
         except OSError:
             break
-        if process_name.startswith("slurmstepd"):
+        if name.startswith("slurmstepd"):
             slurmstepd_pid = pid
-        pid = int(stat_fields.split()[1])
+        pid = int(fields.split()[1])
     return slurmstepd_pid
 
 

@@ -85,26 +85,26 @@ def read_samples(folder: Path) -> Sampled | None:
                 ranks |= {
                     (str(step), int(first_rank) + offset) for offset in range(int(rank_count))
                 }
-                for gpu_index, uuid, gpu_name, total_mib in json_line["gpus"]:
-                    gpu_facts[node_name, gpu_index] = (uuid, gpu_name, total_mib << 20)
+                for index, uuid, gpu_name, total_mib in json_line["gpus"]:
+                    gpu_facts[node_name, index] = (uuid, gpu_name, total_mib << 20)
                 continue
             interval = interval or float(json_line["every"])
-            for gpu_index, load, used_mib, gpu_holders in json_line["gpus"]:
+            for index, load, used_mib, holders in json_line["gpus"]:
                 used_bytes = None if used_mib is None else used_mib << 20
-                samples_by_gpu[node_name, gpu_index][float(json_line["t"])] = (load, used_bytes)
-                holders_by_gpu[node_name, gpu_index] |= {
-                    (str(step), int(rank)) for step, rank in gpu_holders
+                samples_by_gpu[node_name, index][float(json_line["t"])] = (load, used_bytes)
+                holders_by_gpu[node_name, index] |= {
+                    (str(step), int(rank)) for step, rank in holders
                 }
     if not samples_by_gpu:
         return None
     gpu_uses = tuple(
         _gpu_use(
-            gpu_key,
-            gpu_facts.get(gpu_key, ("", "", 0)),
-            samples_by_gpu[gpu_key],
-            bool(holders_by_gpu[gpu_key]),
+            key,
+            gpu_facts.get(key, ("", "", 0)),
+            samples_by_gpu[key],
+            bool(holders_by_gpu[key]),
         )
-        for gpu_key in sorted(samples_by_gpu)
+        for key in sorted(samples_by_gpu)
     )
     sample_times = [
         sample_time for gpu_samples in samples_by_gpu.values() for sample_time in gpu_samples
@@ -127,10 +127,10 @@ def read_samples(folder: Path) -> Sampled | None:
 
 def _sample_rows(path: Path) -> Iterable[Mapping[str, Any]]:
     try:
-        file_text = path.read_text(errors="replace")
+        text = path.read_text(errors="replace")
     except OSError:
         return
-    for line in file_text.splitlines():
+    for line in text.splitlines():
         try:
             json_line = json.loads(line)
         except ValueError:
@@ -170,6 +170,6 @@ def _idle_ranks(
     ranks: set[tuple[str, int]], holders_by_gpu: Mapping[tuple[str, int], set[tuple[str, int]]]
 ) -> tuple[tuple[str, int], ...]:
     """Return the ranks without a GPU, in steps in which some rank had one."""
-    holding_ranks = {holder for gpu_holders in holders_by_gpu.values() for holder in gpu_holders}
+    holding_ranks = {holder for holders in holders_by_gpu.values() for holder in holders}
     active_steps = {step for step, _ in holding_ranks}
     return tuple(sorted(rank for rank in ranks - holding_ranks if rank[0] in active_steps))

@@ -142,13 +142,13 @@ def _advise_failure(log_report: FabricReport) -> FabricFinding | None:
 
 
 def _advise_separate_worlds(log_report: FabricReport) -> FabricFinding | None:
-    world_count = log_report.separate_worlds
-    if not world_count:
+    count = log_report.separate_worlds
+    if not count:
         return None
     who = "processes" if log_report.world == 1 else "hosts"
     return FabricFinding(
         "never-joined",
-        f"{world_count} {who} never joined: each is a world of its own, of "
+        f"{count} {who} never joined: each is a world of its own, of "
         f"{log_report.world} rank{'s' * (log_report.world != 1)}",
         "if they are to train together, start them with one rendezvous and the number of all: "
         "torchrun --nnodes=N --rdzv-endpoint=HOST:PORT, or RANK, WORLD_SIZE and MASTER_ADDR",
@@ -231,11 +231,11 @@ def _advise_sockets(
 
 
 def _advise_provider(log_report: FabricReport) -> FabricFinding | None:
-    provider_names = log_report.provider.split(";")
+    names = log_report.provider.split(";")
     if (
         not log_report.provider
-        or "efa" in provider_names
-        or not {"tcp", "sockets", "net"}.intersection(provider_names)
+        or "efa" in names
+        or not {"tcp", "sockets", "net"}.intersection(names)
     ):
         return None
     return FabricFinding(
@@ -250,10 +250,10 @@ def _advise_provider(log_report: FabricReport) -> FabricFinding | None:
 def _advise_gpudirect_efa(log_report: FabricReport, efa_pairs: list[Pair]) -> FabricFinding | None:
     if not efa_pairs or log_report.platform.startswith(_NO_GPUDIRECT_PLATFORMS):
         return None
-    platform_text = f" ({log_report.platform})" if log_report.platform else ""
+    text = f" ({log_report.platform})" if log_report.platform else ""
     return FabricFinding(
         "no-gpudirect",
-        f"EFA did not read the GPUs' memory{platform_text}: data passed through host memory",
+        f"EFA did not read the GPUs' memory{text}: data passed through host memory",
         "use libfabric 1.18 and aws-ofi-nccl 1.7 or newer, with FI_EFA_USE_DEVICE_RDMA=1 on p4d. "
         "Machines of the families p3dn, g4dn, g5 and g6 cannot: there nothing is to be set",
         len(efa_pairs),
@@ -310,13 +310,11 @@ _CONFIGURATION_FAULTS = {
 def _advise_rack(log_report: FabricReport) -> FabricFinding | None:
     gpus_by_fault: dict[str, list[str]] = {}
     for gpu_fabric in log_report.fabric:
-        fault_texts = [
-            text for first_bit, text in _HEALTH_FAULTS if gpu_fabric.health >> first_bit & 3 == 1
-        ]
+        fault_texts = [text for bit, text in _HEALTH_FAULTS if gpu_fabric.health >> bit & 3 == 1]
         fault_texts += [
             text
-            for fault_number, text in _CONFIGURATION_FAULTS.items()
-            if gpu_fabric.health >> 8 & 15 == fault_number
+            for number, text in _CONFIGURATION_FAULTS.items()
+            if gpu_fabric.health >> 8 & 15 == number
         ]
         if gpu_fabric.state in (1, 2):
             fault_texts.append("the GPU had not joined the fabric")
@@ -328,10 +326,8 @@ def _advise_rack(log_report: FabricReport) -> FabricFinding | None:
     if not gpus_by_fault:
         return None
     summary = "; ".join(
-        f"{fault_text} ({', '.join(faulty_gpus[:4])}{', …' * (len(faulty_gpus) > 4)})"
-        if faulty_gpus
-        else fault_text
-        for fault_text, faulty_gpus in gpus_by_fault.items()
+        f"{fault_text} ({', '.join(gpus[:4])}{', …' * (len(gpus) > 4)})" if gpus else fault_text
+        for fault_text, gpus in gpus_by_fault.items()
     )
     return FabricFinding(
         "rack-fabric",
@@ -350,14 +346,14 @@ def _advise_gpudirect(
     offer_decides: the log has no connection between the hosts, so what the driver offers counts
     instead.
     """
-    adapter_names = {adapter_name.partition(":")[0] for adapter_name in log_report.adapters}
+    adapter_names = {name.partition(":")[0] for name in log_report.adapters}
     no_adapter_can = (
         offer_decides and bool(adapter_names) and adapter_names <= set(log_report.gpudirect_off)
     )
     if not infiniband_pairs and not no_adapter_can:
         return None
     problem = "GPUDirect RDMA was off: data passed through host memory"
-    if adapter_names and all(adapter_name.startswith("hfi1_") for adapter_name in adapter_names):
+    if adapter_names and all(name.startswith("hfi1_") for name in adapter_names):
         remedy = "use the plugin psm2-nccl: over Omni-Path (hfi1) only PSM2 reads GPUs' memory"
         return FabricFinding("no-gpudirect", problem, remedy, len(infiniband_pairs))
     distance_level = log_report.settings.get("NCCL_NET_GDR_LEVEL") or log_report.settings.get(
@@ -396,12 +392,10 @@ def _any_distance_setting(log_report: FabricReport) -> str:
     Before 2.6 the distance was a number, and SYS was read as 0, which switches it off (NCCL's
     param.h).
     """
-    version_numbers = [
-        int(version_part) for version_part in log_report.version.split(".") if version_part
-    ]
-    if version_numbers[:1] != [2] or version_numbers >= [2, 6]:
+    numbers = [int(part) for part in log_report.version.split(".") if part]
+    if numbers[:1] != [2] or numbers >= [2, 6]:
         return "NCCL_NET_GDR_LEVEL=SYS"
-    return "NCCL_IB_GDR_LEVEL=5" if version_numbers < [2, 4] else "NCCL_NET_GDR_LEVEL=5"
+    return "NCCL_IB_GDR_LEVEL=5" if numbers < [2, 4] else "NCCL_NET_GDR_LEVEL=5"
 
 
 def _advise_near_network(
@@ -412,23 +406,18 @@ def _advise_near_network(
     problem = "ranks on one host talk over the network instead of NVLink or PCIe"
     nccl_settings = log_report.settings
     separating_variables = [
-        variable_name
-        for variable_name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
-        if _setting_is_on(nccl_settings.get(variable_name))
+        name
+        for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
+        if _setting_is_on(nccl_settings.get(name))
     ]
     separating_variables += [
-        variable_name
-        for variable_name in ("NCCL_P2P_LEVEL",)
-        if nccl_settings.get(variable_name, "").upper() in ("LOC", "0")
+        name for name in ("NCCL_P2P_LEVEL",) if nccl_settings.get(name, "").upper() in ("LOC", "0")
     ]
     if not separating_variables:
         return FabricFinding("near-network", problem, _SHOW_ALL_GPUS_REMEDY, len(network_pairs))
     problem += (
         ": "
-        + ", ".join(
-            f"{variable_name}={nccl_settings[variable_name]}"
-            for variable_name in separating_variables
-        )
+        + ", ".join(f"{name}={nccl_settings[name]}" for name in separating_variables)
         + " asks for it"
     )
     return FabricFinding(

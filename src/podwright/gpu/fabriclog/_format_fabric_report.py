@@ -58,8 +58,8 @@ def as_text(
     lines += [f"{log_report.library} warned: {warning}" for warning in warnings[:_SHOWN_WARNINGS]]
     if len(warnings) > _SHOWN_WARNINGS:
         lines.append(f"… {len(warnings) - _SHOWN_WARNINGS} more warnings; --json has them all")
-    for unknown_fact in unknown_facts:
-        lines.append(f"Not known: {unknown_fact}.")
+    for fact in unknown_facts:
+        lines.append(f"Not known: {fact}.")
     if not findings and not unknown_facts:
         lines.append("Nothing to set: every pair uses the fabric as it should.")
     return "\n".join(lines)
@@ -68,8 +68,8 @@ def as_text(
 def _finding_lines(findings: Sequence[FabricFinding]) -> list[str]:
     lines = []
     for finding in findings:
-        pairs_text = f" ({finding.pairs} pair{'s' * (finding.pairs != 1)})" * bool(finding.pairs)
-        lines.append(f"{finding.id}: {finding.problem}{pairs_text}.")
+        text = f" ({finding.pairs} pair{'s' * (finding.pairs != 1)})" * bool(finding.pairs)
+        lines.append(f"{finding.id}: {finding.problem}{text}.")
         lines.append(f"  What would help: {finding.remedy}.")
     return lines
 
@@ -101,10 +101,7 @@ def as_json(
         "one_name": sorted(log_report.one_name),
         "names": sorted(log_report.names),
         "sends": {
-            host: {
-                process: sorted(adapter_numbers)
-                for process, adapter_numbers in adapters_by_process.items()
-            }
+            host: {process: sorted(numbers) for process, numbers in adapters_by_process.items()}
             for host, adapters_by_process in log_report.sends.items()
         },
         "pairs": pair_objects,

@@ -156,16 +156,16 @@ def transport_of(via_text: str) -> tuple[str, bool]:
     """Return (transport, GPUDirect RDMA) from the words `via_text`, after "via"."""
     if "shared memory" in via_text:
         return "SHM", False
-    via_parts = via_text.split("/")
-    if via_parts[0] in ("P2P", "SHM"):
-        return via_parts[0], False
-    if via_parts[0] in ("NET", "COLLNET", "RMA") and len(via_parts) > 1:
-        network_name = re.sub(r"\(\d+\)$", "", via_parts[1]).strip()
+    parts = via_text.split("/")
+    if parts[0] in ("P2P", "SHM"):
+        return parts[0], False
+    if parts[0] in ("NET", "COLLNET", "RMA") and len(parts) > 1:
+        name = re.sub(r"\(\d+\)$", "", parts[1]).strip()
         return (
-            f"{via_parts[0]}/{'IB' if network_name.startswith('IB') else network_name}",
-            "GDRDMA" in via_parts,
+            f"{parts[0]}/{'IB' if name.startswith('IB') else name}",
+            "GDRDMA" in parts,
         )
-    return via_parts[0], "GDRDMA" in via_parts
+    return parts[0], "GDRDMA" in parts
 
 
 def read_log(log_lines: Iterable[str]) -> FabricReport:
@@ -217,9 +217,7 @@ def read_log(log_lines: Iterable[str]) -> FabricReport:
             would_work="Run the job with NCCL_DEBUG=INFO and give its output",
         )
     log_report.failure = failure_reader.first()
-    log_report.several_groups = any(
-        len(process_ranks) > 1 for process_ranks in ranks_by_process.values()
-    )
+    log_report.several_groups = any(len(ranks) > 1 for ranks in ranks_by_process.values())
     log_report.one_name = set() if log_report.several_groups else _shared_host_names(log_report)
     for pair, channels in pairs.values():
         pair.channels = len(channels)
@@ -269,9 +267,9 @@ def _add_connection(
     writer_rank = rank_b if direction == "receive" else rank_a
     if host:
         log_report.hosts.setdefault(writer_rank, host)
-    for rank, gpu_place in ((rank_a, connection_match["on_a"]), (rank_b, connection_match["on_b"])):
-        if gpu_place:
-            log_report.on.setdefault(rank, gpu_place)
+    for rank, place in ((rank_a, connection_match["on_a"]), (rank_b, connection_match["on_b"])):
+        if place:
+            log_report.on.setdefault(rank, place)
     transport, gpudirect = transport_of(via_text)
     if host and (adapter_match := _ADAPTER_NUMBER_PATTERN.match(via_text)) and direction == "send":
         adapter_numbers = log_report.sends.setdefault(host, {}).setdefault(
@@ -314,9 +312,7 @@ def _record_line(log_report: FabricReport, message: str, host: str, log_level: s
     if "NET/IB" in message and ("Using" in message or message.startswith("NET/IB: [")):
         log_report.cards = max(log_report.cards, len(_JOINED_ADAPTER_PATTERN.findall(message)))
         log_report.adapters += [
-            adapter_name
-            for adapter_name in _ADAPTERS_PATTERN.findall(message)
-            if adapter_name not in log_report.adapters
+            name for name in _ADAPTERS_PATTERN.findall(message) if name not in log_report.adapters
         ]
     off_match = _OFF.search(message)
     if off_match and (adapter := off_match[1] or off_match[2]) not in log_report.gpudirect_off:

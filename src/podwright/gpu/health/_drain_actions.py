@@ -41,7 +41,7 @@ def runner(environ: Mapping[str, str]) -> Run:
 
     def run(words: Sequence[str]) -> str | None:
         try:
-            completed_process = subprocess.run(
+            process = subprocess.run(
                 words,
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
@@ -53,7 +53,7 @@ def runner(environ: Mapping[str, str]) -> Run:
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return completed_process.stdout if completed_process.returncode == 0 else None
+        return process.stdout if process.returncode == 0 else None
 
     return run
 
@@ -70,14 +70,14 @@ def carry_out(
     with _lock_node(state_folder, gate.node):
         gate = gate._replace(recorded=_read_own_reason(state_folder, gate.node))
         gate_steps = gate.steps(reason)
-        step_answer: object = None
+        answer: object = None
         while True:
             try:
-                gate_step = gate_steps.send(step_answer)
+                gate_step = gate_steps.send(answer)
             except StopIteration as gate_end:
                 outcome: GateOutcome = gate_end.value
                 return outcome
-            step_answer = _carry_out_step(gate_step, gate.node, run_slurm, sleep, state_folder)
+            answer = _carry_out_step(gate_step, gate.node, run_slurm, sleep, state_folder)
 
 
 def _carry_out_step(
@@ -107,17 +107,17 @@ def _lock_node(state_folder: Path, node: str) -> Iterator[None]:
     """Let only one check of a node run at a time; without a writable folder, several may run."""
     try:
         state_folder.mkdir(parents=True, exist_ok=True)
-        lock_descriptor = os.open(
+        descriptor = os.open(
             state_folder / f"{node}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
         )
     except OSError:
         yield
         return
     try:
-        fcntl.flock(lock_descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(lock_descriptor)
+        os.close(descriptor)
 
 
 def _read_own_reason(state_folder: Path, node: str) -> str | None:

@@ -57,9 +57,7 @@ class NodeRow(NamedTuple):
 def read_rows(sinfo_output: str) -> list[NodeRow]:
     """Return the rows in the output of LIST_NODES_COMMAND."""
     listing = read_node_listing(sinfo_output, *_SINFO_COLUMNS)
-    return [
-        NodeRow(**sinfo_row)._replace(state=sinfo_row["state"].lower()) for sinfo_row in listing
-    ]
+    return [NodeRow(**row)._replace(state=row["state"].lower()) for row in listing]
 
 
 class Look:
@@ -113,7 +111,7 @@ class NodeGate(NamedTuple):
         node_rows = yield Look()
         if not isinstance(node_rows, list):
             return GateOutcome("unknown", "Slurm does not answer")
-        own_rows = [node_row for node_row in node_rows if node_row.node == self.node]
+        own_rows = [row for row in node_rows if row.node == self.node]
         if not own_rows:
             return GateOutcome("unknown", f"Slurm has no node {self.node}")
         if not illness_reason:
@@ -154,20 +152,18 @@ def over(rows: Iterable[NodeRow], node_name: str, cap_percent: float, *, more: b
     """
     node_rows = list(rows)
     for partition_name in dict.fromkeys(
-        node_row.partition for node_row in node_rows if node_row.node == node_name
+        row.partition for row in node_rows if row.node == node_name
     ):
-        partition_nodes = {
-            node_row.node for node_row in node_rows if node_row.partition == partition_name
-        }
+        partition_nodes = {row.node for row in node_rows if row.partition == partition_name}
         drain_limit = max(1, int(len(partition_nodes) * cap_percent / 100))
         own_drains = sorted(
             {
-                (node_row.since, node_row.node)
-                for node_row in node_rows
-                if node_row.partition == partition_name and node_row.ours
+                (row.since, row.node)
+                for row in node_rows
+                if row.partition == partition_name and row.ours
             }
         )
-        drain_order = [drained_node for _, drained_node in own_drains]
+        drain_order = [node for _, node in own_drains]
         if more or node_name in drain_order:
             drain_position = len(drain_order) if more else drain_order.index(node_name)
             if drain_position >= drain_limit:

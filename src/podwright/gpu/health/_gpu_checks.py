@@ -247,7 +247,7 @@ def links(context: CheckContext) -> Iterator[Wrong]:
 
 def adapters(context: CheckContext) -> Iterator[Wrong]:
     """Network adapters of the inventory are there, up and as fast, and have all PCIe lanes."""
-    adapter_by_name = {seen_nic.nic.name: seen_nic for seen_nic in context.seen.nics}
+    adapter_by_name = {nic.nic.name: nic for nic in context.seen.nics}
     for wanted in context.like.nics if context.like else ():
         seen_nic = adapter_by_name.get(wanted.name)
         if seen_nic is None:

@@ -49,13 +49,13 @@ def read(file_path: str) -> str:
 def log_records(root_folder: str = "/") -> list[str] | None:
     """The records of the kernel's log that may be about GPUs. None: the log may not be read."""
     try:
-        log_descriptor = os.open(os.path.join(root_folder, "dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(os.path.join(root_folder, "dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:
-        return list(_kernel_log_lines(log_descriptor))
+        return list(_kernel_log_lines(descriptor))
     finally:
-        os.close(log_descriptor)
+        os.close(descriptor)
 
 
 def _kernel_log_lines(log_descriptor: int) -> Iterator[str]:

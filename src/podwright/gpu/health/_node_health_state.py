@@ -22,16 +22,14 @@ def replace(target_path: str | Path, new_text: str) -> None:
     import tempfile
 
     target = Path(target_path)
-    scratch_descriptor, scratch_name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}."
-    )
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(scratch_descriptor, "w") as scratch_file:
-            scratch_file.write(new_text)
-            os.fchmod(scratch_file.fileno(), 0o644)
-        os.replace(scratch_name, target)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(new_text)
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(name, target)
     except BaseException:
-        os.unlink(scratch_name)
+        os.unlink(name)
         raise
 
 

@@ -46,8 +46,8 @@ def _run_probe_in_child(probe: Callable[[], object], write_descriptor: int) -> N
         except Exception as error:
             result_or_error = None, error
         pickled_result = pickle.dumps(result_or_error)
-        with os.fdopen(write_descriptor, "wb") as result_pipe:
-            result_pipe.write(pickled_result)
+        with os.fdopen(write_descriptor, "wb") as pipe:
+            pipe.write(pickled_result)
     finally:
         os._exit(0)
 
@@ -56,9 +56,9 @@ def _read_probe_result(pickled_result: bytes) -> object:
     probe_result: object
     try:
         # Loading is safe: our own child wrote this into our own pipe.
-        probe_result, probe_error = pickle.loads(pickled_result)
+        probe_result, error = pickle.loads(pickled_result)
     except (EOFError, pickle.UnpicklingError):  # it was killed before it had written everything
         raise ChildProcessError("the vendor's library ended its process") from None
-    if probe_error:
-        raise probe_error
+    if error:
+        raise error
     return probe_result

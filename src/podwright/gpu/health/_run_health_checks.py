@@ -92,9 +92,9 @@ def run(
     skipped_names = set(skip)
     findings = judge(node_observation, settings, reference, skipped_names)
     checks_run = tuple(
-        check_name
-        for check_name in all_checks()
-        if settings.check(check_name).level != "off" and check_name not in skipped_names
+        name
+        for name in all_checks()
+        if settings.check(name).level != "off" and name not in skipped_names
     )
     return NodeReport(
         host,
@@ -109,19 +109,17 @@ def run(
 def _left_out(
     node_observation: Seen, checks_run: Sequence[str], reference: Inventory | None
 ) -> tuple[str, ...]:
-    noun_phrases = [f"the check {name}" for name in all_checks() if name not in checks_run]
+    phrases = [f"the check {name}" for name in all_checks() if name not in checks_run]
     if not node_observation.gpus and not node_observation.pci:
-        noun_phrases.append("GPUs, since PCI and the drivers show none")
+        phrases.append("GPUs, since PCI and the drivers show none")
     if node_observation.log is None:
-        noun_phrases.append("the kernel's log, which only root may read")
+        phrases.append("the kernel's log, which only root may read")
     if reference is None and node_observation.nics:
-        noun_phrases.append("adapters that are missing, which only an inventory can tell")
-    without_request = [
-        seen_gpu for seen_gpu in node_observation.gpus if not seen_gpu.condition.recovery
-    ]
-    if without_request:
-        noun_phrases.append("the driver's own request for a reset, which this driver does not tell")
-    return tuple(noun_phrases)
+        phrases.append("adapters that are missing, which only an inventory can tell")
+    request = [seen_gpu for seen_gpu in node_observation.gpus if not seen_gpu.condition.recovery]
+    if request:
+        phrases.append("the driver's own request for a reset, which this driver does not tell")
+    return tuple(phrases)
 
 
 def inventories(inventory_path: str) -> list[Inventory]:

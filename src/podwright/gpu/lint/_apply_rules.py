@@ -127,7 +127,7 @@ def _ignored_rules(script: Script) -> set[str]:
     """Return the rules that comments of the script name: `# podwright: ignore RULE, RULE`."""
     rule_ids: set[str] = set()
     for line in script.lines:
-        leading_text, ignore_marker, rule_list = line.lstrip("# \t").partition("podwright: ignore ")
-        if line.lstrip().startswith("#") and ignore_marker and not leading_text:
+        text, marker, rule_list = line.lstrip("# \t").partition("podwright: ignore ")
+        if line.lstrip().startswith("#") and marker and not text:
             rule_ids |= set(rule_list.replace(",", " ").split())
     return rule_ids

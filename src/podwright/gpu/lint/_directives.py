@@ -102,9 +102,7 @@ class Directives:
 
 def _named_options(line: str) -> set[str]:
     """Return the options that a line names, as far as it can be read."""
-    name_by_short = {
-        option.short: option_name for option_name, option in known("sbatch").items() if option.short
-    }
+    name_by_short = {option.short: name for name, option in known("sbatch").items() if option.short}
     option_words = re.findall(r"\s(--[\w-]+|-\w)", line)
     return {
         word[2:] if word.startswith("--") else name_by_short.get(word[1], "")
@@ -114,8 +112,8 @@ def _named_options(line: str) -> set[str]:
 
 def has_placeholder(line: str) -> bool:
     """Return whether a template leaves a part of this line to be filled in."""
-    directive_text = DIRECTIVE_PREFIX + line.removeprefix(DIRECTIVE_PREFIX).partition("#")[0]
-    return bool(_PLACEHOLDER_PATTERN.search(directive_text)) or "FIXME" in line
+    text = DIRECTIVE_PREFIX + line.removeprefix(DIRECTIVE_PREFIX).partition("#")[0]
+    return bool(_PLACEHOLDER_PATTERN.search(text)) or "FIXME" in line
 
 
 def waits_for_value(line: str) -> bool:
@@ -230,15 +228,15 @@ def _refused_as_written(line_number: int, line: str) -> Problem | None:
 
     None: nothing, or another program fills it in.
     """
-    option_text = line.partition(" #")[0]
-    if not _HUMAN_PLACEHOLDER.search(option_text) or _PROGRAM_PLACEHOLDER.search(option_text):
+    text = line.partition(" #")[0]
+    if not _HUMAN_PLACEHOLDER.search(text) or _PROGRAM_PLACEHOLDER.search(text):
         return None
-    line_directives = Directives()
+    directives = Directives()
     _read_words(
-        [(line_number, word) for word in words_of(option_text[len(DIRECTIVE_PREFIX) :]) or ()],
-        line_directives,
+        [(line_number, word) for word in words_of(text[len(DIRECTIVE_PREFIX) :]) or ()],
+        directives,
     )
-    return next(iter(line_directives.problems), None)
+    return next(iter(directives.problems), None)
 
 
 def _is_known_option(word: str, known_options: dict[str, SlurmOption]) -> bool:

@@ -19,8 +19,8 @@ def as_text(path: str, findings: Iterable[Finding]) -> list[str]:
     """Lines for people: the place, the mistake, and the corrected line."""
     lines = []
     for finding in findings:
-        level_note = "" if finding.level == "mistake" else " (could be better)"
-        lines.append(f"{path}:{finding.line}: {finding.rule}{level_note}: {finding.reason}")
+        note = "" if finding.level == "mistake" else " (could be better)"
+        lines.append(f"{path}:{finding.line}: {finding.rule}{note}: {finding.reason}")
         if finding.corrected:
             if not finding.before:
                 lines.append(f"    - {finding.text.strip()}")
@@ -42,7 +42,7 @@ def foreign_partitions(findings_by_file: Files) -> str:
     if not line_counts:
         return ""
     common_lines = ", ".join(
-        f"{line_text} ({count})" for line_text, count in line_counts.most_common(_MAX_SHOWN_LINES)
+        f"{text} ({count})" for text, count in line_counts.most_common(_MAX_SHOWN_LINES)
     )
     other_lines = (
         f" and {len(line_counts) - _MAX_SHOWN_LINES} other lines"

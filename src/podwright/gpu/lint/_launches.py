@@ -189,8 +189,8 @@ class Launch(NamedTuple):
     def elsewhere(self) -> bool:
         """Whether srun runs in another job, or in one part of a job."""
         jobid = self.option("jobid")
-        other_job = jobid is not None and not re.search(r"SLURM_JOB_?ID", jobid.value)
-        return other_job or self.option("het-group", "pack-group") is not None
+        job = jobid is not None and not re.search(r"SLURM_JOB_?ID", jobid.value)
+        return job or self.option("het-group", "pack-group") is not None
 
 
 def read_launches(script: Script, facts: JobFacts) -> Iterator[Launch]:

@@ -136,9 +136,9 @@ def _array_problem(array_value: str) -> str:
             continue
         if not _ARRAY_PATTERN.fullmatch(array_part):
             return f"--array={array_value}: write 0-9, 1,3,5 or 0-9:2, and %4 for four at a time"
-        range_numbers = [int(digits) for digits in re.findall(r"\d+", array_part.partition("%")[0])]
-        if len(range_numbers) > 1 and range_numbers[1] < range_numbers[0]:
+        numbers = [int(digits) for digits in re.findall(r"\d+", array_part.partition("%")[0])]
+        if len(numbers) > 1 and numbers[1] < numbers[0]:
             return f"--array={array_value} runs backwards"
-        if len(range_numbers) > 2 and range_numbers[2] == 0:
+        if len(numbers) > 2 and numbers[2] == 0:
             return f"--array={array_value} has steps of nothing"
     return ""

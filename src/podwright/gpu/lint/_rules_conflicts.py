@@ -52,11 +52,11 @@ def refused(lint_case: Case) -> Iterator[Found]:
 )
 def memory_twice(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
-    given_options = [option_name for option_name in _MEMORY_OPTIONS if script.option(option_name)]
-    if len(given_options) > 1 and script.settled:
-        line_number = max(script.line_of(option_name) for option_name in given_options)
-        options_text = " and ".join(f"--{option_name}" for option_name in given_options)
-        yield Found(line_number, f"{options_text} exclude each other: sbatch refuses the job")
+    options = [name for name in _MEMORY_OPTIONS if script.option(name)]
+    if len(options) > 1 and script.settled:
+        number = max(script.line_of(name) for name in options)
+        text = " and ".join(f"--{name}" for name in options)
+        yield Found(number, f"{text} exclude each other: sbatch refuses the job")
 
 
 @rule(
@@ -155,17 +155,17 @@ def fewer_tasks_than_nodes(lint_case: Case) -> Iterator[Found]:
 )
 def more_nodes_named(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
-    nodelist, max_nodes = script.option("nodelist"), script.request.max_nodes
-    if nodelist is None or max_nodes is None or not script.settled or "/" in nodelist.value:
+    nodelist, nodes = script.option("nodelist"), script.request.max_nodes
+    if nodelist is None or nodes is None or not script.settled or "/" in nodelist.value:
         return  # a value with a slash names a file
     try:
-        named_count = len(set(expand(nodelist.value)))
+        count = len(set(expand(nodelist.value)))
     except BadHostList:
         return  # another rule reports what cannot be read
     tasks = script.request.tasks
-    if named_count > max_nodes and (tasks is None or tasks >= named_count):
+    if count > nodes and (tasks is None or tasks >= count):
         reason = (
-            f"the list names {named_count} nodes, and --nodes allows {max_nodes}: Slurm 22.05 "
-            f"refuses the job, and newer releases give {max_nodes} of them"
+            f"the list names {count} nodes, and --nodes allows {nodes}: Slurm 22.05 "
+            f"refuses the job, and newer releases give {nodes} of them"
         )
         yield Found(script.line_of("nodelist"), reason)

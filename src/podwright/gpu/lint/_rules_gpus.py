@@ -26,12 +26,8 @@ _OPTIONS_BY_VARIABLE = {
 
 
 def _runs_on_cpus(launch: Launch) -> bool:
-    command_text = " ".join(launch.words)
-    return (
-        "gloo" in command_text
-        or "--cpu" in launch.words
-        or "use-cpu" in command_text.replace("_", "-")
-    )
+    text = " ".join(launch.words)
+    return "gloo" in text or "--cpu" in launch.words or "use-cpu" in text.replace("_", "-")
 
 
 @rule(
@@ -49,9 +45,9 @@ def gpu_variable(lint_case: Case) -> Iterator[Found]:
             names = [name for name in holes(value) if ":-" not in name]
             names += re.findall(r"\$\{?(SLURM_\w+)\b(?!:)", value)
             used += [(line_of_option(lint_case, launch, option), name) for name in names]
-    for line_number, name in dict.fromkeys(used):
+    for number, name in dict.fromkeys(used):
         if name in (*_OPTIONS_BY_VARIABLE, "SLURM_TASKS_PER_NODE"):
-            yield from _variable_findings(lint_case, line_number, name)
+            yield from _variable_findings(lint_case, number, name)
 
 
 def _variable_findings(lint_case: Case, line_number: int, variable_name: str) -> Iterator[Found]:
@@ -100,9 +96,9 @@ def more_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
         if lint_case.script.request.per_job and facts.several:
             continue  # gpus-total-too-small reports it
         if count and gpus and count > gpus:
-            line_number = line_of_option(lint_case, launch, launch.data.processes)
+            number = line_of_option(lint_case, launch, launch.data.processes)
             reason = f"{count} processes start on a node that has {gpus} GPUs in this job"
-            yield Found(line_number, reason)
+            yield Found(number, reason)
 
 
 @rule(
@@ -188,9 +184,9 @@ def _hand_set_gpus(lint_case: Case) -> Iterator[tuple[int, str, list[int], bool]
         for assignment in shell.assignments
     ]
     visibility_settings += [
-        (command.line, prefix_variable, variable_value, True)
+        (command.line, variable, variable_value, True)
         for command in shell.commands
-        for prefix_variable, variable_value in command.set_before
+        for variable, variable_value in command.set_before
     ]
     for line_number, variable_name, variable_value, is_for_one_command in visibility_settings:
         unquoted_value = variable_value.strip("'\"")
@@ -244,9 +240,9 @@ def overrides_grant(lint_case: Case) -> Iterator[Found]:
             f"Slurm sets {variable_name} to the GPUs of this job; without ConstrainDevices these "
             "are any"
         )
-        line_text = lint_case.script.at(line_number)
-        indent = line_text[: len(line_text) - len(line_text.lstrip())]
-        yield Found(line_number, reason, f"{indent}# {line_text.strip()}")
+        text = lint_case.script.at(line_number)
+        indent = text[: len(text) - len(text.lstrip())]
+        yield Found(line_number, reason, f"{indent}# {text.strip()}")
 
 
 @rule(
@@ -260,15 +256,15 @@ def gpu_shared_by_tasks(lint_case: Case) -> Iterator[Found]:
     tasks_per_node = lint_case.facts.tasks_per_node or 0
     if not request.per_node or request.per_node.count != 1 or tasks_per_node < 2 or request.per_job:
         return
-    uses_mps = any("nvidia-cuda-mps-control" in command.words for command in script.shell.commands)
-    if request.bind or uses_mps or request.per_task:
+    mps = any("nvidia-cuda-mps-control" in command.words for command in script.shell.commands)
+    if request.bind or mps or request.per_task:
         return
     launches = trainings(lint_case)
     if launches and not any(launch.by for launch in launches):
         return  # the script starts one process itself, whatever number of tasks it requested
-    line_number = script.line_of("gres", "gpus-per-node")
+    number = script.line_of("gres", "gpus-per-node")
     yield Found(
-        line_number,
+        number,
         f"this counts per node, not per task: the {tasks_per_node} tasks of a node share 1 GPU",
     )
 

@@ -27,10 +27,10 @@ def _is_training(lint_case: Case) -> bool:
     launches = trainings(lint_case)
     if any(launch.distributed for launch in launches):
         return True
-    sets_master_addr = any(
+    addr = any(
         assignment.name == "MASTER_ADDR" for assignment in lint_case.script.shell.assignments
     )
-    return sets_master_addr and any(launch.by == "srun" for launch in launches)
+    return addr and any(launch.by == "srun" for launch in launches)
 
 
 def _unquoted(value: str) -> str:
@@ -110,11 +110,8 @@ def nccl_on_loopback(lint_case: Case) -> Iterator[Found]:
     if not lint_case.facts.several:
         return
     for assignment in lint_case.script.shell.assignments:
-        interface_variables = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-        if (
-            assignment.name in interface_variables
-            and _unquoted(assignment.value).lstrip("=") == "lo"
-        ):
+        variables = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+        if assignment.name in variables and _unquoted(assignment.value).lstrip("=") == "lo":
             reason = "the loopback interface reaches no other node: name the nodes' interface"
             yield Found(assignment.line, reason)
 
@@ -201,11 +198,9 @@ def online_serving(lint_case: Case) -> Iterator[Found]:
 )
 def missing_exclusive(lint_case: Case) -> Iterator[Found]:
     script = lint_case.script
-    memory_option = script.option("mem")
-    takes_whole_nodes = script.option("exclusive") or (
-        memory_option and memory_option.value in ("0", "0G")
-    )
-    if not lint_case.facts.several or not _is_training(lint_case) or takes_whole_nodes:
+    option = script.option("mem")
+    nodes = script.option("exclusive") or (option and option.value in ("0", "0G"))
+    if not lint_case.facts.several or not _is_training(lint_case) or nodes:
         return
     reason = (
         "another job on one of these nodes would share NVLink, PCIe and the adapters, and slow "

@@ -32,9 +32,9 @@ def trainings(lint_case: Case) -> list[Launch]:
 def line_of_option(lint_case: Case, launch: Launch, option_name: str) -> int:
     """Return the line that has an option of a launcher."""
     pattern = re.compile(option_name.replace("-", "[-_]"))
-    for line_number in range(launch.line, launch.last + 1):
-        if pattern.search(lint_case.script.at(line_number)):
-            return line_number
+    for number in range(launch.line, launch.last + 1):
+        if pattern.search(lint_case.script.at(number)):
+            return number
     return launch.line
 
 
@@ -61,8 +61,8 @@ def _deals_ranks(launch: Launch) -> bool:
 def _starts_other_nodes(launch: Launch) -> bool:
     """Return whether this launcher reaches other nodes by itself, or may."""
     if launch.launcher == "deepspeed":
-        own_options = ("hostfile", "H", "no-ssh", "node-rank", "force-multi", "launcher")
-        return launch.given(*own_options) is not None
+        options = ("hostfile", "H", "no-ssh", "node-rank", "force-multi", "launcher")
+        return launch.given(*options) is not None
     is_standard = launch.given("deepspeed-multinode-launcher") == "standard"
     return not is_standard and launch.given("deepspeed-hostfile", "use-deepspeed") is not None
 
@@ -116,11 +116,11 @@ def _crowds_gpus(lint_case: Case, launch: Launch) -> Level | None:
     copies, size, count = _copies_on_node(lint_case, launch), launch.size, launch.processes
     if launch.by != "srun" or launch.unread or launch.place.function or not copies or copies < 2:
         return None
-    fits_world = bool(launch.copies and launch.copies[1] >= (size.tasks or copies))
-    too_many = not (count and size.gpus_per_node and count * copies <= size.gpus_per_node)
-    if count != 1 and too_many and (count or not fits_world):
+    world = bool(launch.copies and launch.copies[1] >= (size.tasks or copies))
+    many = not (count and size.gpus_per_node and count * copies <= size.gpus_per_node)
+    if count != 1 and many and (count or not world):
         return "mistake"
-    can_collide = count and (count > 1 or fits_world) and (size.gpus_per_node or 0) > 1
+    can_collide = count and (count > 1 or world) and (size.gpus_per_node or 0) > 1
     return "better" if can_collide and not launch.own_gpus else None
 
 
@@ -390,11 +390,11 @@ def local_rendezvous(lint_case: Case) -> Iterator[Found]:
         for option in launch.data.addresses:
             address = launch.given(option) or ""
             problem = _address_problem(address, in_task=launch.place.quoted)
-            line_number = line_of_option(lint_case, launch, option)
-            line_text = lint_case.script.at(line_number)
-            is_here = re.search(r"localhost|127\.|::1|0\.0\.0\.0|host", line_text)
+            number = line_of_option(lint_case, launch, option)
+            text = lint_case.script.at(number)
+            is_here = re.search(r"localhost|127\.|::1|0\.0\.0\.0|host", text)
             if problem and (is_here or not has_bad_master):
-                yield Found(line_number, problem)
+                yield Found(number, problem)
 
 
 @rule(
@@ -451,9 +451,9 @@ def world_size(lint_case: Case) -> Iterator[Found]:
     shell = lint_case.script.shell
     by_line = {launch.line: launch for launch in trainings(lint_case)}
     prefixed = [
-        (command.line, size_text)
+        (command.line, text)
         for command in shell.commands
-        for name, size_text in command.set_before
+        for name, text in command.set_before
         if name == "WORLD_SIZE"
     ]
     for line_number, size_text in prefixed:
@@ -474,9 +474,9 @@ def _wrong_size(
 ) -> Iterator[Found]:
     amount = amount_of(size_text, lint_case.script, lint_case.facts)
     declared = amount.number if amount else None
-    task_counts = {launch.size.tasks for launch in launches}
+    counts = {launch.size.tasks for launch in launches}
     many_per_node = all((launch.size.tasks_per_node or 1) > 1 for launch in launches)
-    tasks = task_counts.pop() if len(task_counts) == 1 else None
+    tasks = counts.pop() if len(counts) == 1 else None
     if declared is None or not tasks or tasks < 2:
         return
     # A single task per node may start further processes by itself.
@@ -518,8 +518,8 @@ def _may_start_tasks(launch: Launch, tasks: int | None) -> bool:
         for argument in launch.words[1:]
     ):
         return True
-    count_pattern = r"(?i)--?\w*(gpu|task|rank|proc|world|worker|np)\w*[= ](\d+)(?!\S)"
-    counts = re.findall(count_pattern, " ".join(launch.words[1:]))
+    pattern = r"(?i)--?\w*(gpu|task|rank|proc|world|worker|np)\w*[= ](\d+)(?!\S)"
+    counts = re.findall(pattern, " ".join(launch.words[1:]))
     return bool(tasks) and any(int(count) == tasks for _, count in counts)
 
 

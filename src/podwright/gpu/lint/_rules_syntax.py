@@ -37,14 +37,14 @@ _PLACEHOLDER_VALUE_PATTERN = re.compile(
     "takes the carriage returns out",
 )
 def dos_line_breaks(lint_case: Case) -> Iterator[Found]:
-    script_text = lint_case.script.text
-    if "\r\n" in script_text:
-        line_number = script_text[: script_text.index("\r\n")].count("\n") + 1
+    text = lint_case.script.text
+    if "\r\n" in text:
+        number = text[: text.index("\r\n")].count("\n") + 1
         yield Found(
-            line_number,
+            number,
             "lines end with CRLF: sbatch refuses the script",
             sure=True,
-            whole=script_text.replace("\r\n", "\n"),
+            whole=text.replace("\r\n", "\n"),
         )
 
 
@@ -75,9 +75,7 @@ def no_shebang(lint_case: Case) -> Iterator[Found]:
         reason = "a byte-order mark stands before #!: sbatch refuses the script"
         yield Found(1, reason, sure=True, whole=script.text.removeprefix(_BYTE_ORDER_MARK))
         return
-    first_text_line = next(
-        (line_index for line_index, line in enumerate(script.lines) if line.strip()), 0
-    )
+    first_text_line = next((index for index, line in enumerate(script.lines) if line.strip()), 0)
     if script.lines[first_text_line].startswith("#!"):
         script_lines = script.text.split("\n")
         reordered_lines = [
@@ -117,8 +115,8 @@ def template(lint_case: Case) -> Iterator[Found]:
     if script.refused and not script.is_program_template and not script.is_prose:
         reason = "a value is to be filled in here, and sbatch refuses the line as it stands"
         yield Found(script.refused.line, reason, level="mistake")
-    elif line_number := script.template:
-        yield Found(line_number, "a value is to be filled in here: what hangs on it is not judged")
+    elif number := script.template:
+        yield Found(number, "a value is to be filled in here: what hangs on it is not judged")
 
 
 def _problems_of_rule(rule_name: str, lint_case: Case) -> Iterator[Problem]:
@@ -136,21 +134,17 @@ def gres_order(lint_case: Case) -> Iterator[Found]:
     for problem in _problems_of_rule("bad-value", lint_case):
         reordered = _reorder_gres(lint_case.script.at(problem.line))
         if reordered:
-            corrected_line, is_certain = reordered
+            line, is_certain = reordered
             reason = f"GRES are written name:type:count, with one type: {problem.reason}"
-            yield Found(problem.line, reason, corrected_line, sure=is_certain)
+            yield Found(problem.line, reason, line, sure=is_certain)
 
 
 def _reorder_gres(line_text: str) -> tuple[str, bool] | None:
     """Return the line with type and count in order, and whether there was one type."""
     match = _GRES_PATTERN.search(line_text)
     gres_parts = match[3].split(":") if match else []
-    gres_counts = [gres_part for gres_part in gres_parts if is_number(gres_part)]
-    gres_types = [
-        gres_part
-        for gres_part in gres_parts
-        if gres_part and re.fullmatch(r"[A-Za-z]\w*", gres_part)
-    ]
+    gres_counts = [part for part in gres_parts if is_number(part)]
+    gres_types = [part for part in gres_parts if part and re.fullmatch(r"[A-Za-z]\w*", part)]
     if (
         not match
         or len(gres_counts) != 1
@@ -289,10 +283,10 @@ def typographic_dash(lint_case: Case) -> Iterator[Found]:
 )
 def blanks_around_equals(lint_case: Case) -> Iterator[Found]:
     for problem in _problems_of_rule("blanks-around-equals", lint_case):
-        line_text = lint_case.script.at(problem.line)
-        corrected_line = re.sub(r"(\s-{1,2}[\w-]+?)\s*=\s*(?=\S)", r"\1=", line_text, count=1)
-        corrected_line = re.sub(r"(\s-[a-zA-Z])=", r"\1 ", corrected_line)
-        yield Found(problem.line, problem.reason, corrected_line, sure=_is_readable(corrected_line))
+        text = lint_case.script.at(problem.line)
+        line = re.sub(r"(\s-{1,2}[\w-]+?)\s*=\s*(?=\S)", r"\1=", text, count=1)
+        line = re.sub(r"(\s-[a-zA-Z])=", r"\1 ", line)
+        yield Found(problem.line, problem.reason, line, sure=_is_readable(line))
 
 
 def _is_readable(line: str) -> bool:
@@ -313,12 +307,12 @@ def late_directive(lint_case: Case) -> Iterator[Found]:
         return
     set_up_end = 0 if script.submits_jobs else _end_of_set_up(lint_case)
     for line_number in sorted(script.shell.comments):
-        line_text = script.at(line_number)
-        if line_number <= script.first_command or not line_text.startswith(DIRECTIVE_PREFIX):
+        text = script.at(line_number)
+        if line_number <= script.first_command or not text.startswith(DIRECTIVE_PREFIX):
             continue
-        if has_placeholder(line_text):
+        if has_placeholder(text):
             continue
-        if (words_of(line_text[len(DIRECTIVE_PREFIX) :]) or [""])[0].startswith("-"):
+        if (words_of(text[len(DIRECTIVE_PREFIX) :]) or [""])[0].startswith("-"):
             reason = "Slurm stops reading #SBATCH at the first command: this line does nothing"
             is_note = line_number > set_up_end and (bool(script.directives) or script.submits_jobs)
             yield Found(line_number, reason, level="better" if is_note else "mistake")
@@ -330,13 +324,13 @@ def _end_of_set_up(lint_case: Case) -> int:
     A user who wants an option writes it above the work, which is the first program that srun,
     mpirun or python starts.
     """
-    work_lines = [
+    lines = [
         launch.last
         for launch in lint_case.launches
         if launch.may_train and (launch.by or launch.launcher != "program")
     ]
     return min(
-        [*work_lines, max((command.last for command in lint_case.script.shell.commands), default=0)]
+        [*lines, max((command.last for command in lint_case.script.shell.commands), default=0)]
     )
 
 

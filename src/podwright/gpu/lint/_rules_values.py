@@ -36,10 +36,10 @@ def not_expanded(lint_case: Case) -> Iterator[Found]:
         line_text = lint_case.script.at(line_number)
         corrected_line = line_text
         if option.name in _FILE_OPTIONS and not has_tilde:
-            for variable_name, filename_pattern in _FILENAME_CODES.items():
+            for name, pattern in _FILENAME_CODES.items():
                 corrected_line = re.sub(
-                    rf"\$(\{{{variable_name}\}}|{variable_name}\b)",
-                    filename_pattern,
+                    rf"\$(\{{{name}\}}|{name}\b)",
+                    pattern,
                     corrected_line,
                 )
         is_corrected = (
@@ -99,9 +99,9 @@ def array_in_one_file(lint_case: Case) -> Iterator[Found]:
     if not lint_case.script.option("array"):
         return
     for line_number, option in lint_case.script.directives:
-        file_name = option.value
-        is_output_file = option.name in ("output", "error") and file_name != "/dev/null"
-        if is_output_file and not re.search(r"%\d*[ajJNn]", file_name):
+        name = option.value
+        is_output_file = option.name in ("output", "error") and name != "/dev/null"
+        if is_output_file and not re.search(r"%\d*[ajJNn]", name):
             yield Found(
                 line_number, "all tasks of the array write into this file: put %a into its name"
             )
@@ -114,12 +114,12 @@ def array_in_one_file(lint_case: Case) -> Iterator[Found]:
     "tests/outer/gpu/test_lint_values.py::test_a_limit_of_an_array_that_is_no_number_is_none",
 )
 def array_unlimited(lint_case: Case) -> Iterator[Found]:
-    for line_number, option in lint_case.script.directives:
+    for number, option in lint_case.script.directives:
         # The first % counts, wherever it stands.
-        _, percent_sign, task_limit = option.value.partition("%")
-        if option.name == "array" and percent_sign and not re.match(r"0*[1-9]", task_limit):
+        _, sign, limit = option.value.partition("%")
+        if option.name == "array" and sign and not re.match(r"0*[1-9]", limit):
             reason = f"--array={option.value} limits nothing: write %4 for four tasks at a time"
-            yield Found(line_number, reason)
+            yield Found(number, reason)
 
 
 @rule(
@@ -129,12 +129,12 @@ def array_unlimited(lint_case: Case) -> Iterator[Found]:
     "https://slurm.schedmd.com/sbatch.html#OPT_time",
 )
 def minutes_or_hours(lint_case: Case) -> Iterator[Found]:
-    for line_number, option in lint_case.script.directives:
+    for number, option in lint_case.script.directives:
         if option.name == "time" and re.fullmatch(r"(12|24|48|72|96|120):00", option.value):
             reason = (
                 f"--time={option.value} is {option.value[:-3]} minutes: {option.value}:00 for hours"
             )
-            yield Found(line_number, reason)
+            yield Found(number, reason)
 
 
 @rule(
@@ -144,16 +144,14 @@ def minutes_or_hours(lint_case: Case) -> Iterator[Found]:
     f"{_EVIDENCE_TEST}::test_a_time_over_the_limit_of_the_partition",
 )
 def unknown_partition(lint_case: Case) -> Iterator[Found]:
-    partition_option, partitions = lint_case.script.option("partition"), lint_case.site.partitions
-    if not partition_option or not partitions or "$" in partition_option.value:
+    option, partitions = lint_case.script.option("partition"), lint_case.site.partitions
+    if not option or not partitions or "$" in option.value:
         return
-    if not any(
-        partition_name in partitions for partition_name in partition_option.value.split(",")
-    ):
+    if not any(name in partitions for name in option.value.split(",")):
         known_partitions = ", ".join(sorted(partitions))
         yield Found(
             lint_case.script.line_of("partition"),
-            f"there is no partition {partition_option.value}; have: {known_partitions}",
+            f"there is no partition {option.value}; have: {known_partitions}",
         )
 
 
@@ -171,11 +169,7 @@ def over_the_limit(lint_case: Case) -> Iterator[Found]:
         if partition_option
         else [lint_case.site.default_partition]
     )
-    partition_limits = [
-        partitions[partition_name]
-        for partition_name in partition_names
-        if partition_name in partitions
-    ]
+    partition_limits = [partitions[name] for name in partition_names if name in partitions]
     if not partition_limits or len(partition_limits) != len(partition_names):
         return
     time_option = script.option("time")
@@ -202,5 +196,5 @@ def over_the_limit(lint_case: Case) -> Iterator[Found]:
 
 
 def _time_limit_text(limit_minutes: float) -> str:
-    whole_hours, rest_minutes = divmod(round(limit_minutes), _MINUTES_PER_HOUR)
-    return f"{whole_hours}:{rest_minutes:02}:00"
+    hours, rest_minutes = divmod(round(limit_minutes), _MINUTES_PER_HOUR)
+    return f"{hours}:{rest_minutes:02}:00"

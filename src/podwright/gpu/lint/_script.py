@@ -69,10 +69,8 @@ class Script:
         open.
         """
         return self.parts == 1 and not any(
-            option_name in _COUNT_OPTIONS
-            or "gpu" in option_name
-            or option_name.startswith("ntasks")
-            for option_name in self.open
+            name in _COUNT_OPTIONS or "gpu" in name or name.startswith("ntasks")
+            for name in self.open
         )
 
     @cached_property
@@ -122,9 +120,7 @@ class Script:
         first_line = next((line for line in self.lines if line.strip()), "#").lstrip("\ufeff \t")
         if first_line.startswith("#!"):
             return False
-        shebangs = [
-            line_index for line_index, line in enumerate(self.lines) if line.startswith("#!")
-        ]
+        shebangs = [index for index, line in enumerate(self.lines) if line.startswith("#!")]
         if _JOB_FILE_PATTERN.search(self.name) and len(shebangs) == 1:
             return sum(map(bool, self.lines[: shebangs[0]])) > _MAX_LINES_ABOVE_SHEBANG
         lines_below = self.lines[self.first_command :] if self.first_command else []
@@ -151,8 +147,8 @@ class Script:
     @cached_property
     def shell(self) -> Shell:
         """The commands of the script; none if it is not a shell script."""
-        first_line = self.lines[0] if self.lines else ""
-        if first_line.startswith("#!") and not _SHELL_SHEBANG_PATTERN.match(first_line):
+        line = self.lines[0] if self.lines else ""
+        if line.startswith("#!") and not _SHELL_SHEBANG_PATTERN.match(line):
             return Shell()
         return parse("\n".join(self.lines) + "\n")
 
@@ -162,9 +158,7 @@ class Script:
 
     def line_of(self, *option_names: str) -> int:
         """Return the line of the last of these options; 0 if none was given."""
-        line_numbers = [
-            line_number for line_number, option in self.directives if option.name in option_names
-        ]
+        line_numbers = [number for number, option in self.directives if option.name in option_names]
         return line_numbers[-1] if line_numbers else 0
 
     def option(self, *names: str) -> Given | None:

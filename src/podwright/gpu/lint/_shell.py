@@ -275,11 +275,9 @@ class _ShellReader:
         for assignment_node in assignment_nodes:
             if assignment_node.type == "variable_name" and is_exported:
                 variable_name = self._node_text(assignment_node)
-                for assignment_index, assignment in enumerate(self.shell.assignments):
+                for index, assignment in enumerate(self.shell.assignments):
                     if assignment.name == variable_name:
-                        self.shell.assignments[assignment_index] = assignment._replace(
-                            exported=True
-                        )
+                        self.shell.assignments[index] = assignment._replace(exported=True)
             if assignment_node.type != "variable_assignment" or (
                 assignment_node.parent is not None and assignment_node.parent.type == "command"
             ):
@@ -400,9 +398,9 @@ class _ShellReader:
             expansion = (
                 self._node_text(node).strip('"').removeprefix("${").removeprefix("$").rstrip("}")
             )
-            array_name = expansion.removesuffix("[@]").removesuffix("[*]")
-            if array_name != expansion and array_name in self.lists:
-                return list(self.lists[array_name])
+            name = expansion.removesuffix("[@]").removesuffix("[*]")
+            if name != expansion and name in self.lists:
+                return list(self.lists[name])
             if expansion in self.values and node.type != "string":
                 return _WORD_PATTERN.findall(self.values[expansion])
         return [self._expand_word(node)]
@@ -438,10 +436,10 @@ class _ShellReader:
 
     def _expand_pieces(self, node: Node, *, quoted: bool) -> str:
         pieces: list[str] = []
-        byte_offset = node.start_byte
+        offset = node.start_byte
         for child in node.children:
-            pieces.append(self.source[byte_offset : child.start_byte].decode("utf-8", "replace"))
-            byte_offset = child.end_byte
+            pieces.append(self.source[offset : child.start_byte].decode("utf-8", "replace"))
+            offset = child.end_byte
             if quoted and child.type in ('"', '$"'):
                 continue
             pieces.append(self._expand_word(child))
@@ -516,7 +514,7 @@ def inner_text(command_words: tuple[str, ...]) -> str | None:
 
 def _words_before_shell(command_words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words before the shell in `srun … bash -c`: srun runs what the shell runs."""
-    for shell_index, word in enumerate(command_words):
+    for index, word in enumerate(command_words):
         if re.fullmatch(r"(\S*/)?(ba|da|z|k)?sh", word):
-            return command_words[:shell_index]
+            return command_words[:index]
     return ()

@@ -149,10 +149,7 @@ def _load_cache(cache_file: str, cache_key: list[Any], now: float) -> dict[str, 
     try:
         with open(cache_file, encoding="utf-8") as file:
             cached = json.load(file)
-        outputs = {
-            output_name: str(cached[output_name])
-            for output_name in ("config", "partitions", "help")
-        }
+        outputs = {name: str(cached[name]) for name in ("config", "partitions", "help")}
         age_seconds = now - cached["at"]
         is_fresh = cached["key"] == cache_key and 0 <= age_seconds < (
             CACHE_LIFETIME_S if all(outputs.values()) else PARTIAL_CACHE_SECONDS
@@ -168,23 +165,23 @@ def _save_cache(cache_file: str, content: dict[str, Any]) -> None:
     import os
     from contextlib import suppress
 
-    temporary_path = f"{cache_file}.{os.getpid()}"
+    path = f"{cache_file}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(cache_file), mode=0o700, exist_ok=True)
-        with open(temporary_path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8") as file:
             json.dump(content, file)
-        os.replace(temporary_path, cache_file)
+        os.replace(path, cache_file)
     except OSError:
         with suppress(OSError):
-            os.unlink(temporary_path)
+            os.unlink(path)
 
 
 def cache_path() -> str:
     """Return the path of the file in which the site's answers are kept."""
     import os
 
-    cache_folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(cache_folder, "podwright", "slurm-site.json")
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(folder, "podwright", "slurm-site.json")
 
 
 def chosen_site(

@@ -62,9 +62,7 @@ def prove(
     nodes = read_nodes(twin.show(*SHOW_NODES[1:]))
     partitions = read_partitions(twin.show(*SHOW_PARTITIONS[1:]))
     exclusive_partitions = {partition.name for partition in partitions if partition.whole_nodes}
-    partition_names = list(
-        dict.fromkeys(partition_name for node in nodes for partition_name in node.partitions)
-    )
+    partition_names = list(dict.fromkeys(name for node in nodes for name in node.partitions))
     for partition_name in partition_names:
         partition_nodes = [
             slurm_node
@@ -205,8 +203,8 @@ def _reserves_cores(inventory: SiteInventory) -> bool:
 def _node_phrase(submission: Submission) -> str:
     """Return the number of nodes that a submission requests, in words."""
     node_options = (option for option in submission.options if option.startswith("--nodes="))
-    count_text = next(node_options, "--nodes=1").partition("=")[2]
-    return f"{count_text} node{'' if count_text == '1' else 's'}"
+    text = next(node_options, "--nodes=1").partition("=")[2]
+    return f"{text} node{'' if text == '1' else 's'}"
 
 
 def _answer_problem(twin_answer: Granted | Waits | Refused, submission: Submission) -> str:

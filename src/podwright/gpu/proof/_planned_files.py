@@ -16,7 +16,7 @@ _COMPANION_FILES = ("gres.conf", "topology.conf", "topology.yaml")
 def planned_files(slurm_conf: Path, file_changes: FileChanges) -> SiteFiles:
     """slurm.conf and the files beside it after the plan. Raises InvalidRequest for an existing file
     that cannot be read."""
-    file_paths = [slurm_conf, *(slurm_conf.with_name(file_name) for file_name in _COMPANION_FILES)]
+    file_paths = [slurm_conf, *(slurm_conf.with_name(name) for name in _COMPANION_FILES)]
     if slurm_conf.exists():
         file_paths += [
             path for path in included_files(slurm_conf) if path.is_relative_to(slurm_conf.parent)

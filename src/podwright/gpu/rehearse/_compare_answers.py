@@ -77,11 +77,7 @@ def may_move(answer_pair: AnswerPair) -> bool:
 
 def differences(answer_pairs: Iterable[AnswerPair]) -> list[AnswerChange]:
     """Each aspect in which two answers to a submission differ; empty where they are alike."""
-    return [
-        answer_change
-        for answer_pair in answer_pairs
-        for answer_change in _pair_changes(answer_pair)
-    ]
+    return [change for pair in answer_pairs for change in _pair_changes(pair)]
 
 
 def _pair_changes(answer_pair: AnswerPair) -> Iterator[AnswerChange]:
@@ -120,8 +116,8 @@ def _start_time_changes(
     old_start, new_start = _start_time(before), _start_time(after)
     if old_start is None or new_start is None or abs(new_start - old_start) < _MIN_START_CHANGE:
         return
-    change_kind: Kind = "later" if new_start > old_start else "sooner"
-    yield make_change(change_kind, f"starts at {old_start}", f"starts at {new_start}")
+    kind: Kind = "later" if new_start > old_start else "sooner"
+    yield make_change(kind, f"starts at {old_start}", f"starts at {new_start}")
 
 
 def _start_time(waiting_answer: Waits) -> datetime | None:
@@ -173,11 +169,9 @@ def _grant_aspects(before: Granted, after: Granted) -> Iterator[tuple[Kind, str,
 
 
 def _gpu_indices_text(node: GrantedNode) -> str:
-    share_text = ",".join(
-        f"{gpu_index}/{share_count}" for gpu_index, share_count in sorted(node.shares.items())
-    )
-    gpu_indices = ",".join(map(str, node.gpus))
-    return " ".join(filter(None, (gpu_indices, share_text))) or "none"
+    share_text = ",".join(f"{index}/{count}" for index, count in sorted(node.shares.items()))
+    indices = ",".join(map(str, node.gpus))
+    return " ".join(filter(None, (indices, share_text))) or "none"
 
 
 def _gpu_count(node: GrantedNode) -> str:
@@ -203,8 +197,8 @@ def _join_unnamed(granted_answer: Granted, format_node: _NodeText) -> str:
 
 
 def _limits_text(granted_answer: Granted) -> str:
-    time_limit = re.search(r"\bTimeLimit=(\S+)", granted_answer.record)
-    limit_text = time_limit[1] if time_limit else "not known"
+    limit = re.search(r"\bTimeLimit=(\S+)", granted_answer.record)
+    limit_text = limit[1] if limit else "not known"
     # The backfill scheduler gives a job without a limit a year, and takes that back later.
     limit_text = "UNLIMITED" if limit_text == "365-00:00:00" else limit_text
     return f"partition {granted_answer.partition}, time limit {limit_text}"

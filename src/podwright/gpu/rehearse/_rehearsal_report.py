@@ -37,7 +37,7 @@ def as_json(
     changes = differences(rehearsal.answers)
     unseen = unseen_changes(before.files, after.files)
     not_settled = [job for pair in rehearsal.unsettled for job in pair.jobs]
-    job_count = sum(len(job_names) for _, job_names in rehearsed)
+    job_count = sum(len(names) for _, names in rehearsed)
     return {
         "before": f"Slurm {before.slurm.release}, {before.name}",
         "after": f"Slurm {after.slurm.release}, {after.name}",
@@ -54,7 +54,7 @@ def as_json(
         "not_looked_at": submissions.skipped,
         "options_not_looked_at": submissions.left_out,
         "cautions": cautions(before, after),
-        "differences": [_change_row(answer_change) for answer_change in changes],
+        "differences": [_change_row(change) for change in changes],
     }
 
 
@@ -126,10 +126,10 @@ def as_text(report: Mapping[str, Any]) -> str:
         lines.append(
             f"Not asked about: {report['beyond_most']} further jobs; --most asks about more."
         )
-    for skip_reason, job_names in report["not_looked_at"].items():
-        lines.append(f"Not looked at: {_jobs_text(job_names)}, because {skip_reason}.")
-    for option_name, job_names in report["options_not_looked_at"].items():
-        lines.append(f"Note: --{option_name} of {_jobs_text(job_names)} is not looked at.")
+    for reason, names in report["not_looked_at"].items():
+        lines.append(f"Not looked at: {_jobs_text(names)}, because {reason}.")
+    for option_name, names in report["options_not_looked_at"].items():
+        lines.append(f"Note: --{option_name} of {_jobs_text(names)} is not looked at.")
     for caution in report["cautions"]:
         lines.append(f"Note: {caution}.")
     return "\n".join(lines)

@@ -67,8 +67,8 @@ def _local_slurm_conf() -> str:
 
 def cautions(before: Side, after: Side) -> list[str]:
     """Return why a twin's answer can differ from the cluster's."""
-    conf_text = f"{before.files.slurm_conf}\n{after.files.slurm_conf}".lower()
-    if "corespec" not in conf_text and "cpuspeclist" not in conf_text:
+    text = f"{before.files.slurm_conf}\n{after.files.slurm_conf}".lower()
+    if "corespec" not in text and "cpuspeclist" not in text:
         return []
     return [
         f"a twin of Slurm {side.slurm.release} may hand out cores that CoreSpecCount reserves, "

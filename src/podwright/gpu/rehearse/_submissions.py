@@ -51,9 +51,9 @@ class Submissions:
         """Add a job with these options. Raises InvalidRequest for values that Slurm cannot read."""
         submission, unjudged_options = twin_submission(read_request(options, command))
         self.jobs.setdefault(submission, []).append(job)
-        for option_name, because in unjudged_options:
+        for name, because in unjudged_options:
             if because:  # else it does not decide what the job gets
-                self.left_out.setdefault(option_name, []).append(job)
+                self.left_out.setdefault(name, []).append(job)
 
     def skip(self, job: str, reason: str) -> None:
         """Record a job that is not rehearsed."""

@@ -158,11 +158,11 @@ def _twin_reply(
 
 
 def _present_state(site_texts: Texts) -> Present | None:
-    state_folder = SlurmConfig(site_texts.config).optional("StateSaveLocation")
-    if not state_folder.startswith("/"):
+    folder = SlurmConfig(site_texts.config).optional("StateSaveLocation")
+    if not folder.startswith("/"):
         return None
     try:
-        return present_copied(Path(state_folder))
+        return present_copied(Path(folder))
     except (Denied, InvalidRequest, OSError):
         return None
 
@@ -174,4 +174,4 @@ def _needs_renumbering(request: SlurmRequest, site: SlurmCluster) -> bool:
     differently.
     """
     gpu_list_match = re.search(r"(?:map|mask)_gpu", request.bind)
-    return bool(gpu_list_match) and any(node_hardware.confined for node_hardware in site.shapes)
+    return bool(gpu_list_match) and any(hardware.confined for hardware in site.shapes)

@@ -99,7 +99,7 @@ def assumed_site(
         default_flag = "NO" if position else "YES"
         conf_lines.append(f"PartitionName={partition} Nodes=ALL Default={default_flag} State=UP")
     node_names = [f"n{position + 1}" for position in range(node_hardware.nodes)]
-    cluster = SlurmCluster((node_hardware,), tuple((node_name, 0) for node_name in node_names))
+    cluster = SlurmCluster((node_hardware,), tuple((name, 0) for name in node_names))
     return cluster, SiteFiles(
         slurm_conf="\n".join(conf_lines) + "\n", gres_conf=_gres_conf(node_hardware, gpu_type)
     )

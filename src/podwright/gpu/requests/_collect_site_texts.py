@@ -89,7 +89,7 @@ def bundle(folder: Path, version: SlurmVersion | None = None) -> Texts:
     if folder.is_file():
         return _texts_of_conf(folder, version)
     try:
-        file_paths = sorted(file_path for file_path in folder.rglob("*") if file_path.is_file())
+        file_paths = sorted(path for path in folder.rglob("*") if path.is_file())
     except OSError as error:
         raise InvalidRequest(f"{folder}: {error.strerror or error}") from error
     if not file_paths:
@@ -104,7 +104,7 @@ def bundle(folder: Path, version: SlurmVersion | None = None) -> Texts:
         text_kind = _kind_of_text(file_path.name, file_text)
         if text_kind:
             texts_by_kind.setdefault(text_kind, file_text)
-    conf_paths = [file_path for file_path in file_paths if file_path.name == "slurm.conf"]
+    conf_paths = [path for path in file_paths if path.name == "slurm.conf"]
     if conf_paths and "config" not in texts_by_kind:
         return _texts_of_conf(conf_paths[0], version)
     for text_kind, scontrol_command in (
@@ -167,7 +167,7 @@ def _kind_of_text(file_name: str, file_text: str) -> str:
             return conf_name
     if file_name.endswith("topology.yaml") or _TOPOLOGY_YAML_START.match(file_text):
         return "topology.yaml"
-    output_kind = kind_of_output(file_text)
-    if output_kind == "topology" or re.match(r"\s*SwitchName=", file_text):
+    kind = kind_of_output(file_text)
+    if kind == "topology" or re.match(r"\s*SwitchName=", file_text):
         return "topology.conf"
-    return output_kind
+    return kind

@@ -131,16 +131,16 @@ def _counted_gpus(counts: JobCounts, request: SlurmRequest) -> list[GpuCounts]:
     counts_by_kind: dict[str, GpuCounts] = {}
     if request.cpus_per_gpu:
         counts_by_kind[""] = GpuCounts("", cpus_per_gpu=request.cpus_per_gpu)
-    for counting_unit, requested_gpus in request.gpu_options:
+    for unit, requested_gpus in request.gpu_options:
         gpu_counts = counts_by_kind.setdefault(requested_gpus.kind, GpuCounts(requested_gpus.kind))
-        setattr(gpu_counts, f"per_{counting_unit}", requested_gpus.count)
+        setattr(gpu_counts, f"per_{unit}", requested_gpus.count)
     if request.memory_per_gpu:
         counts_by_kind.setdefault("", GpuCounts("")).memory_per_gpu = request.memory_per_gpu
-    for counting_unit, share_name, requested_gpus in request.shares:
+    for unit, name, requested_gpus in request.shares:
         gpu_counts = counts_by_kind.setdefault(
-            f"{share_name}:{requested_gpus.kind}", GpuCounts(requested_gpus.kind, share_name)
+            f"{name}:{requested_gpus.kind}", GpuCounts(requested_gpus.kind, name)
         )
-        setattr(gpu_counts, f"per_{counting_unit}", requested_gpus.count)
+        setattr(gpu_counts, f"per_{unit}", requested_gpus.count)
     min_nodes, sockets_per_node = counts.min_nodes, counts.sockets_per_node
     for gpu_counts in counts_by_kind.values():
         gpu_counts.tasks_per_gpu = counts.tasks_per_gpu or 0
@@ -271,14 +271,14 @@ def _sockets_agree(counts: JobCounts, gpu_counts: GpuCounts) -> SlurmRefusal | N
         return None
     if gpu_counts.per_node % gpu_counts.per_socket:
         return SlurmRefusal("submit", "GPUs per node are not a multiple of GPUs per socket")
-    needed_sockets = gpu_counts.per_node // gpu_counts.per_socket
-    if needed_sockets != counts.sockets_per_node:
+    sockets = gpu_counts.per_node // gpu_counts.per_socket
+    if sockets != counts.sockets_per_node:
         return SlurmRefusal(
             "submit",
             f"{gpu_counts.per_node} GPUs per node at {gpu_counts.per_socket} per socket are "
-            f"{needed_sockets} sockets, "
+            f"{sockets} sockets, "
             f"not {counts.sockets_per_node}",
-            f"--sockets-per-node={needed_sockets}",
+            f"--sockets-per-node={sockets}",
         )
     return None
 

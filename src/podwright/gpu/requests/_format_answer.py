@@ -62,9 +62,7 @@ def sentence(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -
 def _counting_clause(request: SlurmRequest) -> str:
     """What counts the GPUs; empty where no option asks for them, as with --exclusive alone."""
     counting_sentences = [
-        option_sentence
-        for field_name, option_sentence in _COUNTING_SENTENCES
-        if getattr(request, field_name)
+        option_sentence for name, option_sentence in _COUNTING_SENTENCES if getattr(request, name)
     ]
     if request.by_gres:
         counting_sentences = [
@@ -92,13 +90,13 @@ def _counted_sentence(request: SlurmRequest, counted_job: CountedJob) -> str:
 
 
 def _gpuless_sentence(grant: Grant) -> str:
-    nodes_text = plural(len(grant.nodes), "node")
+    text = plural(len(grant.nodes), "node")
     if grant.tasks:
-        nodes_text += f" for {plural(len(grant.tasks), 'task')}"
-    share_count = sum(sum(node.shares.values()) for node in grant.nodes)
-    if not share_count:
-        return f"The job gets no GPUs: {nodes_text}."
-    return f"{nodes_text}, with {plural(share_count, 'share')} of GPUs."
+        text += f" for {plural(len(grant.tasks), 'task')}"
+    count = sum(sum(node.shares.values()) for node in grant.nodes)
+    if not count:
+        return f"The job gets no GPUs: {text}."
+    return f"{text}, with {plural(count, 'share')} of GPUs."
 
 
 def _binds_closest(request: SlurmRequest) -> bool:
@@ -184,8 +182,8 @@ def picture(grant: Grant) -> str:
     for names in groups.values():
         hardware, tasks = grant.hardware[names[0]], grant.tasks_on(names[0])
         picture_lines.append(_picture_header(names, hardware, gpus_of[names[0]]))
-        for local_rank, task in enumerate(tasks[:_SHOWN_TASKS]):
-            label = f"local task {local_rank}" if len(names) > 1 else f"task {task.rank}"
+        for rank, task in enumerate(tasks[:_SHOWN_TASKS]):
+            label = f"local task {rank}" if len(names) > 1 else f"task {task.rank}"
             picture_lines.append(_task_row(label, task, hardware))
         if len(tasks) > _SHOWN_TASKS:
             picture_lines.append(f"  … {len(tasks) - _SHOWN_TASKS} more tasks alike")
@@ -204,12 +202,12 @@ def picture(grant: Grant) -> str:
 def _picture_header(
     node_names: list[str], node_hardware: NodeHardware, granted_gpus: tuple[int, ...]
 ) -> str:
-    names_text = ",".join(node_names)
-    gpu_columns = "".join(
-        f"[{gpu_number}]" if gpu_number in granted_gpus else f" {gpu_number} "
-        for gpu_number in range(node_hardware.gpus)
+    text = ",".join(node_names)
+    columns = "".join(
+        f"[{number}]" if number in granted_gpus else f" {number} "
+        for number in range(node_hardware.gpus)
     )
-    return f"{names_text:<14}GPU {gpu_columns}" if node_hardware.gpus else names_text
+    return f"{text:<14}GPU {columns}" if node_hardware.gpus else text
 
 
 def _number_ranges(numbers: Iterable[int]) -> str:
@@ -227,13 +225,13 @@ def _number_ranges(numbers: Iterable[int]) -> str:
 
 
 def _task_row(label: str, task: Task, node_hardware: NodeHardware) -> str:
-    gpu_cells = "".join(
+    cells = "".join(
         ("#" if gpu in task.gpus else ".").center(3 if gpu < 10 else 4)
         for gpu in range(node_hardware.gpus)
     )
     variable_text = "is unset" if task.variable is None else f"= {task.variable}"
     cpus_text = f", CPUs {_number_ranges(task.cpus)}" if task.cpus else ""
-    return f"  {label:<16}{gpu_cells}  CUDA_VISIBLE_DEVICES {variable_text}{cpus_text}"
+    return f"  {label:<16}{cells}  CUDA_VISIBLE_DEVICES {variable_text}{cpus_text}"
 
 
 def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -> dict[str, Any]:

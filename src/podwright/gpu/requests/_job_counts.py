@@ -118,18 +118,18 @@ def _complete_job(
 
 def _tasks_of_node(details: RequestDetails) -> int:
     """Return a task for each socket, core and thread that is requested of a node."""
-    task_product = 1
-    for requested_count in (details.sockets, details.cores, details.threads):
-        task_product *= requested_count or 1
-    return task_product
+    product = 1
+    for count in (details.sockets, details.cores, details.threads):
+        product *= count or 1
+    return product
 
 
 def _drop_nodes_without_tasks(counts: JobCounts) -> None:
     """Limit nodes to the number of tasks, as a command does."""
-    tasks, min_nodes = counts.tasks, counts.min_nodes
-    if tasks is None or min_nodes is None:
+    tasks, nodes = counts.tasks, counts.min_nodes
+    if tasks is None or nodes is None:
         return
     if counts.max_nodes:
         counts.max_nodes = min(counts.max_nodes, tasks)
-    if tasks < min_nodes:
+    if tasks < nodes:
         counts.min_nodes = counts.max_nodes = tasks

@@ -76,7 +76,7 @@ def read_site(site_texts: Texts) -> SlurmCluster:
             down_nodes.add(node.name)
     for partition in read_partitions(site_texts.partitions):
         _need_partition(partition, unshown_fields)
-    nodes_by_hardware = Counter(hardware_index for _, hardware_index in nodes_with_hardware)
+    nodes_by_hardware = Counter(index for _, index in nodes_with_hardware)
     read_or_default(lambda: config.text("EnforcePartLimits"), "")
     for name in _NEEDED_SETTINGS:
         _need_setting(config, name, unshown_fields)
@@ -84,8 +84,8 @@ def read_site(site_texts: Texts) -> SlurmCluster:
     read_or_default(lambda: (config.names("GresTypes"), config.topology, config.version), None)
     return SlurmCluster(
         shapes=tuple(
-            replace(hardware, nodes=nodes_by_hardware[hardware_index])
-            for hardware, hardware_index in hardware_indices.items()
+            replace(hardware, nodes=nodes_by_hardware[index])
+            for hardware, index in hardware_indices.items()
         ),
         nodes=tuple(nodes_with_hardware),
         down=frozenset(down_nodes),
@@ -143,9 +143,7 @@ def _node_hardware(node: SlurmNode, unshown_fields: UnshownFields) -> tuple[Node
         types=gpu_types,
         memory=memory_mib * MIB,
     )
-    spread_over_sockets = any(
-        re.search(r"[,-]", gpu_entry.sockets) for gpu_entry in read_gpus(gres_text)
-    )
+    spread_over_sockets = any(re.search(r"[,-]", entry.sockets) for entry in read_gpus(gres_text))
     return replace(
         hardware, reserved=_reserved_cpu_count(reserved_list, cpu_count, hardware)
     ), spread_over_sockets
@@ -157,12 +155,10 @@ def _reserved_cpu_count(reserved_list: str, cpu_count: int, hardware: NodeHardwa
     The list numbers threads if CPUs= counts threads, and on 22.05 also if CPUs= counts cores.
     """
     reserved_numbers = (
-        [int(cpu_name[1:]) for cpu_name in names(f"c[{reserved_list}]")] if reserved_list else []
+        [int(name[1:]) for name in names(f"c[{reserved_list}]")] if reserved_list else []
     )
-    numbers_cores = cpu_count == hardware.cores and all(
-        cpu_number < cpu_count for cpu_number in reserved_numbers
-    )
-    return len(reserved_numbers) * (hardware.threads if numbers_cores else 1)
+    cores = cpu_count == hardware.cores and all(number < cpu_count for number in reserved_numbers)
+    return len(reserved_numbers) * (hardware.threads if cores else 1)
 
 
 def _takes_jobs(node: SlurmNode, unshown_fields: UnshownFields) -> bool:
@@ -176,10 +172,10 @@ def _need_setting(config: SlurmConfig, setting_name: str, unshown_fields: Unshow
 def _count_gpus(gres_text: str) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Return all GPUs of a node, and their number by type."""
     gpus_by_type: Counter[str] = Counter()
-    for gpu_entry in read_gpus(gres_text):
-        gpus_by_type[gpu_entry.type] += gpu_entry.amount
+    for entry in read_gpus(gres_text):
+        gpus_by_type[entry.type] += entry.amount
     return sum(gpus_by_type.values()), tuple(
-        (gpu_type, gpu_count) for gpu_type, gpu_count in gpus_by_type.items() if gpu_type
+        (gpu_type, count) for gpu_type, count in gpus_by_type.items() if gpu_type
     )
 
 
@@ -202,12 +198,12 @@ def _constrains_devices(config: SlurmConfig, cgroup_conf: str) -> bool:
 def _site_cautions(config: SlurmConfig) -> tuple[str, ...]:
     """Return what may change a request or delay it, and is not examined."""
     cautions = []
-    enforced_limits = config.value("AccountingStorageEnforce").lower()
-    if "limits" in enforced_limits or "qos" in enforced_limits or "safe" in enforced_limits:
+    limits = config.value("AccountingStorageEnforce").lower()
+    if "limits" in limits or "qos" in limits or "safe" in limits:
         cautions.append("limits of accounts and QOS hold here, and are not looked at")
-    for plugin_setting in ("JobSubmitPlugins", "CliFilterPlugins"):
-        if plugin_names := config.value(plugin_setting):
-            cautions.append(f"{plugin_setting}={plugin_names} of this site may change the options")
+    for setting in ("JobSubmitPlugins", "CliFilterPlugins"):
+        if plugin_names := config.value(setting):
+            cautions.append(f"{setting}={plugin_names} of this site may change the options")
     if release_caution := release_note(config.version):
         cautions.append(release_caution)
     return tuple(cautions)

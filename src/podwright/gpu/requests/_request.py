@@ -62,8 +62,8 @@ class SlurmRequest(NamedTuple):
     @property
     def asks_for_gpus(self) -> bool:
         """Whether any option asks for at least one GPU, or for shares of them."""
-        any_count = self.per_job or self.per_node or self.per_socket or self.per_task
-        return bool(any_count or self.tasks_per_gpu or self.shares)
+        count = self.per_job or self.per_node or self.per_socket or self.per_task
+        return bool(count or self.tasks_per_gpu or self.shares)
 
     def kind(self) -> str:
         """The requested GPU type, the first one of several; empty for none."""
@@ -83,13 +83,13 @@ class SlurmRequest(NamedTuple):
 
 def parse_count(count_text: str, option_name: str) -> int:
     """Read a positive whole number, with Slurm's multiples ("2k" is 2048)."""
-    multiple_suffix = count_text[-1:].lower() if count_text[-1:].isalpha() else ""
-    digits = count_text[: len(count_text) - len(multiple_suffix)]
-    if multiple_suffix not in COUNT_MULTIPLES or not is_number(digits):
+    suffix = count_text[-1:].lower() if count_text[-1:].isalpha() else ""
+    digits = count_text[: len(count_text) - len(suffix)]
+    if suffix not in COUNT_MULTIPLES or not is_number(digits):
         raise InvalidRequest(
             f"--{option_name}={count_text}: {count_text!r} is not a count", option=option_name
         )
-    return int(digits) * COUNT_MULTIPLES[multiple_suffix]
+    return int(digits) * COUNT_MULTIPLES[suffix]
 
 
 def parse_gpus(gpus_text: str, option_name: str) -> Gpus:
@@ -168,11 +168,9 @@ def _type_or_multiple(gres_field: str) -> Gpus:
 
 def _gres_order_hint(gres_text: str, prefix: str) -> str:
     """Return the same words in Slurm's order, if they are unambiguous: `gpu:1:tesla:v100`."""
-    gres_fields = [
-        gres_field for gres_field in gres_text.removeprefix("gpu:").split(":") if gres_field
-    ]
-    number_fields = [gres_field for gres_field in gres_fields if is_number(gres_field)]
-    gpu_types = [gres_field for gres_field in gres_fields if not is_number(gres_field)]
+    gres_fields = [field for field in gres_text.removeprefix("gpu:").split(":") if field]
+    number_fields = [field for field in gres_fields if is_number(field)]
+    gpu_types = [field for field in gres_fields if not is_number(field)]
     if len(number_fields) != 1 or not gpu_types:
         return ""
     return (
@@ -211,9 +209,7 @@ _GPU_COUNTING_UNITS = {
 
 def _read_gpu_shares(counting_unit: str, gres_text: str) -> list[tuple[str, str, Gpus]]:
     return [
-        (counting_unit, share_name, gpus)
-        for share_name in SHARE_NAMES
-        for gpus in parse_gres(gres_text, share_name)
+        (counting_unit, name, gpus) for name in SHARE_NAMES for gpus in parse_gres(gres_text, name)
     ]
 
 
@@ -286,9 +282,7 @@ def read_request(given_options: list[Given], command: str) -> SlurmRequest:
             request_fields["memory_per_gpu"] = memory(option_value, option_name)
             other_options[option_name] = option_value
         elif option_name in _GPU_COUNTING_UNITS:
-            gpu_counts = [
-                parse_gpus(value_part, option_name) for value_part in option_value.split(",")
-            ]
+            gpu_counts = [parse_gpus(part, option_name) for part in option_value.split(",")]
             gpus_by_option[option_name] = [gpu_count for gpu_count in gpu_counts if gpu_count.count]
         elif option_name == "gpu-bind":
             request_fields["bind"] = _normalised_bind(option_value)
@@ -307,9 +301,7 @@ def read_request(given_options: list[Given], command: str) -> SlurmRequest:
     # job's environment has the other options, but not --gres.
     option_order = ("gpus", "gpus-per-node", "gres", "gpus-per-socket", "gpus-per-task")
     ordered_gpus = [
-        (option_name, gpu_count)
-        for option_name in option_order
-        for gpu_count in gpus_by_option.get(option_name, [])
+        (name, gpu_count) for name in option_order for gpu_count in gpus_by_option.get(name, [])
     ]
     gres_gpus = gpus_by_option.get("gres", [])
     return SlurmRequest(
@@ -318,7 +310,7 @@ def read_request(given_options: list[Given], command: str) -> SlurmRequest:
         other=other_options,
         shares=tuple(gres_shares + task_shares),
         gpu_options=tuple(
-            (_GPU_COUNTING_UNITS[option_name], gpu_count) for option_name, gpu_count in ordered_gpus
+            (_GPU_COUNTING_UNITS[name], gpu_count) for name, gpu_count in ordered_gpus
         ),
         per_job=_sum_gpus(gpus_by_option.get("gpus", [])),
         per_node=_sum_gpus(gres_gpus or gpus_by_option.get("gpus-per-node", [])),

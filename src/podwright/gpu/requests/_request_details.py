@@ -68,7 +68,7 @@ def read_details(given_options: tuple[Given, ...]) -> RequestDetails:
             details.is_held = True
         elif option_name == "hint":
             hint = option_value.lower()
-    if hint and not any(given_option.name in _HINT_OVERRIDES for given_option in given_options):
+    if hint and not any(option.name in _HINT_OVERRIDES for option in given_options):
         _apply_hint(details, hint)
     return details
 
@@ -90,9 +90,9 @@ def _read_node_info(details: RequestDetails, node_info: str) -> None:
             f"--extra-node-info={node_info}: sockets:cores:threads", option="extra-node-info"
         )
     details.sockets = details.cores = details.threads = None
-    for field_name, info_part in zip(("sockets", "cores", "threads"), info_parts, strict=False):
-        if info_part not in ("*", ""):
-            setattr(details, field_name, _read_count(info_part, "extra-node-info"))
+    for name, part in zip(("sockets", "cores", "threads"), info_parts, strict=False):
+        if part not in ("*", ""):
+            setattr(details, name, _read_count(part, "extra-node-info"))
 
 
 def _apply_hint(details: RequestDetails, hint: str) -> None:

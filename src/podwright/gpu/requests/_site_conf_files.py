@@ -13,11 +13,11 @@ def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> Site
     """slurm.conf with its included files, and gres.conf, topology.conf and topology.yaml of its
     folder. Files that do not exist come from `fallback`. Raises InvalidRequest where an existing or
     included file cannot be read."""
-    for conf_file in (slurm_conf, *_included_files(slurm_conf)):
-        for line in read(conf_file).splitlines():
+    for file in (slurm_conf, *_included_files(slurm_conf)):
+        for line in read(file).splitlines():
             tokens = line.partition("#")[0].split()
             if len(tokens) == 2 and tokens[0].lower() == "include":
-                read(conf_file.parent / tokens[1])
+                read(file.parent / tokens[1])
     return SiteFiles(
         slurm_conf="\n".join(lines(slurm_conf)),
         gres_conf=_file_text(slurm_conf, "gres.conf", fallback.gres_conf if fallback else ""),

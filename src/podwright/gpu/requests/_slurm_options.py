@@ -48,8 +48,8 @@ def find_option(option_name: str, command: str) -> SlurmOption:
 def _nearest_hint(option_name: str, option_names: Iterable[str]) -> str:
     import difflib  # only on the way to an error
 
-    close_matches = difflib.get_close_matches(option_name, list(option_names), n=1, cutoff=0.5)
-    return f"The nearest is --{close_matches[0]}" if close_matches else ""
+    matches = difflib.get_close_matches(option_name, list(option_names), n=1, cutoff=0.5)
+    return f"The nearest is --{matches[0]}" if matches else ""
 
 
 def parse_options(arguments: list[str], command: str) -> tuple[list[Given], list[str]]:

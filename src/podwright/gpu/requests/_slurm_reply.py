@@ -237,10 +237,7 @@ def _steps(question: SlurmQuestion, reply: TwinAnswer) -> tuple[str, ...]:
     """Return what was submitted, Slurm's answer word for word, and what each task printed."""
     submission, answer = question.submission, reply.answer
     step_lines = [f"Submitted: {submission.command} {' '.join(submission.options)}"]
-    step_lines += [
-        f"{submission.command} printed: {message_line}"
-        for message_line in answer.messages.splitlines()
-    ]
+    step_lines += [f"{submission.command} printed: {line}" for line in answer.messages.splitlines()]
     if isinstance(answer, Granted | Waits):
         step_lines.append(f"scontrol shows: {answer.record.strip()}")
     if reply.step_problem:

@@ -64,17 +64,17 @@ def ask_test_only(request: SlurmRequest, run_tool: Run = run_command) -> StartEs
 
     salloc has no such option, so sbatch is asked in its place.
     """
-    command, step_program = ("srun", ["true"]) if request.command == "srun" else ("sbatch", [])
-    script_option = [] if step_program else ["--wrap=true"]
+    command, program = ("srun", ["true"]) if request.command == "srun" else ("sbatch", [])
+    script_option = [] if program else ["--wrap=true"]
     options, _ = site_options(request)
-    command_result = run_tool([command, "--test-only", *script_option, *options, *step_program])
-    output_text = (command_result.err + command_result.out).strip()
-    if start_match := _START_LINE_PATTERN.search(output_text):
-        return StartEstimate(start_match[1], "", output_text)
-    reasons = _REFUSAL_LINE_PATTERN.findall(output_text)
-    if command_result.code in (0, 127) or not reasons or _is_unreachable(output_text):
+    command_result = run_tool([command, "--test-only", *script_option, *options, *program])
+    text = (command_result.err + command_result.out).strip()
+    if start_match := _START_LINE_PATTERN.search(text):
+        return StartEstimate(start_match[1], "", text)
+    reasons = _REFUSAL_LINE_PATTERN.findall(text)
+    if command_result.code in (0, 127) or not reasons or _is_unreachable(text):
         return None
-    return StartEstimate("", reasons[-1].strip(), output_text)
+    return StartEstimate("", reasons[-1].strip(), text)
 
 
 def beyond_time_limit(request: SlurmRequest, partitions_text: str) -> str | None:

@@ -32,8 +32,8 @@ def memory(memory_text: str, option_name: str) -> int:
             f"--{option_name}={memory_text}: {memory_text!r} is not an amount of memory",
             option=option_name,
         )
-    byte_count = int(memory_match[1]) * _BYTES_BY_SUFFIX[memory_match[2].lower()]
-    return -(-byte_count // MIB) * MIB
+    count = int(memory_match[1]) * _BYTES_BY_SUFFIX[memory_match[2].lower()]
+    return -(-count // MIB) * MIB
 
 
 def minutes(time_text: str, option_name: str) -> int:
@@ -44,13 +44,13 @@ def minutes(time_text: str, option_name: str) -> int:
     clock_parts = clock_text.split(":")
     if (
         len(clock_parts) > 3
-        or not all(is_number(clock_part) for clock_part in clock_parts)
+        or not all(is_number(part) for part in clock_parts)
         or (dash and not is_number(days_text))
     ):
         raise InvalidRequest(
             f"--{option_name}={time_text}: {time_text!r} is not a time", option=option_name
         )
-    clock_numbers = [int(clock_part) for clock_part in clock_parts]
+    clock_numbers = [int(part) for part in clock_parts]
     if dash:
         hours, mins, secs = (*clock_numbers, 0, 0)[:3]
     elif len(clock_numbers) == 3:
@@ -63,9 +63,9 @@ def minutes(time_text: str, option_name: str) -> int:
 def names(list_text: str) -> tuple[str, ...]:
     """The names in `n[1-3,7],m2`, in order."""
     expanded_names: list[str] = []
-    for list_part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", list_text):
-        if list_part:
-            expanded_names += _expand_brackets(list_part)
+    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", list_text):
+        if part:
+            expanded_names += _expand_brackets(part)
     return tuple(dict.fromkeys(expanded_names))
 
 
@@ -83,8 +83,4 @@ def _expand_brackets(name_pattern: str) -> list[str]:
             f"{bracket_match[1]}{number:0{len(low_text)}d}"
             for number in range(int(low_text), min(last_number, int(low_text) + 65536) + 1)
         ]
-    return [
-        expanded_head + expanded_tail
-        for expanded_tail in _expand_brackets(bracket_match[3])
-        for expanded_head in expanded_heads
-    ]
+    return [head + tail for tail in _expand_brackets(bracket_match[3]) for head in expanded_heads]

@@ -20,9 +20,7 @@ _MAX_FINDING_CHARS = 400  # letters of one of them
 def answer(question: str, site: CachedSite) -> str:
     """Return the answer to a question."""
     field_text, _, script_text = question.partition("\n\n")
-    fields = dict(
-        field_line.split("=", 1) for field_line in field_text.splitlines() if "=" in field_line
-    )
+    fields = dict(line.split("=", 1) for line in field_text.splitlines() if "=" in line)
     if not script_text.strip():
         return "clean\n"  # no script of a user
     script = read_script(script_text)
@@ -51,9 +49,7 @@ def answer(question: str, site: CachedSite) -> str:
 def overridden(request: SlurmRequest, fields: Mapping[str, str]) -> bool:
     """Return whether options or the environment gave the job other counts than its script has."""
     counts = {
-        field_name: int(field_value)
-        for field_name, field_value in fields.items()
-        if is_number(field_value)
+        name: int(field_value) for name, field_value in fields.items() if is_number(field_value)
     }
     node_count, task_count = counts.get("min_nodes", 1), counts.get("num_tasks", 1)
     tasks_per_node = counts.get("ntasks_per_node")
@@ -82,8 +78,8 @@ def _gpus_differ(request: SlurmRequest, fields: Mapping[str, str]) -> bool:
     }
     try:
         return any(
-            _total_gpus(fields.get(field_name, "")) != (gpu_request.count if gpu_request else 0)
-            for field_name, gpu_request in requested_gpus.items()
+            _total_gpus(fields.get(name, "")) != (gpu_request.count if gpu_request else 0)
+            for name, gpu_request in requested_gpus.items()
         )
     except InvalidRequest:
         return True
@@ -91,4 +87,4 @@ def _gpus_differ(request: SlurmRequest, fields: Mapping[str, str]) -> bool:
 
 def _total_gpus(gres_text: str) -> int:
     gpus: list[Gpus] = parse_gres(gres_text)
-    return sum(gres_entry.count for gres_entry in gpus)
+    return sum(entry.count for entry in gpus)

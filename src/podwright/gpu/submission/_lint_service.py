@@ -68,10 +68,10 @@ def _reap() -> list[int]:
     """Return the pids of the workers that have ended since the last call."""
     pids = []
     with suppress(ChildProcessError):
-        while (child_status := os.waitpid(-1, os.WNOHANG))[0]:
-            pids.append(child_status[0])
-            exit_code = os.waitstatus_to_exitcode(child_status[1])
-            log.warning("a worker ended (%d): its script took too long, or too much", exit_code)
+        while (status := os.waitpid(-1, os.WNOHANG))[0]:
+            pids.append(status[0])
+            code = os.waitstatus_to_exitcode(status[1])
+            log.warning("a worker ended (%d): its script took too long, or too much", code)
     return pids
 
 
@@ -107,8 +107,8 @@ def _run_worker(
     listener: socket.socket, site: CachedSite, allowed_uids: frozenset[int], parent_pid: int
 ) -> NoReturn:
     """Run the loop of a worker. SIGALRM ends it in the middle of a script that takes too long."""
-    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
-        signal.signal(signal_number, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     resource.setrlimit(resource.RLIMIT_AS, (_WORKER_MEMORY_BYTES, _WORKER_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -146,10 +146,10 @@ def _read_question(connection: socket.socket) -> str:
     long.
     """
     chunks: list[bytes] = []
-    byte_count = 0
+    count = 0
     while chunk := connection.recv(1 << 16):
-        byte_count += len(chunk)
-        if byte_count > MAX_QUESTION_BYTES:
+        count += len(chunk)
+        if count > MAX_QUESTION_BYTES:
             raise OSError("a question without an end")
         chunks.append(chunk)
     return b"".join(chunks).decode("utf-8", "surrogateescape")

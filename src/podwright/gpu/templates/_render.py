@@ -88,9 +88,7 @@ def render(template_name: str, fit: Fit, options: TemplateOptions) -> str:
 def all_templates() -> dict[str, str]:
     """The purpose of each template, by name: ours, and those that other packages add."""
     added_templates = plugins.load_all(plugins.TEMPLATES, Template)
-    return TEMPLATES | {
-        template_name: template.says for template_name, template in added_templates.items()
-    }
+    return TEMPLATES | {name: template.says for name, template in added_templates.items()}
 
 
 def _template_text(file_name: str) -> str:
@@ -161,21 +159,19 @@ def _constraint(fit: Fit, options: TemplateOptions) -> list[str]:
 
     Slurm does not count GPU memory, so a feature stands for it, or a type of GPU that has it.
     """
-    sufficient_sizes = [memory_size for memory_size in fit.sizes if memory_size >= options.memory]
+    sufficient_sizes = [size for size in fit.sizes if size >= options.memory]
     least_gib = options.memory >> 30
     if options.type and not sufficient_sizes:
         return []  # the type determines it; the job checks it
     if not sufficient_sizes:
-        sizes_text = ", ".join(f"{memory_size >> 30} GiB" for memory_size in fit.sizes) or "none"
+        sizes_text = ", ".join(f"{size >> 30} GiB" for size in fit.sizes) or "none"
         raise InvalidRequest(
             f"the sizes that nodes name in a feature are: {sizes_text}",
             operation=f"--gpu-memory={least_gib}",
             would_work="--gpu-type names a kind of GPU instead; podwright slurm configure --gpus "
             "writes such features",
         )
-    feature_alternatives = "|".join(
-        f"gpumem{memory_size >> 30}g" for memory_size in sufficient_sizes
-    )
+    feature_alternatives = "|".join(f"gpumem{size >> 30}g" for size in sufficient_sizes)
     return [
         f"# Slurm counts GPUs and not their memory. A feature stands for at least {least_gib} GiB:",
         f'#SBATCH --constraint="{feature_alternatives}"',
@@ -213,7 +209,7 @@ def _fabric_lines(fit: Fit) -> str:
     lines = []
     if fit.adapters:
         adapter_names = ",".join(fit.adapters)
-        adapter_ports = ",".join(f"{adapter_name}:1" for adapter_name in fit.adapters)
+        adapter_ports = ",".join(f"{name}:1" for name in fit.adapters)
         lines += [
             "# The adapters of the training network and no others: = takes the names as they are.",
             f"export NCCL_IB_HCA=={adapter_names}",

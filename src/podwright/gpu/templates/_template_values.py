@@ -63,9 +63,7 @@ def of_inventory(
     )
     nodes_by_type = {
         node_kind: [
-            node_name
-            for node_name in node_names
-            if partition_nodes is None or node_name in partition_nodes
+            name for name in node_names if partition_nodes is None or name in partition_nodes
         ]
         for node_kind, node_names in inventory.kinds().items()
     }
@@ -135,7 +133,7 @@ def _network_groups(
         topology_kind,
         tuple(
             sorted(
-                (suitable_count for suitable_count in suitable_counts if suitable_count),
+                (count for count in suitable_counts if count),
                 reverse=True,
             )
         ),
@@ -166,7 +164,7 @@ def of_slurm(
         if _gpu_count(node) == (node_hardware.gpus if node_hardware else _gpu_count(node))
     }
     leaf_nodes = [set(switch.nodes) & alike_nodes for switch in switches if switch.leaf]
-    nodes_per_leaf = [len(node_names) for node_names in leaf_nodes if node_names]
+    nodes_per_leaf = [len(names) for names in leaf_nodes if names]
     common_fit = Fit(
         topology=config.topology if config.topology in ("tree", "block") else "",
         sizes=tuple(sorted(memory_sizes)),
@@ -181,16 +179,14 @@ def of_slurm(
 
 
 def _gpu_count(node: SlurmNode) -> int:
-    return sum(gpu_group.amount for gpu_group in node.gpus)
+    return sum(group.amount for group in node.gpus)
 
 
 def nodes_with(gpu_type: str, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
     """Return the nodes with GPUs of this type. Raises InvalidRequest if no node has them, and
     FieldNotKnown.
     """
-    types_by_node = {
-        node.name: {gpu_group.type for gpu_group in node.gpus if gpu_group.type} for node in nodes
-    }
+    types_by_node = {node.name: {group.type for group in node.gpus if group.type} for node in nodes}
     if matching_nodes := [node for node in nodes if gpu_type in types_by_node[node.name]]:
         return matching_nodes
     available_types = ", ".join(sorted(set().union(*types_by_node.values()))) or "none with a type"
@@ -202,18 +198,16 @@ def nodes_with(gpu_type: str, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
 
 
 def _requested_options(options: TemplateOptions) -> str:
-    option_texts = [f"--gpu-type={options.type}"] if options.type else []
-    return " ".join(
-        [*option_texts, *([f"--gpu-memory={options.memory >> 30}"] if options.memory else [])]
-    )
+    texts = [f"--gpu-type={options.type}"] if options.type else []
+    return " ".join([*texts, *([f"--gpu-memory={options.memory >> 30}"] if options.memory else [])])
 
 
 def _available_types(inventory: SiteInventory) -> str:
     def words(node_kind: Kind) -> str:
         gpu_counts = Counter((gpu.type, gpu.memory) for gpu in node_kind.gpus)
         return ", ".join(
-            f"{gpu_count} {gpu_type} of {memory_bytes >> 30} GiB"
-            for (gpu_type, memory_bytes), gpu_count in gpu_counts.items()
+            f"{count} {gpu_type} of {memory_bytes >> 30} GiB"
+            for (gpu_type, memory_bytes), count in gpu_counts.items()
         )
 
-    return "; ".join(f"nodes with {words(node_kind)}" for node_kind in inventory.kinds())
+    return "; ".join(f"nodes with {words(kind)}" for kind in inventory.kinds())

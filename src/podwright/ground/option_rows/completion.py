@@ -60,13 +60,9 @@ def completion_script(
             argument.complete = shtab.FILE  # type: ignore[attr-defined]
     word_kinds = sorted(used_kinds)
     bash_functions = [
-        f'_podwright_{word_kind}() {{ _podwright_complete "$1" {word_kind}; }}'
-        for word_kind in word_kinds
+        f'_podwright_{kind}() {{ _podwright_complete "$1" {kind}; }}' for kind in word_kinds
     ]
-    zsh_functions = [
-        f"_podwright_{word_kind}() {{ _podwright_complete {word_kind} }}"
-        for word_kind in word_kinds
-    ]
+    zsh_functions = [f"_podwright_{kind}() {{ _podwright_complete {kind} }}" for kind in word_kinds]
     functions = "\n".join(bash_functions if shell == "bash" else zsh_functions)
     preamble = (
         (_BASH_TEMPLATE if shell == "bash" else _ZSH_TEMPLATE).format(functions=functions)

@@ -40,13 +40,13 @@ def manual_page(
     if parser.epilog:
         lines += [".SH NOTES", ".nf", *map(_escaped_roff_text, parser.epilog.splitlines()), ".fi"]
     other_pages = [
-        (other_command, section_number)
-        for other_command, section_number in manual_sections.items()
+        (other_command, number)
+        for other_command, number in manual_sections.items()
         if other_command != command
     ]
     see_also = ", ".join(
-        f"\\fB{_escaped_roff_text(other_command)}\\fR({section_number})"
-        for other_command, section_number in other_pages
+        f"\\fB{_escaped_roff_text(other_command)}\\fR({number})"
+        for other_command, number in other_pages
     )
     return "\n".join([*lines, ".SH SEE ALSO", see_also, ""])
 
@@ -61,9 +61,9 @@ def _verb_parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.Ar
             for choice_action in subparsers_action._choices_actions
         }
         documented_verbs = [
-            (verb_name, verb_parser)
-            for verb_name, verb_parser in subparsers_action.choices.items()
-            if verb_name in help_texts
+            (name, verb_parser)
+            for name, verb_parser in subparsers_action.choices.items()
+            if name in help_texts
         ]
         for verb_name, verb_parser in documented_verbs:
             nested_verbs = list(_verb_parsers(verb_parser))
@@ -103,7 +103,7 @@ def _argument_name_text(parser: argparse.ArgumentParser, argument: argparse.Acti
     if not argument.option_strings:
         return f"\\fI{_escaped_roff_text(metavar)}\\fR"
     option_names = ", ".join(
-        f"\\fB{_escaped_roff_text(option_name)}\\fR" for option_name in argument.option_strings
+        f"\\fB{_escaped_roff_text(name)}\\fR" for name in argument.option_strings
     )
     return (
         option_names
@@ -113,10 +113,10 @@ def _argument_name_text(parser: argparse.ArgumentParser, argument: argparse.Acti
 
 
 def _roff_paragraphs(description: str) -> list[str]:
-    roff_lines: list[str] = []
+    lines: list[str] = []
     for paragraph in description.strip().split("\n\n"):
-        roff_lines += [".PP", *map(_escaped_roff_text, paragraph.splitlines())]
-    return roff_lines
+        lines += [".PP", *map(_escaped_roff_text, paragraph.splitlines())]
+    return lines
 
 
 def _first_paragraph_line(text: str) -> str:

@@ -38,5 +38,5 @@ def heading(heading_text: str) -> str:
 
 def state(cell: str) -> str:
     """Return a padded cell, in colour if it is a state."""
-    colour_code = _COLOUR_BY_STATE.get(cell.strip())
-    return f"\x1b[{colour_code}m{cell}\x1b[0m" if colour_code else cell
+    code = _COLOUR_BY_STATE.get(cell.strip())
+    return f"\x1b[{code}m{cell}\x1b[0m" if code else cell

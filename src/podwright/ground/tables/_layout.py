@@ -36,16 +36,16 @@ class Table(NamedTuple):
 
     def names(self) -> list[str]:
         """Return the cell of each row that names it."""
-        name_column = self.header.index(self.name)
-        return [_cell_text(row[name_column]) for row in self.rows]
+        column = self.header.index(self.name)
+        return [_cell_text(row[column]) for row in self.rows]
 
     def order(self, heading: str) -> list[int]:
         """Return the rows' positions sorted by a column, where numbers in names count as
         numbers.
         """
         column_index = self.header.index(heading)
-        sort_keys = [natural(_cell_text(row[column_index])) for row in self.rows]
-        return sorted(range(len(self.rows)), key=lambda row_index: sort_keys[row_index])
+        keys = [natural(_cell_text(row[column_index])) for row in self.rows]
+        return sorted(range(len(self.rows)), key=lambda row_index: keys[row_index])
 
     def fitted(self, max_width: int) -> Table:
         """Return the table in at most `max_width` columns, if possible.
@@ -53,8 +53,8 @@ class Table(NamedTuple):
         Optional columns are left out first; then the widest column is cut short.
         """
         columns = [
-            [str(title), *(_cell_text(row[column_index]) for row in self.rows)]
-            for column_index, title in enumerate(self.header)
+            [str(title), *(_cell_text(row[index]) for row in self.rows)]
+            for index, title in enumerate(self.header)
         ]
         for title in self.optional:
             if _table_width(columns) <= max_width:
@@ -110,7 +110,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: boo
     all.
     """
     cells = [list(header), *([_cell_text(cell_value) for cell_value in row] for row in rows)]
-    widths = [max(len(row[column_index]) for row in cells) for column_index in range(len(header))]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(header))]
     padded_rows = [
         [cell_text.ljust(width) for cell_text, width in zip(row, widths, strict=True)]
         for row in cells
@@ -129,11 +129,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: boo
 
 def card(settings: Iterable[tuple[str, object]]) -> str:
     """Return the settings of one object, a line each, with the values in one column."""
-    setting_pairs = list(settings)
-    width = max(len(setting_name) for setting_name, _ in setting_pairs) + 1
+    pairs = list(settings)
+    width = max(len(name) for name, _ in pairs) + 1
     return "\n".join(
-        f"{setting_name + ':':<{width}} {_cell_text(setting_value)}"
-        for setting_name, setting_value in setting_pairs
+        f"{name + ':':<{width}} {_cell_text(setting_value)}" for name, setting_value in pairs
     )
 
 

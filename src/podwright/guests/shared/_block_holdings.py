@@ -151,10 +151,10 @@ class Book(ABC, Generic[K, H]):
         self.close(device_bits, job)
         self._emptied = self.unsettled = True
         for moving_job, order in moves:
-            first_place = self.blocks.find(order)
-            assert first_place is not None
-            self.blocks.take(first_place, order)
-            self.moves[moving_job] = block(first_place, order)
+            place = self.blocks.find(order)
+            assert place is not None
+            self.blocks.take(place, order)
+            self.moves[moving_job] = block(place, order)
 
     def keep(self, own_bits: int, others_bits: int) -> bool:
         """Record the places that the server keeps, as bits. Returns whether they have changed."""
@@ -184,10 +184,10 @@ class Book(ABC, Generic[K, H]):
 
     def count(self) -> None:
         """Compute which devices are free from those that are held, away and closed."""
-        unheld_bits = self.unheld()
-        if not self.closed & ~unheld_bits and not self._alone:
+        bits = self.unheld()
+        if not self.closed & ~bits and not self._alone:
             self.closed, self.closed_for = 0, None  # all of it is free: it counts again
-        self.blocks.free = unheld_bits & ~self._reserved_devices()
+        self.blocks.free = bits & ~self._reserved_devices()
 
     def unheld(self) -> int:
         """Devices that nobody holds and that are kept for no other guest, as bits. Those that are
@@ -202,10 +202,10 @@ class Book(ABC, Generic[K, H]):
 
     def held_devices(self) -> int:
         """Devices that jobs hold, as bits."""
-        device_bits = 0
+        bits = 0
         for holding in self.holdings.values():
-            device_bits |= holding.bits
-        return device_bits
+            bits |= holding.bits
+        return bits
 
     # -- what the server says ----------------------------------------------------------------
 
@@ -233,17 +233,17 @@ class Book(ABC, Generic[K, H]):
                 unusable_bits |= device_bit
                 resetting_bits |= device_bit if device.state == "RESETTING" else 0
         unknown_partitions = {}
-        for partition_name, device_bits in bits_by_partition.items():
-            job = self.job_of(partition_name)
+        for name, device_bits in bits_by_partition.items():
+            job = self.job_of(name)
             if job is None or not (job in self.holdings or self._released.get(job, 0) > began_at):
-                unknown_partitions[partition_name] = device_bits
+                unknown_partitions[name] = device_bits
         if pod_places.capacity != self.blocks.capacity:
             self.line, self.blocks = pod_places, BuddyBlocks(pod_places.capacity)
         if unknown_partitions:
             partition_infos = await server.partitions(self.cluster, self.allocation)
-            for partition_info in partition_infos:
-                device_bits = unknown_partitions.get(partition_info.name, 0)
-                if device_bits and not self._adopt_partition(partition_info, device_bits, began_at):
+            for info in partition_infos:
+                device_bits = unknown_partitions.get(info.name, 0)
+                if device_bits and not self._adopt_partition(info, device_bits, began_at):
                     unusable_bits |= device_bits
         for holding in list(self.holdings.values()):
             if not holding.created or holding.changed >= began_at:
@@ -273,16 +273,16 @@ class Book(ABC, Generic[K, H]):
     ) -> bool:
         """Record an unknown partition, if it is a job's. False: it is not a job's."""
         job = self.job_of(partition_info.name)
-        first_place, order = (
+        place, order = (
             (device_bits & -device_bits).bit_length() - 1,
             device_bits.bit_count().bit_length() - 1,
         )
-        holding = self.adopted(partition_info, first_place, order)
+        holding = self.adopted(partition_info, place, order)
         if job is None or holding is None or holding.job != job:
             return False
         if job in self.holdings or self._released.get(job, 0) > began_at:
             return True
-        if device_bits != block(first_place, order) or first_place % (1 << order):
+        if device_bits != block(place, order) or place % (1 << order):
             return False
         self.add(holding)
         return True

@@ -11,8 +11,8 @@ class PodPlaces:
     """Devices stand link domain after link domain, each at a multiple of a power of two."""
 
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:
-        domain_width = max((any_device.device.offset for any_device in devices), default=0) + 1
-        self.stride = 1 << (domain_width - 1).bit_length()
+        width = max((any_device.device.offset for any_device in devices), default=0) + 1
+        self.stride = 1 << (width - 1).bit_length()
         self.capacity = 0
         for device in devices:
             self.capacity |= 1 << self.place(device)
@@ -24,8 +24,8 @@ class PodPlaces:
     def bits(self, devices: Iterable[tuple[int, int]]) -> int:
         """Devices by (link domain, offset), as bits, one for each place."""
         device_bits = 0
-        for domain_index, device_offset in devices:
-            device_bits |= 1 << domain_index * self.stride + device_offset
+        for index, offset in devices:
+            device_bits |= 1 << index * self.stride + offset
         return device_bits & self.capacity
 
     def devices(self, first_slot: int, size_order: int) -> list[tuple[int, int]]:

@@ -35,9 +35,9 @@ def failed(
 
     release_hint: what one does to have it tried again. final: trying again cannot help.
     """
-    attempt_count = earlier_attempts + 1
-    is_held = final or attempt_count >= attempt_limit
-    message = problem if final else f"try {attempt_count} of {attempt_limit} failed: {problem}"
+    count = earlier_attempts + 1
+    is_held = final or count >= attempt_limit
+    message = problem if final else f"try {count} of {attempt_limit} failed: {problem}"
     return FailedStart(f"{message} {HELD}, {release_hint}" if is_held else message, is_held)
 
 

@@ -202,9 +202,9 @@ def first_in_line(
 ) -> list[Waits]:
     """Who is first in the queue for each pod that it wants devices of."""
     first_jobs: list[Waits] = []
-    claimed_pods: set[str] = set()
+    pods: set[str] = set()
     for job in sorted(waiting, key=rank):
-        if claimed_pods.isdisjoint(job.orders):
+        if pods.isdisjoint(job.orders):
             first_jobs.append(job)
-            claimed_pods |= job.orders.keys()
+            pods |= job.orders.keys()
     return first_jobs

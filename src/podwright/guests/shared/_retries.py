@@ -15,13 +15,13 @@ async def until_done(
 
     warn: takes a problem that is another than the one before.
     """
-    last_problem = ""
+    problem = ""
     while True:
         try:
             await work()
             return
         except PodwrightError as error:
-            if str(error) != last_problem:
-                last_problem = str(error)
-                warn(last_problem)
+            if str(error) != problem:
+                problem = str(error)
+                warn(problem)
             await asyncio.sleep(pause_s)

@@ -92,27 +92,25 @@ class AmdSmi:
         addresses_and_handles = [
             (
                 short_pci_address(
-                    self._call_or_raise(amdsmi_module.amdsmi_get_gpu_device_bdf, gpu_handle)
+                    self._call_or_raise(amdsmi_module.amdsmi_get_gpu_device_bdf, handle)
                 ),
-                gpu_handle,
+                handle,
             )
-            for gpu_handle in self._call_or_raise(amdsmi_module.amdsmi_get_processor_handles)
+            for handle in self._call_or_raise(amdsmi_module.amdsmi_get_processor_handles)
         ]
         address_order = sorted(
             range(len(addresses_and_handles)),
             key=lambda handle_index: addresses_and_handles[handle_index][0],
         )
-        self._buses = [addresses_and_handles[handle_index][0] for handle_index in address_order]
-        self._handles = [addresses_and_handles[handle_index][1] for handle_index in address_order]
+        self._buses = [addresses_and_handles[index][0] for index in address_order]
+        self._handles = [addresses_and_handles[index][1] for index in address_order]
 
     def version(self) -> str:
         """See `Library.version`."""
         if not self._handles:
             return ""
-        driver_info = (
-            self._call_or_none(self._lib.amdsmi_get_gpu_driver_info, self._handles[0]) or {}
-        )
-        return str(driver_info.get("driver_version", ""))
+        info = self._call_or_none(self._lib.amdsmi_get_gpu_driver_info, self._handles[0]) or {}
+        return str(info.get("driver_version", ""))
 
     def close(self) -> None:
         """See `Library.close`."""
@@ -180,10 +178,10 @@ class AmdSmi:
     def _xgmi_link_count(self, gpu_handle: Any, other_handle: Any) -> int:
         if gpu_handle is other_handle:
             return -1
-        link_info = (
+        info = (
             self._call_or_none(self._lib.amdsmi_topo_get_link_type, gpu_handle, other_handle) or {}
         )
-        return int(link_info.get("type") == _XGMI_LINK_TYPE)
+        return int(info.get("type") == _XGMI_LINK_TYPE)
 
     def health(self, index: int) -> Health:
         """See `Library.health`."""
@@ -203,9 +201,7 @@ class AmdSmi:
             problems.append(f"{uncorrected} memory errors that could not be corrected")
         bad_pages = self._call_or_none(amd_library.amdsmi_get_gpu_bad_page_info, gpu_handle)
         pending_pages = [
-            bad_page
-            for bad_page in bad_pages or ()
-            if int(bad_page["status"]) == _PENDING_PAGE_STATUS
+            page for page in bad_pages or () if int(page["status"]) == _PENDING_PAGE_STATUS
         ]
         if pending_pages:
             problems.append("replacing pages of its memory waits for a reset")
@@ -225,37 +221,33 @@ class AmdSmi:
             self._call_or_none(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
         )
         return tuple(
-            holder(
-                process_info["pid"], int(process_info["memory_usage"]["vram_mem"]), root=self._root
-            )
-            for process_info in process_list
+            holder(info["pid"], int(info["memory_usage"]["vram_mem"]), root=self._root)
+            for info in process_list
         )
 
     def sample(self, index: int) -> Sample:
         """See `Library.sample`."""
-        amd_library, gpu_handle = self._lib, self._handles[index]
-        activity = self._call_or_none(amd_library.amdsmi_get_gpu_activity, gpu_handle) or {}
-        power = self._call_or_none(amd_library.amdsmi_get_power_info, gpu_handle) or {}
-        used_bytes = sum(gpu_user.memory or 0 for gpu_user in self.holders(index))
+        library, handle = self._lib, self._handles[index]
+        activity = self._call_or_none(library.amdsmi_get_gpu_activity, handle) or {}
+        power = self._call_or_none(library.amdsmi_get_power_info, handle) or {}
+        used_bytes = sum(user.memory or 0 for user in self.holders(index))
         return Sample(
             load=_number_or_none(activity.get("gfx_activity")),
             memory=used_bytes,
             watts=_number_or_none(power.get("current_socket_power")),
-            celsius=self._temperature_celsius(gpu_handle),
+            celsius=self._temperature_celsius(handle),
         )
 
     def _temperature_celsius(self, gpu_handle: Any) -> int | None:
         """Return the temperature of the hottest point, which limits the clocks, or of the edge."""
-        amd_library = self._lib
+        library = self._lib
         for sensor in (
-            amd_library.AmdSmiTemperatureType.HOTSPOT,
-            amd_library.AmdSmiTemperatureType.EDGE,
+            library.AmdSmiTemperatureType.HOTSPOT,
+            library.AmdSmiTemperatureType.EDGE,
         ):
-            current_metric = amd_library.AmdSmiTemperatureMetric.CURRENT
+            metric = library.AmdSmiTemperatureMetric.CURRENT
             celsius = _number_or_none(
-                self._call_or_none(
-                    amd_library.amdsmi_get_temp_metric, gpu_handle, sensor, current_metric
-                )
+                self._call_or_none(library.amdsmi_get_temp_metric, gpu_handle, sensor, metric)
             )
             if celsius is not None:
                 return celsius
@@ -283,9 +275,7 @@ class AmdSmi:
                 self._violations = dict(enumerate(violation_answers))
         violations = self._violations.pop(index, None) or {}
         return tuple(
-            violation_name
-            for violation_field, violation_name in _THROTTLE_TEXT_BY_FIELD.items()
-            if violations.get(violation_field) is True
+            name for field, name in _THROTTLE_TEXT_BY_FIELD.items() if violations.get(field) is True
         )
 
     def _xgmi_links_up(self, index: int) -> tuple[bool, ...]:
@@ -293,15 +283,9 @@ class AmdSmi:
 
         Links that are switched off are not counted. Older packages cannot tell.
         """
-        read_xgmi_status = getattr(self._lib, "amdsmi_get_gpu_xgmi_link_status", None)
-        xgmi_info = (
-            self._call_or_none(read_xgmi_status, self._handles[index]) if read_xgmi_status else None
-        )
-        return tuple(
-            link_state == "U"
-            for link_state in (xgmi_info or {}).get("status", ())
-            if link_state != "X"
-        )
+        status = getattr(self._lib, "amdsmi_get_gpu_xgmi_link_status", None)
+        info = self._call_or_none(status, self._handles[index]) if status else None
+        return tuple(state == "U" for state in (info or {}).get("status", ()) if state != "X")
 
     def _call_or_raise(self, library_call: Callable[..., _T], *arguments: Any) -> _T:
         try:

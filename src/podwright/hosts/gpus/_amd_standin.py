@@ -66,11 +66,7 @@ class AmdStandIn:
         gpu_description = {
             **description,
             **next(
-                (
-                    gpu_entry
-                    for gpu_entry in description.get("gpu", ())
-                    if gpu_entry["index"] == gpu_index
-                ),
+                (entry for entry in description.get("gpu", ()) if entry["index"] == gpu_index),
                 {},
             ),
         }
@@ -102,28 +98,28 @@ class AmdStandIn:
         return {"kfd_id": 1000 + handle, "node_id": 2 + handle, "current_partition_id": part}
 
     def amdsmi_get_gpu_driver_info(self, handle: int) -> dict[str, str]:
-        driver_version = str(self._description.get("driver", "6.12.12"))
-        return {"driver_name": "amdgpu", "driver_version": driver_version, "driver_date": "N/A"}
+        version = str(self._description.get("driver", "6.12.12"))
+        return {"driver_name": "amdgpu", "driver_version": version, "driver_date": "N/A"}
 
     def amdsmi_get_gpu_asic_info(self, handle: int) -> dict[str, Any]:
-        market_name = str(self._describe_gpu(handle).get("name", "AMD Instinct MI300X"))
+        name = str(self._describe_gpu(handle).get("name", "AMD Instinct MI300X"))
         socket, _ = self._socket_and_part(handle)
-        asic_serial = f"0x{0x4A10C0DE00000000 + socket:016X}"
-        return {"market_name": market_name, "asic_serial": asic_serial, "vendor_id": "0x1002"}
+        serial = f"0x{0x4A10C0DE00000000 + socket:016X}"
+        return {"market_name": name, "asic_serial": serial, "vendor_id": "0x1002"}
 
     def amdsmi_get_gpu_vram_info(self, handle: int) -> dict[str, Any]:
         return {"vram_size": int(self._describe_gpu(handle).get("memory", 196592))}
 
     def amdsmi_get_gpu_vbios_info(self, handle: int) -> dict[str, str]:
-        vbios_version = str(self._describe_gpu(handle).get("firmware", "022.040.003.043"))
-        return {"name": "N/A", "build_date": "N/A", "part_number": "N/A", "version": vbios_version}
+        version = str(self._describe_gpu(handle).get("firmware", "022.040.003.043"))
+        return {"name": "N/A", "build_date": "N/A", "part_number": "N/A", "version": version}
 
     def amdsmi_get_gpu_enumeration_info(self, handle: int) -> dict[str, Any]:
         return {"drm_render": 128 + handle, "drm_card": handle, "hip_id": handle}
 
     def amdsmi_topo_get_numa_node_number(self, handle: int) -> int:
-        node_count = int(self._description.get("numa_nodes", 1))
-        return handle * node_count // max(int(self._description.get("gpus", 1)), 1)
+        count = int(self._description.get("numa_nodes", 1))
+        return handle * count // max(int(self._description.get("gpus", 1)), 1)
 
     def amdsmi_topo_get_link_type(self, handle: int, other_handle: int) -> dict[str, int]:
         return {"hops": 1, "type": 2} if self._description.get("xgmi") else {"hops": 2, "type": 1}
@@ -137,12 +133,10 @@ class AmdStandIn:
         }
 
     def amdsmi_get_gpu_bad_page_info(self, handle: int) -> list[dict[str, Any]]:
-        page_status = {"reserved": 0, "pending": 1}.get(
-            str(self._describe_gpu(handle).get("bad_pages"))
-        )
-        if page_status is None:
+        status = {"reserved": 0, "pending": 1}.get(str(self._describe_gpu(handle).get("bad_pages")))
+        if status is None:
             return []
-        return [{"value": 0, "page_address": 1 << 20, "page_size": 4096, "status": page_status}]
+        return [{"value": 0, "page_address": 1 << 20, "page_size": 4096, "status": status}]
 
     def amdsmi_get_gpu_process_list(self, handle: int) -> list[dict[str, Any]]:
         return [
@@ -168,14 +162,14 @@ class AmdStandIn:
         return int(gpu["celsius"])
 
     def amdsmi_get_gpu_xgmi_link_status(self, handle: int) -> dict[str, Any]:
-        link_states = list(self._describe_gpu(handle).get("xgmi_links", ""))
-        return {"total_links": len(link_states), "status": link_states}
+        states = list(self._describe_gpu(handle).get("xgmi_links", ""))
+        return {"total_links": len(states), "status": states}
 
     def amdsmi_get_violation_status(self, handle: int) -> dict[str, Any]:
         gpu = self._describe_gpu(handle)
         time.sleep(float(self._description.get("violation_takes", 0)))
-        violation_names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
+        names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
         return {
             f"active_{violation}": violation in gpu["slowed"] if "slowed" in gpu else "N/A"
-            for violation in violation_names
+            for violation in names
         }

@@ -46,11 +46,7 @@ def divided(whole_or_sliced_gpus: Iterable[Gpu]) -> tuple[Device, ...]:
                 uuid=gpu_slice.uuid,
                 name=f"{undivided.name} MIG {gpu_slice.profile}",
                 memory=gpu_slice.memory,
-                files=tuple(
-                    device_file
-                    for device_file in gpu_slice.files
-                    if device_file not in undivided.files
-                ),
+                files=tuple(file for file in gpu_slice.files if file not in undivided.files),
                 links=(),
                 paths=(),
                 fabric="",

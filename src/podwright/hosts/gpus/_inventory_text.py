@@ -49,8 +49,8 @@ def inventory_text(inventory: Inventory) -> str:
                 gpu.cpus,
                 max(gpu.links, default=0) if len(gpu.links) > 1 else "",
                 ", ".join(
-                    f"{slice_count} of {profile}"
-                    for profile, slice_count in Counter(
+                    f"{count} of {profile}"
+                    for profile, count in Counter(
                         mig_slice.profile for mig_slice in gpu.slices
                     ).items()
                 )

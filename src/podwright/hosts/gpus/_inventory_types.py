@@ -161,9 +161,9 @@ def read_inventories(inventories_text: str, source_name: str = "the inventory") 
             json_entries = json_value if isinstance(json_value, list) else [json_value]
             inventories += [
                 _with_memory_unit(
-                    msgspec.convert(json_entry, Inventory), lambda memory_mib: memory_mib << 20
+                    msgspec.convert(entry, Inventory), lambda memory_mib: memory_mib << 20
                 )
-                for json_entry in json_entries
+                for entry in json_entries
             ]
         except msgspec.ValidationError as error:
             raise BadInventory(f"{source_name}, line {line_number}: {error}") from None

@@ -22,15 +22,12 @@ _FARTHEST_SERVING_PATH = PATHS.index("NODE")
 def read_nics(gpus: Sequence[Gpu], root_folder: str = "/") -> tuple[Nic, ...]:
     """Return the adapters that the kernel lists, with their paths to these GPUs; rails first."""
     gpu_folders = [pci_folder(gpu.bus, root_folder) for gpu in gpus]
-    nics = [
-        _rdma(root_folder, nic_name)
-        for nic_name in _device_names_of_class(root_folder, "infiniband")
-    ]
-    rdma_interfaces = {nic.interface for nic in nics}
+    nics = [_rdma(root_folder, name) for name in _device_names_of_class(root_folder, "infiniband")]
+    interfaces = {nic.interface for nic in nics}
     nics += [
         nic
-        for nic_name in _device_names_of_class(root_folder, "net")
-        if nic_name not in rdma_interfaces and (nic := _read_plain_adapter(root_folder, nic_name))
+        for name in _device_names_of_class(root_folder, "net")
+        if name not in interfaces and (nic := _read_plain_adapter(root_folder, name))
     ]
     placed_nics = [_place_adapter(nic, gpu_folders, root_folder) for nic in nics]
     return tuple(_number_rails(placed_nics))
@@ -79,8 +76,8 @@ def _read_plain_adapter(root_folder: str, interface_name: str) -> Nic | None:
 
 def _pci_address_of(class_folder: str) -> str:
     """Return the PCI address of the device behind a class's folder, or empty."""
-    device_path = os.path.realpath(os.path.join(class_folder, "device"))
-    addresses = re.findall(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", device_path)
+    path = os.path.realpath(os.path.join(class_folder, "device"))
+    addresses = re.findall(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", path)
     return addresses[-1] if addresses else ""
 
 
@@ -92,11 +89,11 @@ def _leading_number(number_text: str) -> int:
 def _place_adapter(nic: Nic, gpu_folders: Sequence[str], root_folder: str) -> Nic:
     nic_folder = pci_folder(nic.bus, root_folder)
     paths_to_gpus = tuple(pci_path(nic_folder, gpu_folder) for gpu_folder in gpu_folders)
-    nearest_rank = min((PATHS.index(gpu_path) for gpu_path in paths_to_gpus), default=len(PATHS))
+    rank = min((PATHS.index(gpu_path) for gpu_path in paths_to_gpus), default=len(PATHS))
     nearest_gpus = tuple(
-        gpu_index
-        for gpu_index, gpu_path in enumerate(paths_to_gpus)
-        if PATHS.index(gpu_path) == nearest_rank < _FARTHEST_SERVING_PATH
+        index
+        for index, gpu_path in enumerate(paths_to_gpus)
+        if PATHS.index(gpu_path) == rank < _FARTHEST_SERVING_PATH
     )
     return msgspec.structs.replace(
         nic, node=numa_node(nic_folder), paths=paths_to_gpus, gpus=nearest_gpus
@@ -106,12 +103,12 @@ def _place_adapter(nic: Nic, gpu_folders: Sequence[str], root_folder: str) -> Ni
 def _number_rails(nics: Sequence[Nic]) -> list[Nic]:
     """Number the rails in the order of the GPUs that they serve."""
     serving_nics = [nic for nic in nics if nic.rdma and nic.gpus]
-    fastest_gbps = max((nic.gbps for nic in serving_nics), default=0)
+    gbps = max((nic.gbps for nic in serving_nics), default=0)
     rail_nics = sorted(
-        (nic for nic in serving_nics if nic.gbps == fastest_gbps),
+        (nic for nic in serving_nics if nic.gbps == gbps),
         key=lambda nic: (nic.gpus, nic.bus),
     )
-    rail_names = [nic.name for nic in rail_nics]
-    return [
-        msgspec.structs.replace(nic, rail=rail_number) for rail_number, nic in enumerate(rail_nics)
-    ] + [nic for nic in nics if nic.name not in rail_names]
+    names = [nic.name for nic in rail_nics]
+    return [msgspec.structs.replace(nic, rail=number) for number, nic in enumerate(rail_nics)] + [
+        nic for nic in nics if nic.name not in names
+    ]

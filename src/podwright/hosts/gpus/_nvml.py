@@ -76,16 +76,16 @@ class Nvml:
         self._root = root_folder
         gpu_count = self._call_or_raise(pynvml.nvmlDeviceGetCount)
         gpu_handles = [
-            self._call_or_raise(pynvml.nvmlDeviceGetHandleByIndex, nvml_index)
-            for nvml_index in range(gpu_count)
+            self._call_or_raise(pynvml.nvmlDeviceGetHandleByIndex, index)
+            for index in range(gpu_count)
         ]
         pci_addresses = [
-            short_pci_address(self._call_or_raise(pynvml.nvmlDeviceGetPciInfo, gpu_handle).busId)
-            for gpu_handle in gpu_handles
+            short_pci_address(self._call_or_raise(pynvml.nvmlDeviceGetPciInfo, handle).busId)
+            for handle in gpu_handles
         ]
         address_order = sorted(range(gpu_count), key=lambda nvml_index: pci_addresses[nvml_index])
-        self._handles = [gpu_handles[nvml_index] for nvml_index in address_order]
-        self._buses = [pci_addresses[nvml_index] for nvml_index in address_order]
+        self._handles = [gpu_handles[index] for index in address_order]
+        self._buses = [pci_addresses[index] for index in address_order]
         self._xids: dict[int, int] = {}
         self._events = self._open_event_set()
 
@@ -154,17 +154,17 @@ class Nvml:
     def _paths(self, index: int) -> tuple[str, ...]:
         paths_by_gpu = []
         for other_index, other_handle in enumerate(self._handles):
-            ancestor_level: int | None = 0
+            level: int | None = 0
             if other_index != index:
-                ancestor_level = self._call_or_none(
+                level = self._call_or_none(
                     self._lib.nvmlDeviceGetTopologyCommonAncestor,
                     self._handles[index],
                     other_handle,
                 )
-            if ancestor_level is None:
+            if level is None:
                 return ()  # the kernel's answer is used
             paths_by_gpu.append(
-                "X" if other_index == index else _PCI_PATH_BY_ANCESTOR.get(ancestor_level, "SYS")
+                "X" if other_index == index else _PCI_PATH_BY_ANCESTOR.get(level, "SYS")
             )
         return tuple(paths_by_gpu)
 
@@ -210,14 +210,14 @@ class Nvml:
         import ctypes
         import uuid
 
-        fabric_info = self._lib.c_nvmlGpuFabricInfoV_t()
-        fabric_info.version = self._lib.nvmlGpuFabricInfo_v2
-        fabric_status = self._call_or_none(
-            self._lib.nvmlDeviceGetGpuFabricInfoV, gpu_handle, ctypes.byref(fabric_info)
+        info = self._lib.c_nvmlGpuFabricInfoV_t()
+        info.version = self._lib.nvmlGpuFabricInfo_v2
+        status = self._call_or_none(
+            self._lib.nvmlDeviceGetGpuFabricInfoV, gpu_handle, ctypes.byref(info)
         )
-        if fabric_status is None or fabric_info.state != 3 or not any(fabric_info.clusterUuid):
+        if status is None or info.state != 3 or not any(info.clusterUuid):
             return ""
-        return f"{uuid.UUID(bytes=bytes(fabric_info.clusterUuid))}:{fabric_info.cliqueId}"
+        return f"{uuid.UUID(bytes=bytes(info.clusterUuid))}:{info.cliqueId}"
 
     def _mig_slices(
         self, gpu_handle: Any, minor_number: int | None, gpu_files: tuple[str, ...]
@@ -255,17 +255,15 @@ class Nvml:
         self, minor_number: Any, gpu_instance_id: Any, compute_instance_id: Any
     ) -> tuple[str, ...]:
         """Return the files that open a slice, in addition to those of its GPU."""
-        capability_folder = (
-            f"proc/driver/nvidia/capabilities/gpu{minor_number}/mig/gi{gpu_instance_id}"
-        )
+        folder = f"proc/driver/nvidia/capabilities/gpu{minor_number}/mig/gi{gpu_instance_id}"
         device_files = []
         for capability_path in (
-            f"{capability_folder}/access",
-            f"{capability_folder}/ci{compute_instance_id}/access",
+            f"{folder}/access",
+            f"{folder}/ci{compute_instance_id}/access",
         ):
-            access_fields = read_line(os.path.join(self._root, capability_path)).split()
-            if len(access_fields) == 2 and access_fields[1].isdigit():
-                device_files.append(f"/dev/nvidia-caps/nvidia-cap{access_fields[1]}")
+            fields = read_line(os.path.join(self._root, capability_path)).split()
+            if len(fields) == 2 and fields[1].isdigit():
+                device_files.append(f"/dev/nvidia-caps/nvidia-cap{fields[1]}")
         return tuple(device_files)
 
     def health(self, index: int) -> Health:
@@ -335,18 +333,16 @@ class Nvml:
 
     def sample(self, index: int) -> Sample:
         """See `Library.sample`."""
-        nvml_library, gpu_handle = self._lib, self._handles[index]
-        utilization_rates = self._call_or_none(
-            nvml_library.nvmlDeviceGetUtilizationRates, gpu_handle
-        )
-        memory_info = self._call_or_none(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
-        milliwatts = self._call_or_none(nvml_library.nvmlDeviceGetPowerUsage, gpu_handle)
+        library, handle = self._lib, self._handles[index]
+        rates = self._call_or_none(library.nvmlDeviceGetUtilizationRates, handle)
+        info = self._call_or_none(library.nvmlDeviceGetMemoryInfo, handle)
+        milliwatts = self._call_or_none(library.nvmlDeviceGetPowerUsage, handle)
         return Sample(
-            load=utilization_rates.gpu if utilization_rates else None,
-            memory=memory_info.used if memory_info else None,
+            load=rates.gpu if rates else None,
+            memory=info.used if info else None,
             watts=None if milliwatts is None else milliwatts // 1000,
-            celsius=self._call_or_none(nvml_library.nvmlDeviceGetTemperature, gpu_handle, 0),
-            mhz=self._call_or_none(nvml_library.nvmlDeviceGetClockInfo, gpu_handle, 1),
+            celsius=self._call_or_none(library.nvmlDeviceGetTemperature, handle, 0),
+            mhz=self._call_or_none(library.nvmlDeviceGetClockInfo, handle, 1),
         )
 
     def condition(self, index: int) -> Condition:
@@ -355,32 +351,31 @@ class Nvml:
 
     def _open_event_set(self) -> Any:
         """Let the library keep the driver's errors from now on, until they are read."""
-        nvml_library = self._lib
-        xid_event_set = self._call_or_none(nvml_library.nvmlEventSetCreate)
+        library = self._lib
+        xid_event_set = self._call_or_none(library.nvmlEventSetCreate)
         if xid_event_set is None:
             return None
         for gpu_handle in self._handles:
             self._call_or_none(
-                nvml_library.nvmlDeviceRegisterEvents,
+                library.nvmlDeviceRegisterEvents,
                 gpu_handle,
-                nvml_library.nvmlEventTypeXidCriticalError,
+                library.nvmlEventTypeXidCriticalError,
                 xid_event_set,
             )
         return xid_event_set
 
     def _read_xid_events(self) -> None:
-        nvml_library = self._lib
+        library = self._lib
         index_by_address = {
-            self._handle_address(gpu_handle): gpu_index
-            for gpu_index, gpu_handle in enumerate(self._handles)
+            self._handle_address(handle): index for index, handle in enumerate(self._handles)
         }
         while self._events is not None:
-            xid_event = self._call_or_none(nvml_library.nvmlEventSetWait, self._events, 0)
+            xid_event = self._call_or_none(library.nvmlEventSetWait, self._events, 0)
             if xid_event is None:
                 return
-            failed_gpu = index_by_address.get(self._handle_address(xid_event.device))
-            if failed_gpu is not None:
-                self._xids[failed_gpu] = int(xid_event.eventData)
+            gpu = index_by_address.get(self._handle_address(xid_event.device))
+            if gpu is not None:
+                self._xids[gpu] = int(xid_event.eventData)
 
     @staticmethod
     def _handle_address(gpu_handle: Any) -> int | None:
@@ -394,9 +389,9 @@ class Nvml:
             return []
         return [
             64 * word_index + bit_index
-            for word_index, mask_word in enumerate(mask_words)
+            for word_index, word in enumerate(mask_words)
             for bit_index in range(64)
-            if mask_word >> bit_index & 1
+            if word >> bit_index & 1
         ]
 
     def _call_or_raise(self, nvml_call: Callable[..., _T], *arguments: Any) -> _T:
@@ -414,8 +409,8 @@ class Nvml:
     def _call_error_code(self, nvml_call: Callable[..., Any], *arguments: Any) -> int:
         try:
             nvml_call(*arguments)
-        except self._lib.NVMLError as nvml_error:
-            return int(nvml_error.value)
+        except self._lib.NVMLError as error:
+            return int(error.value)
         return 0
 
 
@@ -424,7 +419,7 @@ def slurm_gpu_type(product_name: str) -> str:
 
     `NVIDIA H100 80GB HBM3` is h100, `NVIDIA GeForce RTX 4090` rtx_4090, `NVIDIA GB200` gb200.
     """
-    model_prefix = r"(?:RTX[ _](?:PRO[ _]|A)?|GTX[ _]|[A-Z]{1,3})"
-    model_match = re.search(rf"\b{model_prefix}\d{{1,4}}[A-Z]{{0,2}}\b", product_name.upper())
+    prefix = r"(?:RTX[ _](?:PRO[ _]|A)?|GTX[ _]|[A-Z]{1,3})"
+    model_match = re.search(rf"\b{prefix}\d{{1,4}}[A-Z]{{0,2}}\b", product_name.upper())
     model_name = model_match[0] if model_match else product_name
     return re.sub(r"[^a-z0-9]+", "_", model_name.lower()).strip("_")

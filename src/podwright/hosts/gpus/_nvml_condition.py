@@ -42,9 +42,7 @@ def read_condition(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[...,
         nvlinks=_nvlinks_up(pynvml_module, gpu_handle, call_nvml),
         mbps=field_values.get(pynvml_module.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON),
         slowed=tuple(
-            reason_name
-            for reason_bit, reason_name in _THROTTLE_TEXT_BY_BIT.items()
-            if throttle_reason_bits & reason_bit
+            name for bit, name in _THROTTLE_TEXT_BY_BIT.items() if throttle_reason_bits & bit
         ),
         fabric=_fabric_state_text(pynvml_module, gpu_handle, call_nvml),
         recovery="" if recovery_action is None else _recovery_text(recovery_action),
@@ -60,8 +58,8 @@ def _nvlinks_up(
     pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]
 ) -> tuple[bool, ...]:
     link_states = []
-    for link_number in range(pynvml_module.NVML_NVLINK_MAX_LINKS):
-        link_state = call_nvml(pynvml_module.nvmlDeviceGetNvLinkState, gpu_handle, link_number)
+    for number in range(pynvml_module.NVML_NVLINK_MAX_LINKS):
+        link_state = call_nvml(pynvml_module.nvmlDeviceGetNvLinkState, gpu_handle, number)
         if link_state is None:
             break
         link_states.append(bool(link_state))
@@ -84,12 +82,9 @@ def _nvlink_field_values(
 
 
 def _fabric_state_text(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> str:
-    fabric_info = pynvml_module.c_nvmlGpuFabricInfoV_t()
-    fabric_info.version = pynvml_module.nvmlGpuFabricInfo_v2
-    if (
-        call_nvml(pynvml_module.nvmlDeviceGetGpuFabricInfoV, gpu_handle, ctypes.byref(fabric_info))
-        is None
-    ):
+    info = pynvml_module.c_nvmlGpuFabricInfoV_t()
+    info.version = pynvml_module.nvmlGpuFabricInfo_v2
+    if call_nvml(pynvml_module.nvmlDeviceGetGpuFabricInfoV, gpu_handle, ctypes.byref(info)) is None:
         return ""
-    fabric_state = _FABRIC_STATE_TEXTS.get(fabric_info.state, "")
-    return "failed" if fabric_state == "completed" and fabric_info.status else fabric_state
+    state = _FABRIC_STATE_TEXTS.get(info.state, "")
+    return "failed" if state == "completed" and info.status else state

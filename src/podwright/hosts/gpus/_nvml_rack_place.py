@@ -34,10 +34,8 @@ def read_place(
 
     def raw(field_name: str) -> bytes:
         """Return all bytes of a field, since pynvml's texts end at the first zero."""
-        struct_field = getattr(type(platform_info), field_name)
-        return ctypes.string_at(
-            ctypes.addressof(platform_info) + struct_field.offset, struct_field.size
-        )
+        field = getattr(type(platform_info), field_name)
+        return ctypes.string_at(ctypes.addressof(platform_info) + field.offset, field.size)
 
     guid = raw("ibGuid")[:_GUID_BYTES]
     if not any(guid):

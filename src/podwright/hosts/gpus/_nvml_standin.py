@@ -94,8 +94,8 @@ class StandIn:
             handle = _pointer_value(arguments[0])
             if not handle:
                 return INVALID
-            gpu_index = handle % _SLICE_STRIDE - 1
-            if self._describe_gpu(gpu_index).get("lost") and base_name not in (
+            index = handle % _SLICE_STRIDE - 1
+            if self._describe_gpu(index).get("lost") and base_name not in (
                 "DeviceGetUUID",
                 "DeviceGetPciInfo",
             ):
@@ -124,18 +124,14 @@ class StandIn:
         return {
             **description,
             **next(
-                (
-                    gpu_entry
-                    for gpu_entry in description.get("gpu", ())
-                    if gpu_entry["index"] == gpu_index
-                ),
+                (entry for entry in description.get("gpu", ()) if entry["index"] == gpu_index),
                 {},
             ),
         }
 
     def _numa_node(self, gpu_index: int) -> int:
-        node_count = int(self._description.get("numa_nodes", 1))
-        return gpu_index * node_count // max(self._gpu_count, 1)
+        count = int(self._description.get("numa_nodes", 1))
+        return gpu_index * count // max(self._gpu_count, 1)
 
     def _pci_bus_id(self, gpu_index: int) -> str:
         return str(
@@ -143,9 +139,9 @@ class StandIn:
         )
 
     def _handle_uuid(self, handle: int) -> str:
-        uuid_name = f"{self._description.get('serial', '')}{handle}"
-        uuid_prefix = "GPU" if handle < _SLICE_STRIDE else "MIG"
-        return f"{uuid_prefix}-{uuid.uuid5(uuid.NAMESPACE_OID, uuid_name)}"
+        name = f"{self._description.get('serial', '')}{handle}"
+        prefix = "GPU" if handle < _SLICE_STRIDE else "MIG"
+        return f"{prefix}-{uuid.uuid5(uuid.NAMESPACE_OID, name)}"
 
     # -- the library -------------------------------------------------------------------------
 
@@ -210,10 +206,10 @@ class StandIn:
         )
         if not cpu_count:
             return NOT_SUPPORTED
-        numa_node = self._numa_node(handle - 1)
+        node = self._numa_node(handle - 1)
         return _set_mask_bits(
             cpu_mask,
-            range(cpu_count * numa_node // node_count, cpu_count * (numa_node + 1) // node_count),
+            range(cpu_count * node // node_count, cpu_count * (node + 1) // node_count),
             mask_words,
         )
 
@@ -288,11 +284,11 @@ class StandIn:
         return SUCCESS
 
     def _do_DeviceGetMigMode(self, handle: int, current: Any, pending: Any) -> int:
-        mig_mode = self._describe_gpu(handle - 1).get("mig")
-        if mig_mode is None:
+        mode = self._describe_gpu(handle - 1).get("mig")
+        if mode is None:
             return NOT_SUPPORTED
-        _set_out_value(pending, int(mig_mode == "on"))
-        return _set_out_value(current, int(mig_mode == "on"))
+        _set_out_value(pending, int(mode == "on"))
+        return _set_out_value(current, int(mode == "on"))
 
     def _do_DeviceGetMaxMigDeviceCount(self, handle: int, count: Any) -> int:
         return _set_out_value(count, 7)
@@ -321,9 +317,9 @@ class StandIn:
     def _do_DeviceGetRemappedRows(
         self, handle: int, corrected_rows: Any, uncorrected_rows: Any, pending: Any, failed: Any
     ) -> int:
-        remap_state = self._describe_gpu(handle - 1).get("row_remap", "none")
-        _set_out_value(pending, int(remap_state == "pending"))
-        return _set_out_value(failed, int(remap_state == "failed"))
+        state = self._describe_gpu(handle - 1).get("row_remap", "none")
+        _set_out_value(pending, int(state == "pending"))
+        return _set_out_value(failed, int(state == "failed"))
 
     def _do_DeviceGetComputeRunningProcesses(
         self, handle: int, count: Any, process_entries: Any
@@ -335,10 +331,10 @@ class StandIn:
             return SUCCESS
         if process_entries is None or capacity < len(processes):
             return INSUFFICIENT_SIZE
-        for process_entry, process in zip(process_entries, processes, strict=False):
-            process_entry.pid = int(process["pid"])
-            process_entry.usedGpuMemory = int(process.get("memory", 0)) << 20
-            process_entry.gpuInstanceId = int(process.get("slice", 0xFFFFFFFF))
+        for entry, process in zip(process_entries, processes, strict=False):
+            entry.pid = int(process["pid"])
+            entry.usedGpuMemory = int(process.get("memory", 0)) << 20
+            entry.gpuInstanceId = int(process.get("slice", 0xFFFFFFFF))
         return SUCCESS
 
     def _do_DeviceGetGraphicsRunningProcesses(
@@ -368,9 +364,9 @@ class StandIn:
         return _set_out_value(mode, int(self._describe_gpu(handle - 1).get("persistence", True)))
 
     def _do_DeviceGetEccMode(self, handle: int, current: Any, pending: Any) -> int:
-        ecc_mode = int(self._describe_gpu(handle - 1).get("ecc", True))
-        _set_out_value(pending, ecc_mode)
-        return _set_out_value(current, ecc_mode)
+        mode = int(self._describe_gpu(handle - 1).get("ecc", True))
+        _set_out_value(pending, mode)
+        return _set_out_value(current, mode)
 
     def _do_DeviceGetCurrentClocksThrottleReasons(self, handle: int, reasons: Any) -> int:
         return _set_out_value(
@@ -448,9 +444,9 @@ def _set_buffer_text(buffer: Any, text: str) -> int:
 
 
 def _set_mask_bits(mask: Any, bit_numbers: Any, word_count: int) -> int:
-    for bit_number in bit_numbers:
-        if bit_number // 64 < word_count:
-            mask._obj[bit_number // 64] |= 1 << bit_number % 64
+    for number in bit_numbers:
+        if number // 64 < word_count:
+            mask._obj[number // 64] |= 1 << number % 64
     return SUCCESS
 
 

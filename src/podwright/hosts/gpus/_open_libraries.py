@@ -26,7 +26,7 @@ def open_libraries(
 
     opened_libraries: list[Library] = []
     notes: list[str] = []
-    any_standin = any(environ.get(variable_name) for variable_name in STANDINS)
+    any_standin = any(environ.get(name) for name in STANDINS)
     vendor_openers = (
         ("nvidia", NVML_STANDIN_VARIABLE, open_nvml),
         ("amd", AMDSMI_STANDIN_VARIABLE, open_amd_library),

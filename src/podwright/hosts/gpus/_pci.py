@@ -10,14 +10,14 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 def short_pci_address(address: str) -> str:
     """Return a PCI address in the kernel's form: `00000000:1B:00.0` is `0000:1b:00.0`."""
-    pci_domain, _, bus_device_function = address.strip().lower().partition(":")
-    return f"{int(pci_domain, 16):04x}:{bus_device_function}"
+    domain, _, function = address.strip().lower().partition(":")
+    return f"{int(domain, 16):04x}:{function}"
 
 
 def pci_folder(pci_address: str, root_folder: str = "/") -> str:
     """Return the resolved folder of a device; empty where the kernel knows none."""
-    device_link = os.path.join(root_folder, "sys/bus/pci/devices", pci_address)
-    return os.path.realpath(device_link) if os.path.exists(device_link) else ""
+    link = os.path.join(root_folder, "sys/bus/pci/devices", pci_address)
+    return os.path.realpath(link) if os.path.exists(link) else ""
 
 
 def numa_node(pci_device_folder: str) -> int:
@@ -56,9 +56,9 @@ def pci_path(first_folder: str, other_folder: str) -> str:
 def _pci_path_parts(pci_device_folder: str) -> list[str]:
     """Return the root complex, the bridges and the device, in this order."""
     return [
-        path_part
-        for path_part in pci_device_folder.split(os.sep)
-        if (path_part.startswith("pci") and ":" in path_part) or _PCI_ADDRESS.fullmatch(path_part)
+        part
+        for part in pci_device_folder.split(os.sep)
+        if (part.startswith("pci") and ":" in part) or _PCI_ADDRESS.fullmatch(part)
     ]
 
 

@@ -10,15 +10,15 @@ from podwright.hosts.gpus._vendor_library import GpuUser
 
 def holder(pid: int, used_bytes: int | None, slice_name: str = "", root: str = "/") -> GpuUser:
     """Return the process with what is known of it."""
-    process_folder = os.path.join(root, "proc", str(pid))
+    folder = os.path.join(root, "proc", str(pid))
     try:
-        uid = os.stat(process_folder).st_uid
+        uid = os.stat(folder).st_uid
     except OSError:
         return GpuUser(pid, "", "", used_bytes, slice_name)
     return GpuUser(
         pid,
         _user_name_of_uid(uid),
-        read_line(os.path.join(process_folder, "comm")),
+        read_line(os.path.join(folder, "comm")),
         used_bytes,
         slice_name,
     )

@@ -43,12 +43,12 @@ def take_gpus(
         opened_libraries, notes = open_libraries(environ, root_folder)
     gpus: list[Gpu] = []
     driver_versions = {}
-    for vendor_library in opened_libraries:
+    for library in opened_libraries:
         try:
-            driver_versions[vendor_library.vendor] = vendor_library.version()
-            gpus += vendor_library.gpus()
+            driver_versions[library.vendor] = library.version()
+            gpus += library.gpus()
         except LibraryError as error:
-            notes.append(f"{vendor_library.vendor}: {error}")
+            notes.append(f"{library.vendor}: {error}")
     machine_cores = cores_of_sys(root_folder) or Cores(())
     return TakenInventory(
         locate(renumbered_gpus(gpus), machine_cores, root_folder),
@@ -67,17 +67,17 @@ def take_inventory(
         for vendor_library in taken_inventory.libraries:
             vendor_library.close()
     machine_cores = cores_of_sys(root_folder) or Cores(())
-    socket_count = max(len({cpu_core.socket for cpu_core in machine_cores.cores}), 1)
+    socket_count = max(len({core.socket for core in machine_cores.cores}), 1)
     return Inventory(
         host=host_name(),
         sockets=socket_count,
         cores_per_socket=len(machine_cores.cores) // socket_count,
-        threads_per_core=max((len(cpu_core.cpus) for cpu_core in machine_cores.cores), default=1),
+        threads_per_core=max((len(core.cpus) for core in machine_cores.cores), default=1),
         memory=_memory_bytes(root_folder),
         gpus=taken_inventory.gpus,
         nics=read_nics(taken_inventory.gpus, root_folder),
         drivers=taken_inventory.drivers,
-        simulated=any(vendor_library.simulated for vendor_library in taken_inventory.libraries),
+        simulated=any(library.simulated for library in taken_inventory.libraries),
         notes=tuple(taken_inventory.notes),
     )
 
@@ -90,8 +90,8 @@ def locate(gpus: Sequence[Gpu], machine_cores: Cores, root_folder: str = "/") ->
         numa_node_of = gpu.node if gpu.node >= 0 or not gpu_folder else numa_node(gpu_folder)
         cpu_list = gpu.cpus or (near_cpus(gpu_folder) if gpu_folder else "")
         pci_paths = gpu.paths or tuple(
-            "X" if other_index == gpu.index else pci_path(gpu_folder, other_folder)
-            for other_index, other_folder in enumerate(gpu_folders)
+            "X" if index == gpu.index else pci_path(gpu_folder, other_folder)
+            for index, other_folder in enumerate(gpu_folders)
         )
         located_gpus.append(
             msgspec.structs.replace(
@@ -108,12 +108,10 @@ def locate(gpus: Sequence[Gpu], machine_cores: Cores, root_folder: str = "/") ->
 def _cores_of_cpu_list(cpu_list: str, machine_cores: Cores) -> str:
     """Return hardware threads as cores, counted socket after socket."""
     with contextlib.suppress(ValueError):
-        near_threads = set(read_list(cpu_list))
+        threads = set(read_list(cpu_list))
         cores_by_socket = sorted(machine_cores.cores, key=lambda core: (core.socket, core.cpus))
         return write_list(
-            core_index
-            for core_index, core in enumerate(cores_by_socket)
-            if near_threads.issuperset(core.cpus)
+            index for index, core in enumerate(cores_by_socket) if threads.issuperset(core.cpus)
         )
     return ""
 

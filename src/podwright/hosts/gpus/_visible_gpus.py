@@ -54,8 +54,7 @@ def visible(
         openable_gpus = [
             vendor_gpu
             for vendor_gpu in gpus
-            if vendor_gpu.vendor == vendor
-            and not any(shut(device_file) for device_file in vendor_gpu.files)
+            if vendor_gpu.vendor == vendor and not any(shut(file) for file in vendor_gpu.files)
         ]
         variable_value = environ.get(VARIABLES.get(vendor, ""))
         if variable_value is None:
@@ -84,12 +83,8 @@ def visible(
 
 def near_cores(gpus: Sequence[HasNearCores], machine_cores: Cores) -> tuple[CpuCore, ...]:
     """Return the cores beside these GPUs; all cores where it is not known."""
-    near_cpus = {cpu_number for gpu in gpus for cpu_number in read_list(gpu.cpus)}
+    near_cpus = {number for gpu in gpus for number in read_list(gpu.cpus)}
     numa_nodes = {gpu.node for gpu in gpus if gpu.node >= 0}
-    cores_by_cpu = tuple(
-        cpu_core for cpu_core in machine_cores.cores if near_cpus.issuperset(cpu_core.cpus)
-    )
-    cores_by_numa_node = tuple(
-        cpu_core for cpu_core in machine_cores.cores if cpu_core.node in numa_nodes
-    )
+    cores_by_cpu = tuple(core for core in machine_cores.cores if near_cpus.issuperset(core.cpus))
+    cores_by_numa_node = tuple(core for core in machine_cores.cores if core.node in numa_nodes)
     return cores_by_cpu or cores_by_numa_node or machine_cores.cores

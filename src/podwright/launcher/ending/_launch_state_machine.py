@@ -94,8 +94,8 @@ class LaunchMachine:
     def turn(self, events: Sequence[Event], now: float) -> list[Action]:
         """Take the events since the last turn, and do what is due now."""
         self._now, self._actions = now, []
-        for launch_event in sorted(events, key=on.event_precedence):
-            self._take_event(launch_event)
+        for event in sorted(events, key=on.event_precedence):
+            self._take_event(event)
         self._do_due_work()
         return self._actions
 
@@ -123,8 +123,8 @@ class LaunchMachine:
             self._actions.append(on.KillWatchers())
         if now > self._engine.slow_at:
             self._warn_slow_start()
-        for host_state, loss_reason in self._hosts.overdue(now):
-            self._lose_host(host_state, loss_reason)
+        for host_state, reason in self._hosts.overdue(now):
+            self._lose_host(host_state, reason)
         mpirun = self._engine
         if mpirun.end and (self._hosts.all_answered(mpirun.round) or now > mpirun.wait_until):
             mpirun_end, mpirun.end = mpirun.end, None
@@ -238,17 +238,11 @@ class LaunchMachine:
         mpirun_named_instance = self._named_by_mpirun()
         killed_by_signal, exit_codes = mpirun_ended.code < 0, self._instances.codes
         running_instances = [
-            instance_rank
-            for instance_rank in range(self._facts.instances)
-            if instance_rank not in exit_codes
+            rank for rank in range(self._facts.instances) if rank not in exit_codes
         ]
         # If a signal ended mpirun, instances that failed at the same time ran until then.
         ran_until_end = (
-            [
-                instance_rank
-                for instance_rank in range(self._facts.instances)
-                if exit_codes.get(instance_rank, 1)
-            ]
+            [rank for rank in range(self._facts.instances) if exit_codes.get(rank, 1)]
             if killed_by_signal
             else running_instances
         )
@@ -269,10 +263,10 @@ class LaunchMachine:
         """Return whether mpirun names the instance for which it ended all others, and report
         that.
         """
-        mpirun_output, instance_count = self._engine.words, self._facts.instances
-        if cause := abort_cause(mpirun_output, instance_count):
+        output, count = self._engine.words, self._facts.instances
+        if cause := abort_cause(output, count):
             self._blame.named_by_mpirun(cause, self._now)
-        elif cause := mpirun_notice_cause(mpirun_output, instance_count, self._facts.places):
+        elif cause := mpirun_notice_cause(output, count, self._facts.places):
             self._blame.take_mpirun_notice(cause, self._now, arrived_early=self._engine.early)
         return cause is not None
 
@@ -300,16 +294,16 @@ class LaunchMachine:
     @_take_event.register
     def _(self, launch_event: on.WatcherGone) -> None:
         """The other one ends what it watched; poprun does, where it is alone."""
-        local_state = self._local
-        if local_state.finished or launch_event.watcher in local_state.ended_watchers:
+        state = self._local
+        if state.finished or launch_event.watcher in state.ended_watchers:
             return
-        local_state.ended_watchers.add(launch_event.watcher)
+        state.ended_watchers.add(launch_event.watcher)
         message = f"poprun's {launch_event.watcher} process was ended"
         self._handle_broken_party(
             ReportRank.WATCHER, Cause(TRY_AGAIN, message), launch_event.watcher
         )
-        if local_state.ended_watchers == {GUARDIAN, KEEPER} and not local_state.below:
-            local_state.below = True
+        if state.ended_watchers == {GUARDIAN, KEEPER} and not state.below:
+            state.below = True
             self._actions.append(on.EndBelow(self._grace, self._engine.pid))
         self._finish_if_cleared()
 
@@ -335,14 +329,14 @@ class LaunchMachine:
 
     @_take_event.register
     def _(self, launch_event: on.LivenessAnswered) -> None:
-        if host_state := self._hosts.get(launch_event.party):
-            host_state.answered = max(host_state.answered, launch_event.round)
+        if state := self._hosts.get(launch_event.party):
+            state.answered = max(state.answered, launch_event.round)
         self._blame.answered(launch_event.party)
 
     @_take_event.register
     def _(self, launch_event: on.HostHeard) -> None:
-        if host_state := self._hosts.get(launch_event.host):
-            host_state.heard = self._now
+        if state := self._hosts.get(launch_event.host):
+            state.heard = self._now
 
     @_take_event.register
     def _(self, launch_event: on.HostsUnheard) -> None:
@@ -352,25 +346,25 @@ class LaunchMachine:
 
     @_take_event.register
     def _(self, launch_event: on.HostQuiet) -> None:
-        if host_state := self._hosts.get(launch_event.host):
-            host_state.quiet = True
+        if state := self._hosts.get(launch_event.host):
+            state.quiet = True
 
     @_take_event.register
     def _(self, launch_event: on.HostFinished) -> None:
-        if host_state := self._hosts.get(launch_event.host):
-            host_state.finished = True
+        if state := self._hosts.get(launch_event.host):
+            state.finished = True
 
     @_take_event.register
     def _(self, launch_event: on.HostCut) -> None:
-        if host_state := self._hosts.get(launch_event.host):
-            self._lose_host(host_state, launch_event.reason)
+        if state := self._hosts.get(launch_event.host):
+            self._lose_host(state, launch_event.reason)
 
     @_take_event.register
     def _(self, launch_event: on.PoprunUnheard) -> None:
-        if host_state := self._hosts.get(launch_event.host):
+        if state := self._hosts.get(launch_event.host):
             stood_still_s = self._hosts.silence_of_poprun(self._now)
-            cause = host_state.ended_unheard(launch_event.reason, stood_still_s)
-            self._handle_broken_party(ReportRank.HOST, cause, host_state.name)
+            cause = state.ended_unheard(launch_event.reason, stood_still_s)
+            self._handle_broken_party(ReportRank.HOST, cause, state.name)
 
     def _lose_host(self, host_state: HostState, loss_reason: str) -> None:
         host_state.lost = True
@@ -383,14 +377,14 @@ class LaunchMachine:
 
     @_take_event.register
     def _(self, launch_event: on.HostBroken) -> None:
-        if host_state := self._hosts.get(launch_event.host):
+        if state := self._hosts.get(launch_event.host):
             cause = Cause(
                 TRY_AGAIN,
                 f"host {launch_event.host}: {launch_event.reason}",
                 restartable=True,
             )
             self._handle_broken_party(ReportRank.HOST, cause, launch_event.host)
-            host_state.answered = self._round  # no party is left there that could answer
+            state.answered = self._round  # no party is left there that could answer
 
     # Ends from outside
 
@@ -479,13 +473,13 @@ class LaunchMachine:
         if self._local.below:
             self._actions.append(on.HastenBelow(patience_s, grace_s))
         # mpirun would end all instances at once, on all hosts.
-        keep_mpirun = bool(self._hosts) and self._engine.pid > 0
-        mpirun_patience_s = patience_s + (REMOTE_SLACK if keep_mpirun else 0.0)
+        mpirun = bool(self._hosts) and self._engine.pid > 0
+        mpirun_patience_s = patience_s + (REMOTE_SLACK if mpirun else 0.0)
         if not self._local.below:
             kill_watchers_at = (
                 self._now + mpirun_patience_s + grace_s + MPIRUN_END_WAIT_S + 2 * SLACK
             )
             self._local.kill_at = min(self._local.kill_at, kill_watchers_at)
-        self._actions.append(on.EndInstances(patience_s, grace_s, keep_mpirun, mpirun_patience_s))
+        self._actions.append(on.EndInstances(patience_s, grace_s, mpirun, mpirun_patience_s))
         hosts_end_by = self._now + patience_s + grace_s + REMOTE_SLACK
         self._hosts.end_by = min(self._hosts.end_by, hosts_end_by)

@@ -90,18 +90,18 @@ class Relocation:
 
     def tick(self, now: float, *, started: bool) -> list[Action]:
         """Return the actions that are due. started: whether all instances have started."""
-        due_actions: list[Action] = []
+        actions: list[Action] = []
         if not self._counting:
-            return due_actions
+            return actions
         if self._request and now >= self._listen_deadline:
             self._request, self._listen_deadline = None, math.inf
-            due_actions += [Log("I", "not all instances can be moved any more"), ReportMovable(0.0)]
+            actions += [Log("I", "not all instances can be moved any more"), ReportMovable(0.0)]
         if now >= self._count_at and started:
             assert self._move
             self._count_at = now + COUNT_INTERVAL_S
             self._counts += 1
-            due_actions.append(CountListeners(self._move[0]))
-        return due_actions
+            actions.append(CountListeners(self._move[0]))
+        return actions
 
     def instance_ended_to_move(self, now: float) -> None:
         """Take the end of an instance that ended in order to move. All others must follow."""

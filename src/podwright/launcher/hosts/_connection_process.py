@@ -86,13 +86,13 @@ class ConnectionProcess:
         deadline = time.monotonic() + seconds
         while self._pid:
             try:
-                pid, wait_status = os.waitpid(self._pid, os.WNOHANG)
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
             except ChildProcessError:  # reaped with the others
                 self._pid = 0
                 break
             if pid:
                 self._pid = 0
-                return os.waitstatus_to_exitcode(wait_status)
+                return os.waitstatus_to_exitcode(status)
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.005)
@@ -104,9 +104,9 @@ class ConnectionProcess:
         """
         if self.explanation:
             return self.explanation
-        exit_code = self.wait(_END_WAIT_S)
-        if exit_code is not None and exit_code < 0:
-            return f"its {self.program} {described(128 - exit_code)}"
+        code = self.wait(_END_WAIT_S)
+        if code is not None and code < 0:
+            return f"its {self.program} {described(128 - code)}"
         stderr_lines = [line for line in self.stderr_text().splitlines() if line.strip()]
         if stderr_lines:
             return stderr_lines[-1].strip()[:300]

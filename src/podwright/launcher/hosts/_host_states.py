@@ -34,8 +34,8 @@ class HostState:
 
     def loss(self, reason: str) -> Cause:
         """Return the loss of this host as the cause of an end."""
-        loss_text = f"host {self.name} is lost ({self._instances_text}): {reason}"
-        return Cause(TRY_AGAIN, loss_text, restartable=True)
+        text = f"host {self.name} is lost ({self._instances_text}): {reason}"
+        return Cause(TRY_AGAIN, text, restartable=True)
 
     def ended_unheard(self, reason: str, stood_still_s: float) -> Cause:
         """Return as the cause that this host ended its instances because poprun was silent.
@@ -61,8 +61,7 @@ class HostStates:
 
     def __init__(self, ranks: Mapping[str, Sequence[int]], now: float) -> None:
         self.by_name = {
-            host_name: HostState(host_name, tuple(host_ranks), now)
-            for host_name, host_ranks in ranks.items()
+            name: HostState(name, tuple(host_ranks), now) for name, host_ranks in ranks.items()
         }
         #: The time by which all must have ended.
         self.end_by = math.inf
@@ -102,15 +101,15 @@ class HostStates:
 
     def overdue(self, now: float) -> list[tuple[HostState, str]]:
         """Return the hosts that have to be given up now, each with the reason."""
-        overdue_hosts = []
+        hosts = []
         for state in self.by_name.values():
             if state.over:
                 continue
             if now - state.heard > SILENCE:
-                overdue_hosts.append((state, "it does not answer any more"))
+                hosts.append((state, "it does not answer any more"))
             elif now > self.end_by:
-                overdue_hosts.append((state, "it did not end in time"))
-        return overdue_hosts
+                hosts.append((state, "it did not end in time"))
+        return hosts
 
     def all_answered(self, sync_round: int) -> bool:
         """Return whether every host has answered this round of questions."""

@@ -111,7 +111,7 @@ def _processes_holding_folder(folder_name: str) -> list[Process]:
 
 def main(run_names: Sequence[str]) -> int:
     """Sweep these runs. Returns the exit code."""
-    for run_name in run_names:
-        sweep_run(run_name, os.environ)
+    for name in run_names:
+        sweep_run(name, os.environ)
     print(SWEPT_MESSAGE, flush=True)
     return 0

@@ -125,9 +125,9 @@ class _Refused(Exception):
 
 def _refusal_reasons(error: Exception) -> tuple[str, str, int]:
     if isinstance(error, OSError):
-        file_suffix = f": {error.filename}" if error.filename else ""
+        suffix = f": {error.filename}" if error.filename else ""
         hint = "Make room there, or set TMPDIR to a folder with room"
-        return f"{error.strerror or error}{file_suffix}", hint, 69
+        return f"{error.strerror or error}{suffix}", hint, 69
     return error.args[0], error.args[1], error.args[2]
 
 
@@ -139,9 +139,9 @@ def _wait_for_hello(connection: RelayConnection) -> HostTask | None:
             print(f"poprun sent no task within {_HELLO_LIMIT_S:g} s", file=sys.stderr)
             return None
         _wait_readable(connection, 1.0)
-        for message_kind, *message_values in connection.receive():
-            if message_kind == HELLO and message_values and isinstance(message_values[0], dict):
-                return HostTask(**message_values[0])
+        for kind, *values in connection.receive():
+            if kind == HELLO and values and isinstance(values[0], dict):
+                return HostTask(**values[0])
     return None
 
 
@@ -369,10 +369,10 @@ class _Relay:
             if variable in environ
         }
         self._started = {**_with_own_variables(environ, self._task), **run_variables}
-        start_entries = [
+        entries = [
             [rank, [*self._wrapper, str(rank), *self._restore, *program], {}] for rank in ranks
         ]
-        self._channel.send(START, start_entries, self._started)
+        self._channel.send(START, entries, self._started)
 
     def _end(self, patience: float, grace: float, hold: bool) -> None:
         kill_at = time.monotonic() + patience + grace + MPIRUN_END_WAIT_S + SLACK
@@ -387,12 +387,12 @@ class _Relay:
                 self._channel.send(RELEASE)
 
     def _read_guardian(self) -> None:
-        for message_kind, *message_values in self._channel.receive():
-            if message_kind == ENDED:
+        for kind, *values in self._channel.receive():
+            if kind == ENDED:
                 self._done = True
                 continue
             self._read_status()  # an instance's own messages come before how its process ended
-            self._line.send(message_kind, *message_values)
+            self._line.send(kind, *values)
         if self._channel.closed and not self._done:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian, 0)
@@ -405,10 +405,10 @@ class _Relay:
         for event in status_events:
             if self._input and (event.rank, event.kind) == (0, "start"):
                 self._report_input(self._input.instance_started())
-            error_path = self._folder.local_path(self._folder.stream(f"error.{event.rank}"))
-            last_message = read_error_file(error_path) if event.failed else ""
-            if last_message:
-                self._line.send(SAID, event.rank, last_message)
+            path = self._folder.local_path(self._folder.stream(f"error.{event.rank}"))
+            message = read_error_file(path) if event.failed else ""
+            if message:
+                self._line.send(SAID, event.rank, message)
             if event.kind == "end" and self._task.traces:
                 self._last_records(event.rank)
         if status_events:
@@ -432,12 +432,12 @@ class _Relay:
 def _with_own_variables(environ: Mapping[str, str], task: HostTask) -> dict[str, str]:
     """Return an environment in which this host's own variables are as they are here."""
     # Slurm gives each host only its own GPUs, so the relay's own variables count.
-    own_names = OWN_VARIABLES | HOST_GPU_VARIABLES if task.gpus else OWN_VARIABLES
+    names = OWN_VARIABLES | HOST_GPU_VARIABLES if task.gpus else OWN_VARIABLES
     run_variables = {
-        variable: value for variable, value in environ.items() if variable not in own_names
+        variable: value for variable, value in environ.items() if variable not in names
     }
     return run_variables | {
-        variable: value for variable, value in os.environ.items() if variable in own_names
+        variable: value for variable, value in os.environ.items() if variable in names
     }
 
 
@@ -455,11 +455,9 @@ def _enter_folder(folder: str) -> None:
 def _check_program(program: str, environ: Mapping[str, str]) -> None:
     if not program or find_program(program, environ) is not None:
         return
-    forbidden_path = forbidden_program(program, environ)
+    path = forbidden_program(program, environ)
     raise _Refused(
-        f"{forbidden_path} may not be executed there"
-        if forbidden_path
-        else f"there is no program {program!r}",
+        f"{path} may not be executed there" if path else f"there is no program {program!r}",
         "The same files have to be at the same places on all hosts",
-        126 if forbidden_path else 127,
+        126 if path else 127,
     )

@@ -89,13 +89,13 @@ class Remote:
     def hear(self) -> list[tuple[Any, ...]]:
         """Return the messages since the last call. Signs of life and of the end are recorded."""
         messages = self.line.receive()
-        for message_kind, *message_values in messages:
+        for message_kind, *values in messages:
             if message_kind == ENDED:
                 self.finished = True
             elif message_kind == LOST:
-                self.process.explanation = message_values[0]
+                self.process.explanation = values[0]
             elif message_kind == UNHEARD:
-                self.process.explanation = unheard_reason(message_values[0])
+                self.process.explanation = unheard_reason(values[0])
         self.heard = time.monotonic()
         return messages
 
@@ -109,9 +109,7 @@ class Remote:
             if message_kind == READY:
                 greeting = message_values[0]
                 self.wrapper, self.restore = greeting["wrapper"], greeting["restore"]
-                self.subnets = tuple(
-                    Subnet(*subnet_fields) for subnet_fields in greeting["subnets"]
-                )
+                self.subnets = tuple(Subnet(*fields) for fields in greeting["subnets"])
                 self.port = greeting["port"]
                 self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
                 self.process.forget_stderr()  # what login scripts say explains nothing any more
@@ -137,9 +135,9 @@ class Remote:
 
     def give_up(self, seconds: float) -> None:
         """Record that the host has shown no progress for so long that it cannot be used."""
-        slow_step = "relay is not ready" if self.greeted else "login is not over"
+        step = "relay is not ready" if self.greeted else "login is not over"
         self.problem = (
-            f"its {slow_step} after {seconds:g} s without a sign of progress",
+            f"its {step} after {seconds:g} s without a sign of progress",
             f"See where it waits: {self._see_command()}",
             HostsUnusable.exit_code,
         )
@@ -149,8 +147,8 @@ class Remote:
 
     def fail(self, exit_code: int | None) -> None:
         """Record that the host cannot be used, with the reason from its standard error."""
-        stderr_text = self.process.stderr_text()
-        problem = explain(self.host, stderr_text, exit_code, see=f"See: {self._see_command()}")
+        text = self.process.stderr_text()
+        problem = explain(self.host, text, exit_code, see=f"See: {self._see_command()}")
         self.problem = (*problem, HostsUnusable.exit_code)
 
     def close(self, seconds: float = 0.0) -> None:

@@ -266,8 +266,8 @@ class Remotes:
             if remote.line.handle in ready_fds and not remote.line.closed:
                 messages = remote.hear()
                 self._watch.happened(on.HostHeard(remote.host))
-                for message_kind, *message_values in messages:
-                    self._take_remote_message(remote, message_kind, message_values)
+                for kind, *values in messages:
+                    self._take_remote_message(remote, kind, values)
             if remote.line.closed and not remote.finished:
                 remote.finished = True
                 self._watch.happened(on.HostCut(remote.host, remote.reason()))
@@ -337,8 +337,8 @@ class Remotes:
         """
         with open(
             folder.local_path(folder.file(f"daemon.{daemon_number}")), encoding="utf-8"
-        ) as daemon_file:
-            host, _, command = daemon_file.read().partition("\n")
+        ) as file:
+            host, _, command = file.read().partition("\n")
         for remote in self._all:
             if remote.host == host:
                 remote.line.send(LAUNCH, DAEMON_COMMAND_KIND, command)

@@ -115,10 +115,10 @@ class InstancePlacement:
         import subprocess
 
         self._topology: subprocess.Popen[str] | None = None
-        scontrol_path = find_program("scontrol", environ)
-        if scontrol_path:
+        path = find_program("scontrol", environ)
+        if path:
             self._topology = subprocess.Popen(
-                [scontrol_path, "show", "topology"],
+                [path, "show", "topology"],
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -135,12 +135,12 @@ class InstancePlacement:
         if self._topology is None:
             return ""
         try:
-            topology_text, _ = self._topology.communicate(timeout=5)
+            text, _ = self._topology.communicate(timeout=5)
         except subprocess.TimeoutExpired:
             self._topology.kill()
             self._topology.communicate()
             return ""
-        return scattered(node_names, topology_text) if self._topology.returncode == 0 else ""
+        return scattered(node_names, text) if self._topology.returncode == 0 else ""
 
 
 def simulated(environ: Mapping[str, str]) -> bool:
@@ -207,9 +207,9 @@ def _granted_gpus(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _NumberedG
 
         gpus = visible(environ, take_inventory(environ).gpus)
     visible_names = environ.get(_CUDA) or environ.get(_ROCR) or ""
-    gpu_names = [gpu_name for gpu_name in visible_names.split(",") if gpu_name]
+    gpu_names = [name for name in visible_names.split(",") if name]
     if gpus:
-        return gpus, gpu_names or [str(gpu_index) for gpu_index in range(len(gpus))]
+        return gpus, gpu_names or [str(index) for index in range(len(gpus))]
     vendor = "nvidia" if environ.get(_CUDA) else "amd"
     return [_NumberedGpu(vendor) for _ in gpu_names], gpu_names
 
@@ -230,19 +230,19 @@ def _divided_gpus(
     gpus_per_instance: int,
 ) -> list[list[int]]:
     """Return each instance's GPUs, by NUMA node, those near to its cores first."""
-    free_indices = sorted(range(len(gpus)), key=lambda gpu_index: (gpus[gpu_index].node, gpu_index))
+    indices = sorted(range(len(gpus)), key=lambda gpu_index: (gpus[gpu_index].node, gpu_index))
     divided = []
     for placement in placements:
-        numa_nodes = placement.nodes if placement else ()
-        free_indices.sort(
+        nodes = placement.nodes if placement else ()
+        indices.sort(
             key=lambda gpu_index: (
-                bool(numa_nodes) and gpus[gpu_index].node not in numa_nodes,
+                bool(nodes) and gpus[gpu_index].node not in nodes,
                 gpus[gpu_index].node,
                 gpu_index,
             )
         )
-        divided.append(sorted(free_indices[:gpus_per_instance]))
-        free_indices = free_indices[gpus_per_instance:]
+        divided.append(sorted(indices[:gpus_per_instance]))
+        indices = indices[gpus_per_instance:]
     return divided
 
 
@@ -255,8 +255,7 @@ def _cores_near_gpus(
     from podwright.hosts.gpus import near_cores
 
     cores_by_instance = [
-        near_cores([gpus[position] for position in own_indices], cores)
-        for own_indices in indices_of
+        near_cores([gpus[position] for position in indices], cores) for indices in indices_of
     ]
     core_lists = []
     for instance_index, candidates in enumerate(cores_by_instance):

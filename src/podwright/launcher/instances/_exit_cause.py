@@ -48,8 +48,8 @@ def described(exit_code: int) -> str:
     """Return an exit code in words. A code above 128 stands for a signal, as in shells."""
     if exit_code > 128:
         with contextlib.suppress(ValueError):
-            signal_name = signal.Signals(exit_code - 128).name
-            return f"was ended by signal {exit_code - 128} ({signal_name})"
+            name = signal.Signals(exit_code - 128).name
+            return f"was ended by signal {exit_code - 128} ({name})"
     return f"ended with exit code {exit_code}"
 
 
@@ -60,19 +60,17 @@ def abort_cause(mpirun_output: bytes, instance_count: int) -> Cause | None:
     match = _ABORT_MESSAGE.search(mpirun_output)
     if not match or int(match[1]) >= instance_count:
         return None
-    rank, exit_code = int(match[1]), int(match[2]) & 255
-    return Cause(exit_code or 1, f"instance {rank} called MPI_Abort({exit_code})", rank, True)
+    rank, code = int(match[1]), int(match[2]) & 255
+    return Cause(code or 1, f"instance {rank} called MPI_Abort({code})", rank, True)
 
 
 def instance_failed(rank: int, host_by_rank: Mapping[int, str], exit_code: int) -> Cause:
     """Return the failure of an instance. host_by_rank: the host of each rank, if there are several
     hosts.
     """
-    host_text = f" on {host_by_rank[rank]}" if rank in host_by_rank else ""
+    text = f" on {host_by_rank[rank]}" if rank in host_by_rank else ""
     is_startable = exit_code not in (126, 127)
-    return Cause(
-        exit_code, f"instance {rank}{host_text} {described(exit_code)}", rank, is_startable
-    )
+    return Cause(exit_code, f"instance {rank}{text} {described(exit_code)}", rank, is_startable)
 
 
 def mpirun_notice_cause(
@@ -96,7 +94,7 @@ def mpirun_end_cause(return_code: int, running_ranks: Sequence[int], mpirun_outp
     when_text = "before any instance started"
     if running_ranks:
         when_text = f"while these instances ran: {', '.join(map(str, running_ranks))}"
-    last_words = mpirun_output.decode(errors="replace").strip()
-    cause_text = f"mpirun {described(exit_code)} {when_text}\n{last_words}".strip()
+    words = mpirun_output.decode(errors="replace").strip()
+    cause_text = f"mpirun {described(exit_code)} {when_text}\n{words}".strip()
     cause_code = TRY_AGAIN if return_code < 0 else exit_code or 1
     return Cause(cause_code, cause_text, restartable=bool(running_ranks))

@@ -57,10 +57,10 @@ class FailureLog:
 
     def failed(self, rank: int, exit_code: int) -> None:
         """Note that an instance has failed."""
-        error_path = self._folder.local_path(self._folder.stream(f"error.{rank}"))
-        error_text = self._error_texts.get(rank) or read_error_file(error_path)
+        path = self._folder.local_path(self._folder.stream(f"error.{rank}"))
+        text = self._error_texts.get(rank) or read_error_file(path)
         pid = self._pids.get(rank, 0)
-        self._failures.append(Failure(rank, time.time(), exit_code, pid, error_text))
+        self._failures.append(Failure(rank, time.time(), exit_code, pid, text))
 
     def write(self, last_lines_of: Callable[[int], Sequence[bytes]], causing_rank: int) -> str:
         """Append the records to the file. Returns what went wrong; empty if nothing did.
@@ -69,12 +69,12 @@ class FailureLog:
         """
         if not self._logs or not self._failures:
             return ""
-        run_name, this_host, records = self._folder.name, os.uname().nodename, []
+        name, this_host, records = self._folder.name, os.uname().nodename, []
         for failure in self._failures:
             failure = failure._replace(first=failure.rank == causing_rank)
             host = self._hosts[failure.rank]
             host = this_host if host == "localhost" else host
-            records.append(line_of(failure, run_name, host, last_lines_of(failure.rank)))
+            records.append(line_of(failure, name, host, last_lines_of(failure.rank)))
         return append(self._logs, records)
 
 
@@ -114,10 +114,10 @@ def line_of(failure: Failure, run_name: str, host: str, last_lines: Sequence[byt
 
 def append(logs_folder: str, records: Sequence[bytes]) -> str:
     """Append records to the file. Returns what went wrong; empty if nothing did."""
-    open_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        file_descriptor = os.open(os.path.join(logs_folder, NAME), open_flags, 0o600)
-        with open(file_descriptor, "wb") as file:
+        descriptor = os.open(os.path.join(logs_folder, NAME), flags, 0o600)
+        with open(descriptor, "wb") as file:
             file.writelines(records)
     except OSError as error:
         return f"--log-dir: {logs_folder}: {error.strerror}; failures are not recorded"

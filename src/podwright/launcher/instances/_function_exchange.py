@@ -38,9 +38,7 @@ def streams(*, returns: bool, traces: bool = False) -> dict[str, int]:
     """Return the names of an instance's streams, with their numbers."""
     stream_names = (*OUTPUT_STREAMS, RESULT_STREAM, TRACE_STREAM)
     is_wanted = (True, True, returns, traces)
-    return {
-        stream_name: number for number, stream_name in enumerate(stream_names) if is_wanted[number]
-    }
+    return {name: number for number, name in enumerate(stream_names) if is_wanted[number]}
 
 
 def pieces(payload: bytes) -> Iterator[str]:
@@ -58,13 +56,13 @@ def add_piece(path: str, encoded_piece: str) -> None:
 
 def append(path: str, data: bytes) -> None:
     """Append to a file of ours. A link is not followed. Raises OSError."""
-    open_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    file_descriptor = os.open(path, open_flags, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
     try:
         while data:
-            data = data[os.write(file_descriptor, data) :]
+            data = data[os.write(descriptor, data) :]
     finally:
-        os.close(file_descriptor)
+        os.close(descriptor)
 
 
 class Results:
@@ -76,17 +74,17 @@ class Results:
 
     def add(self, rank: int, data: bytes) -> None:
         """Append more of an instance's result. Raises OSError."""
-        file_descriptor = self._open.get(rank)
-        if file_descriptor is None:
-            result_path = os.path.join(self._folder, f"{RESULT_STREAM}.{rank}")
+        descriptor = self._open.get(rank)
+        if descriptor is None:
+            path = os.path.join(self._folder, f"{RESULT_STREAM}.{rank}")
             # The result of an earlier start of the same instance does not belong to this one.
-            open_flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            file_descriptor = self._open[rank] = os.open(result_path, open_flags, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = self._open[rank] = os.open(path, flags, 0o600)
         while data:
-            data = data[os.write(file_descriptor, data) :]
+            data = data[os.write(descriptor, data) :]
 
     def close(self) -> None:
         """Close all files."""
-        for file_descriptor in self._open.values():
-            os.close(file_descriptor)
+        for descriptor in self._open.values():
+            os.close(descriptor)
         self._open = {}

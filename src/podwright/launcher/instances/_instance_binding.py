@@ -69,7 +69,7 @@ def _binding_arguments(variables: Mapping[str, str], environ: Mapping[str, str])
     cpu_list, node_list = variables.get(CPUS_VARIABLE, ""), variables.get(NUMA_NODES_VARIABLE, "")
     if not cpu_list:
         return ()
-    taskset_path = None if node_list else find_program("taskset", environ)
-    if taskset_path:  # a tenth of the cost of an interpreter
-        return taskset_path, "-c", cpu_list
+    path = None if node_list else find_program("taskset", environ)
+    if path:  # a tenth of the cost of an interpreter
+        return path, "-c", cpu_list
     return sys.executable, "-I", "-S", _BIND_EXEC, cpu_list, node_list

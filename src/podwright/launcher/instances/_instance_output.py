@@ -164,7 +164,7 @@ class InstanceOutput:
         self.trace.report(
             index,
             folder,
-            [(str(file_name), int(file_bytes)) for file_name, file_bytes in files],
+            [(str(name), int(file_bytes)) for name, file_bytes in files],
             more,
         )
 
@@ -181,8 +181,8 @@ class InstanceOutput:
         self._pipes.close(self._flush_full_output, unread=(_TRACE_STREAM_NUMBER,))
         if self._results:
             self._results.close()
-        for instance_index in self._remote_instances:
-            for stream_number in range(len(OUTPUT_STREAMS)):
-                self._pass_on_last_line(instance_index, stream_number)
+        for index in self._remote_instances:
+            for number in range(len(OUTPUT_STREAMS)):
+                self._pass_on_last_line(index, number)
         if self._logs:
             self._logs.close()

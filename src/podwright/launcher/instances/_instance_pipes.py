@@ -38,10 +38,10 @@ class InstancePipes:
         #: The open pipes: the instance of each, and the number of the stream.
         self._pipes: dict[int, tuple[int, int]] = {}
         for rank in ranks:
-            for stream_name, stream_number in stream_numbers.items():
-                pipe_descriptor = open_stream(folder, f"{stream_name}.{rank}")
-                self._pipes[pipe_descriptor] = rank, stream_number
-                self._ready.register(pipe_descriptor, select.EPOLLIN)
+            for name, stream_number in stream_numbers.items():
+                descriptor = open_stream(folder, f"{name}.{rank}")
+                self._pipes[descriptor] = rank, stream_number
+                self._ready.register(descriptor, select.EPOLLIN)
 
     @property
     def handle(self) -> int:
@@ -50,9 +50,9 @@ class InstancePipes:
 
     def read(self) -> None:
         """Read once from every pipe that is ready."""
-        for pipe_descriptor, _ in self._ready.poll(0):
-            if pipe_descriptor in self._pipes:
-                self._read_pipe_once(pipe_descriptor)
+        for descriptor, _ in self._ready.poll(0):
+            if descriptor in self._pipes:
+                self._read_pipe_once(descriptor)
 
     def read_rest(self, rank: int, stream_number: int) -> None:
         """Read all that an instance, which has ended, wrote into a stream."""
@@ -72,24 +72,24 @@ class InstancePipes:
         on_piece: is called after each piece, so that a slow reader takes it before the next.
         unread: the numbers of streams that are closed without reading.
         """
-        for pipe_descriptor, (_, stream_number) in list(self._pipes.items()):
-            while stream_number not in unread and self._read_pipe_once(pipe_descriptor):
+        for descriptor, (_, number) in list(self._pipes.items()):
+            while number not in unread and self._read_pipe_once(descriptor):
                 on_piece()
-            if pipe_descriptor in self._pipes:
-                self._close_pipe(pipe_descriptor)
+            if descriptor in self._pipes:
+                self._close_pipe(descriptor)
         self._ready.close()
 
     def _read_pipe_once(self, pipe_descriptor: int) -> bool:
         """Read once. Return whether there was anything."""
-        rank, stream_number = self._pipes[pipe_descriptor]
+        rank, number = self._pipes[pipe_descriptor]
         try:
             data = os.read(pipe_descriptor, _READ_CHUNK_BYTES)
         except BlockingIOError:
             return False
         if data:
-            self._on_data(rank, stream_number, data)
+            self._on_data(rank, number, data)
             return True
-        self._on_end(rank, stream_number)
+        self._on_end(rank, number)
         self._close_pipe(pipe_descriptor)
         return False
 

@@ -115,8 +115,8 @@ def make_wrapper(
     other values on this host than on poprun's, which are replaced if they are set.
     """
     for rank, own_settings in own_by_rank.items():
-        for stream_name in streams(returns=returns, traces=traces):
-            os.mkfifo(folder.local_path(folder.stream(f"{stream_name}.{rank}")), 0o600)
+        for name in streams(returns=returns, traces=traces):
+            os.mkfifo(folder.local_path(folder.stream(f"{name}.{rank}")), 0o600)
         if returns:
             exchange_variables = {
                 PAYLOAD_VARIABLE: folder.file("payload"),
@@ -147,15 +147,15 @@ def make_wrapper(
 
 
 def _instance_own_script(own_settings: Own) -> str:
-    odd_assignments = [
+    assignments = [
         f"{name}={value}"
         for name, value in own_settings.variables.items()
         if not _SHELL_VARIABLE_NAME.fullmatch(name)
     ]
-    command_words = shlex.join(
-        [*(["/usr/bin/env", *odd_assignments] if odd_assignments else ()), *own_settings.words]
+    words = shlex.join(
+        [*(["/usr/bin/env", *assignments] if assignments else ()), *own_settings.words]
     )
-    script_end = f'shift\nset -- {command_words} "$@"\n' if command_words else "shift\n"
+    script_end = f'shift\nset -- {words} "$@"\n' if words else "shift\n"
     return _shell_exports(own_settings.variables) + script_end
 
 
@@ -234,9 +234,9 @@ class StatusPipe:
 
 
 def _write_new_file(path: str, content: bytes) -> None:
-    file_descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         while content:
-            content = content[os.write(file_descriptor, content) :]
+            content = content[os.write(descriptor, content) :]
     finally:
-        os.close(file_descriptor)
+        os.close(descriptor)

@@ -40,9 +40,9 @@ class Logs:
 
     def close(self) -> None:
         """Close all files."""
-        for file_descriptor in self._files.values():
+        for descriptor in self._files.values():
             with contextlib.suppress(OSError):
-                os.close(file_descriptor)
+                os.close(descriptor)
         self._files.clear()
 
 

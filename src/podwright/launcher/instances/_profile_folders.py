@@ -34,13 +34,13 @@ def report_folder(variables: Mapping[str, str], rank: int) -> str:
     folder = variables.get(AUTOREPORT_VARIABLE, "")
     if folder:
         return os.path.abspath(os.path.join(folder, str(rank)))
-    engine_options = variables.get(ENGINE_VARIABLE, "")
-    if "autoReport.directory" not in engine_options:
+    options = variables.get(ENGINE_VARIABLE, "")
+    if "autoReport.directory" not in options:
         return ""
     import json
 
     try:
-        directory = json.loads(engine_options)["autoReport.directory"]
+        directory = json.loads(options)["autoReport.directory"]
     except (ValueError, KeyError, TypeError):
         return ""
     return os.path.abspath(directory) if isinstance(directory, str) and directory else ""

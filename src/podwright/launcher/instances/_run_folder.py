@@ -72,13 +72,13 @@ class RunFolder(NamedTuple):
 
         inner_path: its path there. Raises OSError if it cannot be reached.
         """
-        folder_descriptor = os.open(f"/proc/{guardian_pid}/root{inner_path}", _FOLDER_OPEN_FLAGS)
+        descriptor = os.open(f"/proc/{guardian_pid}/root{inner_path}", _FOLDER_OPEN_FLAGS)
         self.remove()
         return self._replace(
             path=inner_path,
             shared_memory=inner_path,
-            locks=(*self.locks, folder_descriptor),
-            reach=f"/proc/self/fd/{folder_descriptor}",
+            locks=(*self.locks, descriptor),
+            reach=f"/proc/self/fd/{descriptor}",
         )
 
     def note_group(self, cgroup: str) -> None:
@@ -103,14 +103,14 @@ def make_folder(environ: Mapping[str, str], name: str = "") -> RunFolder:
     name: the end of the name, behind the prefix of this user's runs; by default a random one.
     """
     name = f"{_run_folder_prefix()}{name or os.urandom(6).hex()}"
-    folder_path = os.path.join(temporary(environ), name)
+    path = os.path.join(temporary(environ), name)
     memory_folder = os.path.join(SHARED_MEMORY, name)
-    lock_descriptors = [_make_locked_folder(folder_path)]
+    descriptors = [_make_locked_folder(path)]
     try:
-        lock_descriptors.append(_make_locked_folder(memory_folder))
+        descriptors.append(_make_locked_folder(memory_folder))
     except OSError:
-        memory_folder = folder_path  # without /dev/shm the programs' segments are in ordinary files
-    return RunFolder(name, folder_path, memory_folder, tuple(lock_descriptors))
+        memory_folder = path  # without /dev/shm the programs' segments are in ordinary files
+    return RunFolder(name, path, memory_folder, tuple(descriptors))
 
 
 def memory_settings(folder: RunFolder) -> dict[str, str]:
@@ -130,10 +130,7 @@ def temporary(environ: Mapping[str, str]) -> str:
 
 def places(folder_name: str, environ: Mapping[str, str]) -> list[str]:
     """Return the folders that a run has, or had, on this host."""
-    return [
-        os.path.join(parent_folder, folder_name)
-        for parent_folder in (temporary(environ), SHARED_MEMORY)
-    ]
+    return [os.path.join(folder, folder_name) for folder in (temporary(environ), SHARED_MEMORY)]
 
 
 def noted_cgroup(folder: str) -> str:
@@ -177,34 +174,34 @@ def _run_folder_prefix() -> str:
 
 def _make_locked_folder(path: str) -> int:
     os.mkdir(path, 0o700)
-    lock_descriptor = os.open(path, _FOLDER_OPEN_FLAGS)
-    fcntl.flock(lock_descriptor, fcntl.LOCK_SH)
-    return lock_descriptor
+    descriptor = os.open(path, _FOLDER_OPEN_FLAGS)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
 
 
 def _abandoned_folders(environ: Mapping[str, str], now: float) -> Iterator[str]:
-    for parent_folder in {temporary(environ), "/tmp", SHARED_MEMORY}:
+    for folder in {temporary(environ), "/tmp", SHARED_MEMORY}:
         with contextlib.suppress(OSError):
-            for folder_name in os.listdir(parent_folder):
-                folder_path = os.path.join(parent_folder, folder_name)
-                if folder_name.startswith(_run_folder_prefix()) and _is_abandoned(folder_path, now):
-                    yield folder_path
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                if name.startswith(_run_folder_prefix()) and _is_abandoned(path, now):
+                    yield path
 
 
 def _is_abandoned(path: str, now: float) -> bool:
     try:
-        folder_descriptor = os.open(path, _FOLDER_OPEN_FLAGS)
+        descriptor = os.open(path, _FOLDER_OPEN_FLAGS)
     except OSError:
         return False
     try:
-        folder_stat = os.fstat(folder_descriptor)
-        if folder_stat.st_uid != os.getuid() or now - folder_stat.st_mtime < _YOUNG_FOLDER_SECONDS:
+        stat = os.fstat(descriptor)
+        if stat.st_uid != os.getuid() or now - stat.st_mtime < _YOUNG_FOLDER_SECONDS:
             return False
-        fcntl.flock(folder_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     finally:
-        os.close(folder_descriptor)
+        os.close(descriptor)
     return True
 
 

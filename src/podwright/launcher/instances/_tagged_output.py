@@ -107,19 +107,19 @@ class Stream:
 
     def tagged(self, lines: bytes) -> bytes:
         """Return whole lines with the tag in front of each."""
-        tag_prefix = self._mark
+        prefix = self._mark
         if self._has_timestamps:
             wall_time = self._clock()
-            clock_text = time.strftime("%H:%M:%S", time.localtime(wall_time))
-            tag_prefix = f"{clock_text}.{int(wall_time * 1000) % 1000:03} ".encode() + tag_prefix
-        return tag_prefix + lines[:-1].replace(b"\n", b"\n" + tag_prefix) + b"\n" if lines else b""
+            text = time.strftime("%H:%M:%S", time.localtime(wall_time))
+            prefix = f"{text}.{int(wall_time * 1000) % 1000:03} ".encode() + prefix
+        return prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n" if lines else b""
 
 
 def _shown_line_state(line: bytes) -> bytes:
     """Return what a line shows after all its carriage returns."""
     if b"\r" not in line:
         return line
-    return next((state_part for state_part in reversed(line.split(b"\r")) if state_part), b"")
+    return next((part for part in reversed(line.split(b"\r")) if part), b"")
 
 
 def last_lines(streams: list[Stream], count: int = 20) -> list[bytes]:
@@ -187,8 +187,8 @@ class Sink:
     def _take_head_piece(self) -> bytes:
         """Return about one piece from the head of the buffer: many short entries cost one write."""
         entries: list[bytes] = []
-        byte_count = 0
-        while self._queue and byte_count < _WRITE_PIECE_BYTES:
+        count = 0
+        while self._queue and count < _WRITE_PIECE_BYTES:
             entries.append(self._queue.popleft())
-            byte_count += len(entries[-1])
+            count += len(entries[-1])
         return b"".join(entries)

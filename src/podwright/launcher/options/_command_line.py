@@ -23,9 +23,7 @@ def parse(arguments: Sequence[str]) -> Options:
     """
     typed_options, program_and_arguments = _read_options(arguments)
     value_by_field: dict[str, Any] = {}
-    imported_paths = [
-        value_text for option, value_text in typed_options if option.name == "--import-config"
-    ]
+    imported_paths = [text for option, text in typed_options if option.name == "--import-config"]
     if imported_paths:
         from podwright.launcher.options._config import given, read_config
 

@@ -73,9 +73,9 @@ def read_config(config_path: str) -> tuple[OptionsWithText, list[str]]:
 def _read_toml_file(config_path: str) -> dict[str, Any]:
     import tomllib  # imported only with --import-config
 
-    file_descriptor = os.open(config_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(file_descriptor, "rb") as config_file:
-        if not stat.S_ISREG(os.fstat(file_descriptor).st_mode):
+    descriptor = os.open(config_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as config_file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError("this is not an ordinary file")
         content = config_file.read(_MAX_CONFIG_BYTES + 1)
     if len(content) > _MAX_CONFIG_BYTES:
@@ -131,10 +131,8 @@ def _toml_value(option_value: Any) -> str:
         return repr(option_value)
     if isinstance(option_value, tuple):
         return _toml_array(
-            list_element
-            if isinstance(list_element, str)
-            else f"{list_element[0]}:{list_element[1]}"
-            for list_element in option_value
+            element if isinstance(element, str) else f"{element[0]}:{element[1]}"
+            for element in option_value
         )
     return _toml_string(option_value)
 
@@ -159,8 +157,8 @@ def write_config(
     written_path = config_path
     try:
         if not overwrite and os.path.lexists(config_path):
-            time_suffix = time.strftime("%Y%m%d-%H%M%S", time.localtime(wall_time))
-            written_path = f"{config_path}.{time_suffix}"
+            suffix = time.strftime("%Y%m%d-%H%M%S", time.localtime(wall_time))
+            written_path = f"{config_path}.{suffix}"
         _write_toml_file(written_path, toml_text, overwrite)
     except OSError as error:
         raise InvalidRequest(f"--export-config: {written_path}: {error.strerror}") from None
@@ -169,10 +167,8 @@ def write_config(
 
 def _write_toml_file(config_path: str, toml_text: str, overwrite: bool) -> None:
     draft_path = f"{config_path}.{os.urandom(4).hex()}" if overwrite else config_path
-    draft_descriptor = os.open(
-        draft_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-    )
-    with open(draft_descriptor, "w", encoding="utf-8") as draft_file:
+    descriptor = os.open(draft_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as draft_file:
         draft_file.write(toml_text)
     if overwrite:
         os.rename(draft_path, config_path)
@@ -182,12 +178,12 @@ def given(
     stored_options: OptionsWithText, typed_options: Sequence[tuple[Option, str]]
 ) -> OptionsWithText:
     """Return the options that count: the typed ones, and the stored ones of the others."""
-    typed_names = {option.name for option, _ in typed_options}
+    names = {option.name for option, _ in typed_options}
     return [
         *(
             option_and_text
             for option_and_text in stored_options
-            if option_and_text[0].name not in typed_names
+            if option_and_text[0].name not in names
         ),
         *typed_options,
     ]

@@ -55,17 +55,17 @@ class InstancePlace(NamedTuple):
         """Return the variables that describe the place to the instance."""
         variables_and_numbers = ((CPUS_VARIABLE, self.cpus), (NUMA_NODES_VARIABLE, self.memory))
         return tuple(
-            (variable_name, write_list(cpu_or_node_numbers))
-            for variable_name, cpu_or_node_numbers in variables_and_numbers
+            (name, write_list(cpu_or_node_numbers))
+            for name, cpu_or_node_numbers in variables_and_numbers
             if cpu_or_node_numbers and self.bound
         )
 
     def __str__(self) -> str:
         thread_list = write_list(self.cpus)
-        core_noun = "core" if self.cores == 1 else "cores"
+        noun = "core" if self.cores == 1 else "cores"
         numa_text = f", NUMA node {write_list(self.nodes)}" if self.nodes else ""
         memory_text = ", its memory first" if self.memory else ""
-        return f"{self.cores} {core_noun} (CPU {thread_list}){numa_text}{memory_text}"
+        return f"{self.cores} {noun} (CPU {thread_list}){numa_text}{memory_text}"
 
 
 def places(strategy: str, host_cores: Cores, instance_count: int) -> tuple[InstancePlace, ...]:
@@ -77,7 +77,7 @@ def places(strategy: str, host_cores: Cores, instance_count: int) -> tuple[Insta
     else:
         cores_by_instance = list(
             islice(
-                cycle([cpu_core] for cpu_core in _cores_in_order(strategy, host_cores)),
+                cycle([core] for core in _cores_in_order(strategy, host_cores)),
                 instance_count,
             )
         )
@@ -87,12 +87,8 @@ def places(strategy: str, host_cores: Cores, instance_count: int) -> tuple[Insta
 
 
 def _instance_place(host_cores: Cores, instance_cores: Sequence[CpuCore]) -> InstancePlace:
-    cpu_numbers = tuple(
-        sorted(cpu_number for cpu_core in instance_cores for cpu_number in cpu_core.cpus)
-    )
-    numa_nodes = tuple(
-        sorted({cpu_core.node for cpu_core in instance_cores} & set(host_cores.memory))
-    )
+    cpu_numbers = tuple(sorted(number for core in instance_cores for number in core.cpus))
+    numa_nodes = tuple(sorted({core.node for core in instance_cores} & set(host_cores.memory)))
     must_bind = cpu_numbers != host_cores.cpus
     return InstancePlace(
         len(instance_cores),
@@ -106,9 +102,7 @@ def _instance_place(host_cores: Cores, instance_cores: Sequence[CpuCore]) -> Ins
 def near_memory_nodes(host_cores: Cores, cpu_numbers: Collection[int]) -> tuple[int, ...]:
     """Return the NUMA nodes near these hardware threads; none if no other nodes have memory."""
     near_nodes = {
-        cpu_core.node
-        for cpu_core in host_cores.cores
-        if not set(cpu_core.cpus).isdisjoint(cpu_numbers)
+        core.node for core in host_cores.cores if not set(core.cpus).isdisjoint(cpu_numbers)
     }
     nodes_with_memory = near_nodes & set(host_cores.memory)
     return tuple(sorted(nodes_with_memory)) if nodes_with_memory != set(host_cores.memory) else ()
@@ -123,9 +117,7 @@ def _cores_by_numa_share(host_cores: Cores, instance_count: int) -> list[list[Cp
             for share_index in (instance_index, instance_index + 1)
         )
         own_numa_nodes = numa_nodes[first_node : max(end_node, first_node + 1)]
-        cores_by_instance.append(
-            [cpu_core for cpu_core in host_cores.cores if cpu_core.node in own_numa_nodes]
-        )
+        cores_by_instance.append([core for core in host_cores.cores if core.node in own_numa_nodes])
     return cores_by_instance
 
 
@@ -143,10 +135,10 @@ def _cores_in_order(strategy: str, host_cores: Cores) -> Iterator[CpuCore]:
             (cpu_core.socket,) if strategy == "scattersocket" else (cpu_core.socket, cpu_core.node)
         )
         cores_by_group.setdefault(group_key, []).append(cpu_core)
-    core_iterators = [iter(cores_by_group[group_key]) for group_key in sorted(cores_by_group)]
+    core_iterators = [iter(cores_by_group[key]) for key in sorted(cores_by_group)]
     while core_iterators:
-        for core_iterator in list(core_iterators):
+        for iterator in list(core_iterators):
             try:
-                yield next(core_iterator)
+                yield next(iterator)
             except StopIteration:
-                core_iterators.remove(core_iterator)
+                core_iterators.remove(iterator)

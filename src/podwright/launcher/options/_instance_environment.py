@@ -63,13 +63,13 @@ def common_environment(
 
 def chosen_ipc(ipc_option: str | None, environ: Mapping[str, str]) -> str:
     """Return HOST_IPC, PRIVATE_IPC, or nothing when neither was chosen. Raises InvalidRequest."""
-    ipc_choice = environ.get(IPC_VARIABLE, "") if ipc_option is None else ipc_option
-    if ipc_choice not in ("", HOST_IPC, PRIVATE_IPC):
+    choice = environ.get(IPC_VARIABLE, "") if ipc_option is None else ipc_option
+    if choice not in ("", HOST_IPC, PRIVATE_IPC):
         raise InvalidRequest(
-            f"{IPC_VARIABLE}={ipc_choice!r} is not {HOST_IPC} or {PRIVATE_IPC}",
+            f"{IPC_VARIABLE}={choice!r} is not {HOST_IPC} or {PRIVATE_IPC}",
             would_work=f"Use --ipc={PRIVATE_IPC}, or unset it",
         )
-    return ipc_choice
+    return choice
 
 
 def instance_environment(
@@ -153,9 +153,7 @@ def check_hosts(partition: PartitionInfo, hosts: Sequence[str]) -> None:
         for device in gcd:
             if not _is_same_host(instance_host, device.ip, device.machine):
                 machine_names = dict.fromkeys(
-                    other_device.machine
-                    for gcd_devices in partition.gcds
-                    for other_device in gcd_devices
+                    other_device.machine for devices in partition.gcds for other_device in devices
                 )
                 raise InvalidRequest(
                     f"instance {instance_rank} is to run on {instance_host}, and its GPUs are in "
@@ -208,22 +206,18 @@ def target_options(partition: PartitionInfo) -> str:
         "instanceSize": str(partition.size // max(partition.num_gcds, 1)),
     }
     return (
-        "{"
-        + ",".join(
-            f'"{option_name}":"{option_value}"' for option_name, option_value in options.items()
-        )
-        + "}"
+        "{" + ",".join(f'"{name}":"{option_value}"' for name, option_value in options.items()) + "}"
     )
 
 
 def given_variables(mpirun_arguments: Iterable[str]) -> dict[str, str]:
     """Return the variables that arguments for mpirun set: each `-x NAME=value`."""
-    variables, follows_x_option = {}, False
+    variables, option = {}, False
     for argument in mpirun_arguments:
-        variable_name, equals_sign, variable_value = argument.partition("=")
-        if follows_x_option and equals_sign:
-            variables[variable_name] = variable_value
-        follows_x_option = argument == "-x" and not follows_x_option
+        name, sign, variable_value = argument.partition("=")
+        if option and sign:
+            variables[name] = variable_value
+        option = argument == "-x" and not option
     return variables
 
 
@@ -233,11 +227,9 @@ def whole_environment(
     """Return the caller's environment, overridden by these layers, without the variables to
     unset.
     """
-    merged_variables = {
-        variable_name: variable_value
-        for variable_name, variable_value in environ.items()
-        if variable_name not in UNSET
+    variables = {
+        name: variable_value for name, variable_value in environ.items() if name not in UNSET
     }
     for layer in overriding_layers:
-        merged_variables.update(layer)
-    return merged_variables
+        variables.update(layer)
+    return variables

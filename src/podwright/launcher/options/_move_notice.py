@@ -65,10 +65,10 @@ def signal_name(signal_value: int) -> str:
 def catches_signal(pid: int, signal_value: int) -> bool:
     """Return whether a process has a handler for a signal (SigCgt, proc(5))."""
     try:
-        with open(f"/proc/{pid}/status", "rb", buffering=0) as status_file:
-            for status_line in status_file.read().splitlines():
-                if status_line.startswith(b"SigCgt:"):
-                    return bool(int(status_line.split()[1], 16) >> (signal_value - 1) & 1)
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            for line in file.read().splitlines():
+                if line.startswith(b"SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (signal_value - 1) & 1)
     except (OSError, ValueError, IndexError):
         pass
     return False
@@ -83,10 +83,10 @@ def count_listening_instances(
     """
     listening_instances = set()
     for listening_process in listening_processes:
-        pid, instance_script = listening_process.pid, 0
+        pid, script = listening_process.pid, 0
         while pid in parent_by_pid:
             pid = parent_by_pid[pid]
-            instance_script = pid if pid in script_pids else instance_script
-        if instance_script:
-            listening_instances.add(instance_script)
+            script = pid if pid in script_pids else script
+        if script:
+            listening_instances.add(script)
     return len(listening_instances)

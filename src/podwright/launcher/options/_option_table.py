@@ -98,10 +98,10 @@ def _parse_host_list(host_list: str) -> str:
 
 
 def _parse_instance_arguments(instance_and_arguments: str) -> tuple[int, str]:
-    instance_text, colon, arguments = instance_and_arguments.partition(":")
+    text, colon, arguments = instance_and_arguments.partition(":")
     if not colon:
         raise ValueError
-    return _parse_index(instance_text), arguments
+    return _parse_index(text), arguments
 
 
 def _parse_path(path_text: str) -> str:
@@ -541,13 +541,13 @@ SHORT = {"-H": OPTION_BY_NAME["--host"], "-h": OPTION_BY_NAME["--help"]}
 
 def help_text() -> str:
     """Return the output of --help: the options in their groups."""
-    help_lines = ["usage: poprun [options] program [arguments of the program]", ""]
+    lines = ["usage: poprun [options] program [arguments of the program]", ""]
     for option_group in (_LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT):
-        help_lines.append(f"{option_group}:")
+        lines.append(f"{option_group}:")
         for option in OPTIONS:
             if option.group == option_group:
-                value_placeholder = "" if option.flag else f" {option.value}"
-                help_lines.append(f"  {option.name + value_placeholder:<36} {option.help}")
-        help_lines.append("")
-    help_lines.append("A shortened option works as long as only one option begins like it.")
-    return "\n".join(help_lines)
+                placeholder = "" if option.flag else f" {option.value}"
+                lines.append(f"  {option.name + placeholder:<36} {option.help}")
+        lines.append("")
+    lines.append("A shortened option works as long as only one option begins like it.")
+    return "\n".join(lines)

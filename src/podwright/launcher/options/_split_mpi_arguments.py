@@ -13,11 +13,11 @@ def split_mpi_arguments(option_name: str, argument_texts: tuple[str, ...]) -> tu
     Raises InvalidRequest for a text with an open quote.
     """
     arguments: list[str] = []
-    for argument_text in argument_texts:
+    for text in argument_texts:
         try:
-            arguments += shlex.split(_quote_json(argument_text))
+            arguments += shlex.split(_quote_json(text))
         except ValueError as error:
-            raise InvalidRequest(f"{option_name}={argument_text!r}: {str(error).lower()}") from None
+            raise InvalidRequest(f"{option_name}={text!r}: {str(error).lower()}") from None
     return tuple(arguments)
 
 

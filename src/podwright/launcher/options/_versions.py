@@ -16,7 +16,7 @@ def version_text(version_format: str) -> str:
         return f"poprun {__version__} (Podwright)"
     version_by_part = _component_versions()
     if version_format == "full-text":
-        return "\n".join(f"{part_name} {version}" for part_name, version in version_by_part.items())
+        return "\n".join(f"{name} {version}" for name, version in version_by_part.items())
     import json
 
     return json.dumps(version_by_part, indent=2)
@@ -36,8 +36,8 @@ def _component_versions() -> dict[str, str]:
         if extra_marker and not extra_marker.startswith("'pods'"):
             continue
         package_name = requirement.split(";")[0].strip()
-        for specifier_character in " <>=!~[":
-            package_name = package_name.split(specifier_character)[0]
+        for character in " <>=!~[":
+            package_name = package_name.split(character)[0]
         try:
             version_by_part[package_name] = version(package_name)
         except PackageNotFoundError:

@@ -25,14 +25,14 @@ def check_program(name: str, environ: Mapping[str, str]) -> None:
     """Raise ProgramNotFound or ProgramForbidden for a program that cannot run."""
     if find_program(name, environ) is not None:
         return
-    if forbidden_path := forbidden_program(name, environ):
+    if path := forbidden_program(name, environ):
         raise ProgramForbidden(
-            f"{forbidden_path} may not be executed",
+            f"{path} may not be executed",
             would_work="Name the interpreter too (python3 train.py), or: chmod +x "
-            f"{shlex.quote(forbidden_path)}",
+            f"{shlex.quote(path)}",
         )
-    place_text = "there" if "/" in name else "on PATH"
+    text = "there" if "/" in name else "on PATH"
     raise ProgramNotFound(
-        f"there is no program {name!r} {place_text}",
+        f"there is no program {name!r} {text}",
         would_work="Name the interpreter too (python3 train.py), or give the program's path",
     )

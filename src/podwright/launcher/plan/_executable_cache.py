@@ -59,10 +59,10 @@ def _framework_cache_setting(
 ) -> str:
     """Return the setting of a framework's own cache, if there is one."""
     for variables in (environ, *map(given_variables, mpi_arguments)):
-        for variable_name in _CACHE_DIR_VARIABLES:
-            if variables.get(variable_name):
-                return variable_name
-        for variable_name, flag in _CACHE_FLAG_BY_VARIABLE.items():
-            if flag in variables.get(variable_name, ""):
-                return f"{flag} in {variable_name}"
+        for name in _CACHE_DIR_VARIABLES:
+            if variables.get(name):
+                return name
+        for name, flag in _CACHE_FLAG_BY_VARIABLE.items():
+            if flag in variables.get(name, ""):
+                return f"{flag} in {name}"
     return ""

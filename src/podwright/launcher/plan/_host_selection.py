@@ -81,10 +81,10 @@ def _check_even_division(hosts: tuple[str, ...], instance_count: int) -> None:
         for smaller_count in range(host_count, 0, -1)
         if instance_count % smaller_count == 0
     ]
-    rounded_instances = -(-instance_count // host_count) * host_count
+    instances = -(-instance_count // host_count) * host_count
     raise InvalidRequest(
         f"{instance_count} instances do not divide evenly over {host_count} hosts",
-        would_work=f"On {host_count} hosts there can be {rounded_instances} instances; "
+        would_work=f"On {host_count} hosts there can be {instances} instances; "
         f"{instance_count} instances can run on {dividing_counts[0]} "
         f"host{'s' if dividing_counts[0] > 1 else ''}",
     )

@@ -201,15 +201,13 @@ class Plan(NamedTuple):
         ilds: 0 if not yet known.
         """
         hosts = [instance.host for instance in self.instances]
-        ild_count = ilds or self.wanted.ilds
-        place_lines = "".join(
+        count = ilds or self.wanted.ilds
+        lines = "".join(
             f"\ninstance {placed_instance.rank}: {placed_instance.place}"
             for placed_instance in self.instances
             if placed_instance.place
         )
-        return (
-            topology_table(hosts, self.replicas, ild_count or DECIDED_BY_SERVER_TEXT) + place_lines
-        )
+        return topology_table(hosts, self.replicas, count or DECIDED_BY_SERVER_TEXT) + lines
 
     @property
     def _reason_without_server(self) -> str:
@@ -439,9 +437,9 @@ def _chosen_launcher(
     in_pod = host_choice.by_workers or WORKER_VARIABLE in environ
     if launcher_option == "auto" and in_pod and find_program("mpirun", environ) is None:
         return "local"
-    if host_choice.by_workers and (shared_host_text := shared_host(environ, host_choice.hosts)):
+    if host_choice.by_workers and (text := shared_host(environ, host_choice.hosts)):
         raise InvalidRequest(
-            f"{shared_host_text}, and Open MPI would take them for one host",
+            f"{text}, and Open MPI would take them for one host",
             would_work="--launcher=local, or keep them apart, by podAntiAffinity",
         )
     return "mpirun"
@@ -468,14 +466,12 @@ def _move_terms(options: Options, notes: list[str]) -> tuple[int, float] | None:
 
 def _gpus_by_instance(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
     """Return the GPUs of each instance and which it sees; empty when other devices were named."""
-    device_variables = (SOCKET_VARIABLE, HOST_VARIABLE, PARTITION_VARIABLE, LEASE_VARIABLE)
+    variables = (SOCKET_VARIABLE, HOST_VARIABLE, PARTITION_VARIABLE, LEASE_VARIABLE)
     vipu_options = (options.vipu_partition, options.vipu_allocation, options.vipu_server_host)
-    names_devices = (
-        options.offline_mode
-        or any(vipu_options)
-        or any(environ.get(variable_name) for variable_name in device_variables)
+    devices = (
+        options.offline_mode or any(vipu_options) or any(environ.get(name) for name in variables)
     )
-    gpu_visibility = visibility(options, environ, devices=names_devices)
+    gpu_visibility = visibility(options, environ, devices=devices)
     gpus_per_instance = options.num_replicas // options.num_instances * options.ipus_per_replica
     return (gpus_per_instance, gpu_visibility) if gpu_visibility else ()
 
@@ -516,9 +512,9 @@ def _offline_target(options: Options) -> str:
             "--offline-target is for launches without devices",
             would_work="Write --offline-mode=yes too, or leave it out",
         )
-    device_count = options.num_replicas * options.ipus_per_replica
+    count = options.num_replicas * options.ipus_per_replica
     target = options.offline_target or ""
-    return offline_options(target, device_count, options.num_instances, options.num_ilds)
+    return offline_options(target, count, options.num_instances, options.num_ilds)
 
 
 def _grace_seconds(options: Options, environ: Mapping[str, str]) -> float:
@@ -570,12 +566,8 @@ def _placed_instances(
     for instance, instance_place in zip(
         instances, places(strategy, cores, len(instances)) or [None] * len(instances), strict=True
     ):
-        placed_environment = instance.environment + (
-            instance_place.variables if instance_place else ()
-        )
-        placed_instances.append(
-            instance._replace(place=instance_place, environment=placed_environment)
-        )
+        environment = instance.environment + (instance_place.variables if instance_place else ())
+        placed_instances.append(instance._replace(place=instance_place, environment=environment))
     return tuple(placed_instances)
 
 
@@ -613,16 +605,16 @@ def _wanted(options: Options, environ: Mapping[str, str]) -> WantedPartition:
 
 def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
     """Return the seconds without a renewal after which the devices are fenced."""
-    seconds_text = environ.get(FENCE_VARIABLE, "")
-    if options.fence_after is not None or not seconds_text:
+    text = environ.get(FENCE_VARIABLE, "")
+    if options.fence_after is not None or not text:
         return LAUNCH_LEASE_TTL_S if options.fence_after is None else options.fence_after
     try:
-        seconds = float(seconds_text)
+        seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not MIN_FENCE_SECONDS <= seconds <= MAX_FENCE_SECONDS:
         raise InvalidRequest(
-            f"{FENCE_VARIABLE}={seconds_text!r} is not a time after which devices can be fenced",
+            f"{FENCE_VARIABLE}={text!r} is not a time after which devices can be fenced",
             would_work=f"Use seconds from {MIN_FENCE_SECONDS:g} to {MAX_FENCE_SECONDS:g}",
         )
     return seconds

@@ -36,8 +36,8 @@ class Preparation(NamedTuple):
         """Return the plan's lines about it."""
         plan_lines = []
         if self.key_folder:
-            key_text = f"id_{self.key_type}, made if missing" if self.key_type else "the best there"
-            plan_lines.append(("  ssh key", f"distributed from {self.key_folder}: {key_text}"))
+            text = f"id_{self.key_type}, made if missing" if self.key_type else "the best there"
+            plan_lines.append(("  ssh key", f"distributed from {self.key_folder}: {text}"))
         return plan_lines + [("  copied", folder) for folder in self.folders]
 
 
@@ -59,11 +59,7 @@ def preparation(
         "synchronise-poplar-sdk": _sdk_folders,
         "synchronise-code": _working_folder,
     }
-    copy_options = [
-        option_name
-        for option_name in folders_by_option
-        if getattr(options, option_name.replace("-", "_"))
-    ]
+    copy_options = [name for name in folders_by_option if getattr(options, name.replace("-", "_"))]
     if by_slurm and (distributes_key or copy_options):
         option_name = copy_options[0] if copy_options else "distribute-ssh-key"
         raise InvalidRequest(
@@ -73,7 +69,7 @@ def preparation(
     if not several_hosts:
         return Preparation()
     folders = dict.fromkeys(
-        folder for option_name in copy_options for folder in folders_by_option[option_name](environ)
+        folder for name in copy_options for folder in folders_by_option[name](environ)
     )
     ssh_folder = os.path.join(environ.get("HOME", "/"), ".ssh")
     return Preparation(
@@ -122,12 +118,12 @@ def prepare(
     from podwright.hosts import is_here
 
     remote_hosts = [host for host in hosts if not is_here(host)]
-    key_path = ""
+    path = ""
     if host_preparation.key_folder and remote_hosts:
-        key_path = _distribute_ssh_key(host_preparation, remote_hosts, environ, output)
+        path = _distribute_ssh_key(host_preparation, remote_hosts, environ, output)
     for folder in host_preparation.folders if remote_hosts else ():
-        _copy_folder_to_hosts(folder, remote_hosts, environ, output, key_path)
-    return key_path
+        _copy_folder_to_hosts(folder, remote_hosts, environ, output, path)
+    return path
 
 
 def _distribute_ssh_key(
@@ -184,9 +180,9 @@ def _copy_folder_to_hosts(
     output.flush()
     _raise_unusable_hosts(
         {
-            failed_copy.host: (f"{folder}: {failed_copy.problem}", failed_copy.todo)
-            for failed_copy in copy_results
-            if failed_copy.problem
+            copy.host: (f"{folder}: {copy.problem}", copy.todo)
+            for copy in copy_results
+            if copy.problem
         }
     )
 
@@ -197,7 +193,7 @@ def _raise_unusable_hosts(problems_by_host: Mapping[str, tuple[str, str]]) -> No
     if not problems_by_host:
         return
     hosts = list(problems_by_host)
-    host_problems = "; ".join(f"host {host}: {problems_by_host[host][0]}" for host in hosts[:5])
-    more_text = f"; and {len(hosts) - 5} more" if len(hosts) > 5 else ""
+    problems = "; ".join(f"host {host}: {problems_by_host[host][0]}" for host in hosts[:5])
+    text = f"; and {len(hosts) - 5} more" if len(hosts) > 5 else ""
     hint = problems_by_host[hosts[0]][1]
-    raise HostsUnusable(host_problems + more_text, would_work=hint, hosts=hosts)
+    raise HostsUnusable(problems + text, would_work=hint, hosts=hosts)

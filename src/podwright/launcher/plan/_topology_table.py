@@ -22,9 +22,9 @@ def topology_table(hosts: Sequence[str], replicas: int, ilds: int | str) -> str:
         ("replicas", _even_replica_cells(replicas, replicas)),
     ]
     cell_width = max(
-        _needed_cell_width(cell_text, replica_span)
+        _needed_cell_width(cell_text, span)
         for _, row_cells in rows
-        for cell_text, replica_span in row_cells
+        for cell_text, span in row_cells
     )
     cell_width = max(cell_width, 3, -(-(len(_TABLE_TITLE) + 1 - _LABEL_WIDTH) // replicas))
     inner_width = _LABEL_WIDTH + 1 + replicas * (cell_width + 1) - 1
@@ -34,12 +34,11 @@ def topology_table(hosts: Sequence[str], replicas: int, ilds: int | str) -> str:
         f"|{_centre_text(_TABLE_TITLE, inner_width)}|",
         f"|{'=' * inner_width}|",
     ]
-    for row_label, row_cells in rows:
+    for label, row_cells in rows:
         drawn_cells = "|".join(
-            _centre_text(cell_text, replica_span * (cell_width + 1) - 1)
-            for cell_text, replica_span in row_cells
+            _centre_text(cell_text, span * (cell_width + 1) - 1) for cell_text, span in row_cells
         )
-        lines += [f"|{' ' + row_label:<{_LABEL_WIDTH}}|{drawn_cells}|", rule_line]
+        lines += [f"|{' ' + label:<{_LABEL_WIDTH}}|{drawn_cells}|", rule_line]
     lines[-1] = f" {'-' * inner_width}"
     return "\n".join(lines)
 
@@ -57,7 +56,7 @@ def _needed_cell_width(cell_text: str, replica_span: int) -> int:
 
 
 def _even_replica_cells(cell_count: int, replicas: int) -> list[tuple[str, int]]:
-    return [(str(cell_index), replicas // cell_count) for cell_index in range(cell_count)]
+    return [(str(index), replicas // cell_count) for index in range(cell_count)]
 
 
 def _host_cells(hosts: Sequence[str], replicas: int) -> list[tuple[str, int]]:

@@ -114,8 +114,8 @@ def would_borrow_partition(client: Client, request: AcquireRequest) -> tuple[boo
 def _require_active(partition: PartitionInfo) -> PartitionInfo:
     if partition.ready_state is ReadyState.ACTIVE:
         return partition
-    errors_text = f": {'; '.join(partition.errors)}" if partition.errors else ""
-    raise WrongState(f"partition {partition.name} is {partition.ready_state.value}{errors_text}")
+    text = f": {'; '.join(partition.errors)}" if partition.errors else ""
+    raise WrongState(f"partition {partition.name} is {partition.ready_state.value}{text}")
 
 
 def _misfit_text(partition: PartitionInfo, request: AcquireRequest) -> str:
@@ -131,7 +131,7 @@ def _misfit_text(partition: PartitionInfo, request: AcquireRequest) -> str:
         is_enough = spec.size <= partition.size and spec.num_gcds <= 1
         return "" if is_enough else f"{partition.size} devices and 1 GCD instead of {spec.size}"
     return ", ".join(
-        f"{actual_value} {property_noun} instead of {needed_value}"
-        for property_noun, actual_value, needed_value in comparisons
+        f"{actual_value} {noun} instead of {needed_value}"
+        for noun, actual_value, needed_value in comparisons
         if needed_value not in (0, actual_value)
     )

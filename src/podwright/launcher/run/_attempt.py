@@ -152,5 +152,5 @@ class Attempt:
             wait_for_end(self.keeper.guardian)
         self.remotes.close()
         self.folder.remove()
-        for lock_handle in self.folder.locks:
-            os.close(lock_handle)
+        for handle in self.folder.locks:
+            os.close(handle)

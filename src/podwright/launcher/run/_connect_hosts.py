@@ -103,7 +103,7 @@ def start_relays(
     except BaseException as error:
         remotes.close(0.5)
         if plan.gpus and isinstance(error, HostsUnusable):
-            gpu_count = max(len(host_ranks) for host_ranks in ranks_by_host.values()) * plan.gpus[0]
+            gpu_count = max(len(ranks) for ranks in ranks_by_host.values()) * plan.gpus[0]
             raise as_too_few_gpus(error, gpu_count) from None
         raise
     for remote in relays:

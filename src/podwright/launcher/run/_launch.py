@@ -140,8 +140,8 @@ def _launch_plan(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> 
         output.write_line("SIMULATED: the GPUs of this job exist only in software")
     if plan.given and environ.get(SIMULATED_VARIABLE):
         output.write_line(f"SIMULATED: the devices of partition {plan.wanted.name} are simulated")
-    for run_name in sweep(environ):
-        output.log("I", f"removed what the abandoned run {run_name} had left")
+    for name in sweep(environ):
+        output.log("I", f"removed what the abandoned run {name} had left")
     ssh_key = ""
     if any(plan.preparation):
         from podwright.launcher.plan._prepare_hosts import prepare
@@ -456,8 +456,8 @@ class _Run:
 
     def _take_partition(self, attempt: Attempt) -> None:
         """Acquire the lease, and let the keeper renew it."""
-        with attempt.remotes.kept_alive() as check_connections:
-            lease = self._partition.hold(self._plan, attempt.folder.name, check_connections)
+        with attempt.remotes.kept_alive() as connections:
+            lease = self._partition.hold(self._plan, attempt.folder.name, connections)
         self._index_trace_file(partition=lease.partition.name)
         if lease.holding:
             attempt.keeper.hold(lease.holding)
@@ -487,12 +487,12 @@ class _Run:
         secret = os.urandom(32).hex()
         if remotes:  # no file exists on all hosts; nobody else may read a process's environment
             return {**variables, "POPDIST_SECRET": secret}
-        secret_path = folder.file("secret")
-        create_flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(folder.local_path(secret_path), create_flags, 0o600)
+        path = folder.file("secret")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(folder.local_path(path), flags, 0o600)
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(secret)
-        return {**variables, "POPDIST_SECRET_FILE": secret_path}
+        return {**variables, "POPDIST_SECRET_FILE": path}
 
     def starts_again(self, cause: Cause | None) -> bool:
         """Return whether to restart after this end: of an instance, a host or the partition, if
@@ -537,8 +537,8 @@ class _Run:
             )
             for line in lines:
                 self._output.err.add(b"  " + line + b"\n")
-        elif end_error := self._partition.over:
-            self._output.error(f"{cause.text}: {end_error.message}")
+        elif error := self._partition.over:
+            self._output.error(f"{cause.text}: {error.message}")
         else:
             self._output.error(cause.text)
         return cause.code

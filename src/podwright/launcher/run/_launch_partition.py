@@ -328,9 +328,7 @@ def hosts_of(plan: Plan) -> list[str]:
     name.
     """
     host_names = dict.fromkeys(instance.host for instance in plan.instances)
-    return [
-        os.uname().nodename if host_name == "localhost" else host_name for host_name in host_names
-    ]
+    return [os.uname().nodename if name == "localhost" else name for name in host_names]
 
 
 def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
@@ -339,10 +337,8 @@ def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireReques
 
     from podwright.wire import holder_words
 
-    holder_text = holder_words(
-        f"poprun {_program_short_name(program)}", os.getpid(), os.uname().nodename
-    )
-    return replace(request, holder=holder_text)
+    text = holder_words(f"poprun {_program_short_name(program)}", os.getpid(), os.uname().nodename)
+    return replace(request, holder=text)
 
 
 def _program_short_name(program: Sequence[str]) -> str:

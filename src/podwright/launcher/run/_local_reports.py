@@ -103,12 +103,12 @@ class LocalReports:
             self._words = -1
 
     def _read_status(self) -> Iterator[Event]:
-        for rank, report_kind, number in self._status.read():
-            if report_kind == "daemon":
-                if relay_problem := self._attempt.remotes.launch(self._attempt.folder, number):
-                    yield on.RelayFailed(1, relay_problem)
-            elif report_kind in _INSTANCE_EVENT_BY_KIND:
-                yield _INSTANCE_EVENT_BY_KIND[report_kind](rank, number)
+        for rank, kind, number in self._status.read():
+            if kind == "daemon":
+                if problem := self._attempt.remotes.launch(self._attempt.folder, number):
+                    yield on.RelayFailed(1, problem)
+            elif kind in _INSTANCE_EVENT_BY_KIND:
+                yield _INSTANCE_EVENT_BY_KIND[kind](rank, number)
 
     def _read_guardian(self, finished: bool) -> Iterator[Event]:
         channel = self._guardian

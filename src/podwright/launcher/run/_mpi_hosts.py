@@ -49,9 +49,9 @@ def multi_host_arguments(
         argv += ["--prtemca", "ras", "^slurm"]
     subnet = common_subnet_of_plan(plan.subnet, remotes)
     if subnet and ":" not in subnet:  # Open MPI does not accept an IPv6 subnet for an interface
-        for mca_option, parameter in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
+        for option, parameter in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
             if not _interfaces_chosen(plan.mpi_arguments, f"{parameter}_", environ):
-                argv += [mca_option, f"{parameter}_include", subnet]
+                argv += [option, f"{parameter}_include", subnet]
     return argv
 
 
@@ -59,11 +59,11 @@ def _interfaces_chosen(
     arguments: Sequence[str], parameter_prefix: str, environ: Mapping[str, str]
 ) -> bool:
     """Return whether the user chose interfaces, by an argument or a variable."""
-    parameter_prefixes = (
+    prefixes = (
         parameter_prefix,
         f"oob_tcp_if_{parameter_prefix.removeprefix('prte_if_')}",
     )
-    return any(argument.startswith(parameter_prefixes) for argument in arguments) or any(
+    return any(argument.startswith(prefixes) for argument in arguments) or any(
         variable.startswith((f"PRTE_MCA_{parameter_prefix}", f"OMPI_MCA_{parameter_prefix}"))
         for variable in environ
     )

@@ -169,10 +169,10 @@ class Mpirun:
                 "mpirun refuses to run as root, and --allow-run-as-root=no keeps it so",
                 would_work="Run as another user, or with --allow-run-as-root=yes",
             )
-        user_allows = (
+        allows = (
             RUN_AS_ROOT_OPTION in plan.mpi_arguments or "OMPI_ALLOW_RUN_ASROOT" in self._environ
         )
-        if plan.run_as_root is None and not user_allows:
+        if plan.run_as_root is None and not allows:
             notes.append("running as root, so mpirun is told --allow-run-as-root")
         return [RUN_AS_ROOT_OPTION]
 

@@ -111,8 +111,8 @@ class Watch:
         pause_seconds = self._seconds_until_due()
         ready_handles = self._wait_for_handles(pause_seconds)
         if self._wake in ready_handles:
-            for signal_number in read_signals(self._wake):
-                self._handle_signal(signal_number)
+            for number in read_signals(self._wake):
+                self._handle_signal(number)
         # This process was stopped before the poll, or by a signal just now.
         if self._turns.begin(math.inf if pause_seconds is None else pause_seconds):
             self._lease.allow_late_renewal()
@@ -132,12 +132,12 @@ class Watch:
 
     def _seconds_until_due(self) -> float | None:
         """Return the seconds until there is something to do without any event."""
-        pause_lengths = [self._machine.pause(self._turns.awake())]
-        if (ending_pause := self._actions.pause) is not None:
-            pause_lengths.append(ending_pause)
+        lengths = [self._machine.pause(self._turns.awake())]
+        if (pause := self._actions.pause) is not None:
+            lengths.append(pause)
         if self._lease.seconds:
-            pause_lengths.append(self._lease.seconds / 10)
-        shortest = 0.0 if self._events else min(pause_lengths)
+            lengths.append(self._lease.seconds / 10)
+        shortest = 0.0 if self._events else min(lengths)
         return None if shortest == math.inf else shortest
 
     def _wait_for_handles(self, pause_seconds: float | None) -> set[int]:
@@ -168,9 +168,9 @@ class Watch:
         """Read the rest of all streams. All writers are gone."""
         self._written.close()
         self._local.close()
-        blamed_instance = self.cause.instance if self.cause else -1
-        if write_problem := self._failures.write(self.last_words, blamed_instance):
-            self._output.warn(write_problem)
+        instance = self.cause.instance if self.cause else -1
+        if problem := self._failures.write(self.last_words, instance):
+            self._output.warn(problem)
         self._output.flush()
 
     # What other hosts report (RemoteListener)

@@ -66,16 +66,16 @@ class ForkServer:
 
     def fork(self, arguments: tuple[Any, ...], handles: Sequence[int]) -> int:
         """Fork a child that does the work. Returns its pid. Raises ForkServerEnded."""
-        pid_reply = b""
+        reply = b""
         with contextlib.suppress(OSError):
             socket.send_fds(self._ours, [marshal.dumps(arguments)], handles)
-            pid_reply = self._ours.recv(_MAX_REQUEST_BYTES)
-        if not pid_reply:
+            reply = self._ours.recv(_MAX_REQUEST_BYTES)
+        if not reply:
             raise ForkServerEnded(
                 "poprun's fork server process, which starts instances anew, was ended",
                 would_work="start the launch again",
             )
-        return int(pid_reply)
+        return int(reply)
 
     def close(self) -> None:
         """Close the socket, and wait for the end of the process."""
@@ -90,26 +90,26 @@ def _serve_fork_requests(server_socket: socket.socket, work: Work) -> int:
         )
         if not request:
             return 0
-        middle_pid = os.fork()
-        if not middle_pid:
+        pid = os.fork()
+        if not pid:
             _fork_orphan(server_socket, work, marshal.loads(request), handles)
         for handle in handles:
             os.close(handle)
-        os.waitpid(middle_pid, 0)
+        os.waitpid(pid, 0)
 
 
 def _fork_orphan(
     server_socket: socket.socket, work: Work, arguments: tuple[Any, ...], handles: Sequence[int]
 ) -> None:
     """Fork once more. This process then ends, so the next subreaper adopts the child."""
-    exit_code = 1
+    code = 1
     try:
-        child_pid = os.fork()
-        if child_pid:
-            server_socket.send(str(child_pid).encode())
-            exit_code = 0
+        pid = os.fork()
+        if pid:
+            server_socket.send(str(pid).encode())
+            code = 0
         else:
             server_socket.close()
-            exit_code = work(arguments, handles)
+            code = work(arguments, handles)
     finally:
-        os._exit(exit_code)
+        os._exit(code)

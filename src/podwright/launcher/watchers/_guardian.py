@@ -282,15 +282,15 @@ def fork_guardian(
             os.close(handle)
         os.setsid()
         name_process("podwright-guard")
-        private_path = mount_private(folder.name)
-        channel.send(PLACED, private_path)
+        path = mount_private(folder.name)
+        channel.send(PLACED, path)
         return _Guardian(
             channel,
             folder,
             output_handle,
             spawn,
             leash_handle,
-            folder_is_private=bool(private_path),
+            folder_is_private=bool(path),
         ).run()
 
     guardian_child = fork_held(run, namespace_wanted=namespace, cgroup_name=folder.name)
@@ -301,10 +301,10 @@ def fork_guardian(
 
 def placed(channel: Channel, folder: RunFolder, guardian_pid: int) -> RunFolder:
     """Wait for the guardian's first message. Returns the run's folder at its path there."""
-    placed_message = channel.receive_one()
-    private_path = placed_message[1] if placed_message else ""
+    message = channel.receive_one()
+    path = message[1] if message else ""
     with contextlib.suppress(OSError):
-        return folder.private(private_path, guardian_pid) if private_path else folder
+        return folder.private(path, guardian_pid) if path else folder
     return folder
 
 
@@ -349,8 +349,8 @@ class _Guardian:
         wake_reader, wake_writer = os.pipe()
         for handle in (wake_reader, wake_writer):
             os.set_blocking(handle, False)
-        for signal_number in (*_SIGNALS_LEFT_TO_POPRUN, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(signal_number, signal.SIG_IGN)
+        for number in (*_SIGNALS_LEFT_TO_POPRUN, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         become_subreaper()
@@ -424,13 +424,9 @@ class _Guardian:
         elif signal_number == signal.SIGCONT:
             kill_all(descendants(os.getpid()), signal_number)
         else:
-            engine_pids = (self.engine, self.input, *self.daemons)
-            own_processes = [
-                process for process in descendants(os.getpid()) if process.pid not in engine_pids
-            ]
-            kill_all(
-                [process for process in own_processes if not is_daemon(process)], signal_number
-            )
+            pids = (self.engine, self.input, *self.daemons)
+            processes = [process for process in descendants(os.getpid()) if process.pid not in pids]
+            kill_all([process for process in processes if not is_daemon(process)], signal_number)
 
     def _stop_all_processes(self) -> None:
         """Stop all processes. Repeat until none runs, since mpirun may be starting instances."""
@@ -506,8 +502,8 @@ class _Guardian:
                 raise OSError(errno.ENOTSUP, "no folder in memory can be mounted")
             hide_shared_memory()
         except OSError as error:
-            error_text = error.strerror or str(error)
-            return f"--ipc=private cannot be had on this host: {error_text}"
+            text = error.strerror or str(error)
+            return f"--ipc=private cannot be had on this host: {text}"
         self.apart = True
         return ""
 

@@ -20,8 +20,8 @@ def agent_may_confine(environ: Mapping[str, str]) -> bool:
     """Return whether there is an agent to ask. If so, nothing may start before the partition
     exists.
     """
-    agent_socket = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
-    return "SLURM_JOB_ID" not in environ and os.path.exists(agent_socket)
+    socket = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    return "SLURM_JOB_ID" not in environ and os.path.exists(socket)
 
 
 def enter_partition(environ: Mapping[str, str]) -> str:

@@ -138,9 +138,9 @@ class KeptHolding:
     def __init__(
         self, lease_values: Sequence[object], connect_client: Callable[[NamedServer], Client]
     ) -> None:
-        held_kind, server, held_name, epoch, hosts = lease_values
+        kind, server, name, epoch, hosts = lease_values
         assert isinstance(hosts, (list, tuple))
-        assert isinstance(held_name, str)
+        assert isinstance(name, str)
         assert isinstance(epoch, int)
         self.well = True
         #: The word of the request to move, and its seconds; or nothing.
@@ -148,7 +148,7 @@ class KeptHolding:
         #: What is wrong with the partition.
         self.errors: tuple[str, ...] = ()
         self._server = NamedServer.of_plain(server)
-        self._kind, self._name, self._epoch, self._hosts = held_kind, held_name, epoch, hosts
+        self._kind, self._name, self._epoch, self._hosts = kind, name, epoch, hosts
         self._connect = connect_client
         self._client: Client | None = None
 

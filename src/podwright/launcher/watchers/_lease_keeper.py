@@ -231,8 +231,8 @@ class _Keeper:
         wake_reader, wake_writer = os.pipe()
         for handle in (wake_reader, wake_writer):
             os.set_blocking(handle, False)
-        for signal_number in (*_IGNORED_SIGNALS, signal.SIGPIPE):
-            signal.signal(signal_number, signal.SIG_IGN)
+        for number in (*_IGNORED_SIGNALS, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         poll = select.poll()
@@ -331,11 +331,9 @@ class _Keeper:
                 self.channel.send(FAULTY, "; ".join(self.partition_errors))
 
     def _give_back(self) -> None:
-        cleared_hosts = (
-            self.means.cleared_hosts(self.sweepers, self.login_s) if self.sweepers else None
-        )
+        hosts = self.means.cleared_hosts(self.sweepers, self.login_s) if self.sweepers else None
         if self.holding and not self.lost:
-            (self.keeping or self.means.open(self.holding)).give_back(cleared_hosts)
+            (self.keeping or self.means.open(self.holding)).give_back(hosts)
 
 
 _IGNORED_SIGNALS = (

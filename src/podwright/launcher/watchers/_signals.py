@@ -51,11 +51,11 @@ class Signals:
         signal.set_wakeup_fd(-1)
         self._raise = True
         with contextlib.suppress(BlockingIOError):
-            for signal_number in read_signals(self._wake):
-                if signal_number == signal.SIGTSTP:
+            for number in read_signals(self._wake):
+                if number == signal.SIGTSTP:
                     stop()
                 else:
-                    self(signal_number, None)
+                    self(number, None)
         self._handle_suspension(signal.SIG_DFL)
 
     def ignore(self) -> None:
@@ -97,18 +97,12 @@ def read_signals(wake_handle: int) -> list[int]:
         if signal.SIGCONT in numbers[last_stop:]:
             signal.sigtimedwait([signal.SIGTSTP], 0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
-            numbers = [
-                signal_number for signal_number in numbers if signal_number != signal.SIGTSTP
-            ]
+            numbers = [number for number in numbers if number != signal.SIGTSTP]
         else:
             first_stop = numbers.index(signal.SIGTSTP)
-            after_stop = [
-                signal_number
-                for signal_number in numbers[first_stop:]
-                if signal_number != signal.SIGTSTP
-            ]
+            after_stop = [number for number in numbers[first_stop:] if number != signal.SIGTSTP]
             numbers = [*numbers[: first_stop + 1], *after_stop]
-    return [signal_number for signal_number in numbers if signal_number != signal.SIGCONT]
+    return [number for number in numbers if number != signal.SIGCONT]
 
 
 def stop() -> None:
@@ -117,24 +111,24 @@ def stop() -> None:
 
     The kernel does not stop a process that nobody could continue; the signal then has no effect.
     """
-    old_handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])  # it stops here
-    signal.signal(signal.SIGTSTP, old_handler)
+    signal.signal(signal.SIGTSTP, handler)
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Signals]:
     caught_signals = Signals()
     old_handlers: dict[signal.Signals, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
-    for signal_number in (*ENDING_SIGNALS, *FORWARDED_SIGNALS, signal.SIGCONT):
+    for number in (*ENDING_SIGNALS, *FORWARDED_SIGNALS, signal.SIGCONT):
         # Ignored signals stay ignored: under nohup, and in the background of a shell.
-        if signal.getsignal(signal_number) is not signal.SIG_IGN:
-            old_handlers[signal_number] = signal.signal(signal_number, caught_signals)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            old_handlers[number] = signal.signal(number, caught_signals)
     try:
         yield caught_signals
     finally:
         signal.set_wakeup_fd(-1)
-        for signal_number, handler in old_handlers.items():
-            signal.signal(signal_number, handler)
+        for number, handler in old_handlers.items():
+            signal.signal(number, handler)
         for handle in caught_signals.handles:
             os.close(handle)

@@ -53,10 +53,10 @@ class LoopTurns:
         pause: the seconds that the loop may have waited on purpose.
         """
         self._read_clocks()
-        previous_check, self._checked_at = self._checked_at, self.clock()
-        if self._checked_at - previous_check <= pause + STILL_SECONDS:
+        check, self._checked_at = self._checked_at, self.clock()
+        if self._checked_at - check <= pause + STILL_SECONDS:
             return False
-        self.stood_still_s = self._checked_at - previous_check
+        self.stood_still_s = self._checked_at - check
         self._read_clocks()
         return True
 

@@ -39,13 +39,11 @@ def at_load(trace: Trace, device_count: int, load: float | None) -> Trace:
 
 def chosen_ways(options: ReplayOptions) -> tuple[list[ReplayWay], int]:
     """Return the ways and the number of devices. Raises InvalidRequest."""
-    way_names, policies = _split_commas(options.ways), _split_commas(options.policy)
-    device_count = pod_size(options.pod or "pod64")
-    if not way_names:
-        way_names = ["native"] if policies else ["native", *_halved_pod_ways(device_count)]
-    return pod_ways(
-        way_names, device_count, policies, _parse_host_kind(options.hosts)
-    ), device_count
+    names, policies = _split_commas(options.ways), _split_commas(options.policy)
+    count = pod_size(options.pod or "pod64")
+    if not names:
+        names = ["native"] if policies else ["native", *_halved_pod_ways(count)]
+    return pod_ways(names, count, policies, _parse_host_kind(options.hosts)), count
 
 
 def _split_commas(list_text: str | None) -> list[str]:
@@ -78,18 +76,18 @@ def _parse_host_kind(hosts_text: str | None) -> HostKind | None:
 
 def chosen_slurm_settings(options: ReplayOptions) -> SlurmModel:
     """Return how the simulated Slurm schedules. Raises InvalidRequest."""
-    default_model = SlurmModel(room_s=options.room_after)
+    model = SlurmModel(room_s=options.room_after)
     if not options.slurm_conf:
-        return default_model
-    conf_path = Path(options.slurm_conf)
-    files.read(conf_path)
+        return model
+    path = Path(options.slurm_conf)
+    files.read(path)
     settings = {}
-    for line in files.lines(conf_path):
-        setting_name, equals_sign, setting_value = line.partition("=")
-        if equals_sign:
-            settings[setting_name.strip().lower()] = setting_value.strip()
+    for line in files.lines(path):
+        name, sign, setting_value = line.partition("=")
+        if sign:
+            settings[name.strip().lower()] = setting_value.strip()
     try:
-        return from_conf(settings, default_model)
+        return from_conf(settings, model)
     except ValueError as error:
         raise InvalidRequest(f"{options.slurm_conf}: {error}") from None
 

@@ -51,13 +51,11 @@ def item(point_text: str) -> Iterator[str]:
 
 def left_out(trace: SkippedFigures) -> Iterator[str]:
     """Return the lines about what the jobs do not include, and why."""
-    for reason, job_count in trace["left_out"].items():
-        yield f"left out: {job_count} {reason}"
+    for reason, count in trace["left_out"].items():
+        yield f"left out: {count} {reason}"
     if trace["bad_lines"]:
         yield f"{counted(trace['bad_lines'], 'line')} could not be read:"
-        for bad_line in trace["bad_lines_shown"]:
-            yield (
-                f"  line {bad_line['number']}: {bad_line['problem']}: {printable(bad_line['text'])}"
-            )
+        for line in trace["bad_lines_shown"]:
+            yield (f"  line {line['number']}: {line['problem']}: {printable(line['text'])}")
         if trace["bad_lines"] > len(trace["bad_lines_shown"]):
             yield "  ..."

@@ -72,8 +72,8 @@ class Hosts(Ground):
 
     def units(self, demand: int) -> int:
         """Return the number of cores."""
-        _, host_count, cpus_each, _ = self._inner_demands[demand]
-        return host_count * cpus_each
+        _, count, each, _ = self._inner_demands[demand]
+        return count * each
 
     def free_units(self) -> int:
         """Return the number of free cores."""
@@ -86,8 +86,8 @@ class Hosts(Ground):
         if start_answer is not StartAnswer.TAKEN:
             return start_answer
         chosen_hosts: list[int] = []
-        for host, free_cpus in enumerate(self._cpus):
-            if free_cpus >= cpus_each and self._memory[host] >= memory_each:
+        for host, cpus in enumerate(self._cpus):
+            if cpus >= cpus_each and self._memory[host] >= memory_each:
                 chosen_hosts.append(host)
                 if len(chosen_hosts) == host_count:
                     break

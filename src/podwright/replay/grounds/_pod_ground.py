@@ -48,7 +48,7 @@ class PodGround(Ground):
         self.jobs: dict[int, tuple[int, float]] = {}
         self._leaving_masks: dict[int, int] = {}  # devices that a moved job is still leaving
         self._aligned_starts = [
-            every(block_order, device_count) for block_order in range(device_count.bit_length() + 1)
+            every(order, device_count) for order in range(device_count.bit_length() + 1)
         ]
 
     @property
@@ -65,10 +65,10 @@ class PodGround(Ground):
         """Return the order of the job's block; under `trim`, also the number of devices that it
         takes.
         """
-        block_order = (devices - 1).bit_length()
-        if 1 << block_order > self.largest:
+        order = (devices - 1).bit_length()
+        if 1 << order > self.largest:
             raise UnfitJob(f"more than {self.largest} devices")
-        return devices << 8 | block_order if self.policy == "trim" else block_order
+        return devices << 8 | order if self.policy == "trim" else order
 
     def devices_for(self, demand: int) -> int:
         """Return the number of devices."""
@@ -76,39 +76,39 @@ class PodGround(Ground):
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take a block for a job."""
-        block_order = demand & 255
-        block_start = self._find_block(block_order)
+        order = demand & 255
+        block_start = self._find_block(order)
         if block_start is None:
             return StartAnswer.LICENCES
-        device_count = self.devices_for(demand)
-        block_mask = ((1 << device_count) - 1) << block_start
-        self.jobs[job] = block_mask, end
-        self.occupied += device_count
-        self.free &= ~block_mask
-        self.blocks.free &= ~block_mask
+        count = self.devices_for(demand)
+        mask = ((1 << count) - 1) << block_start
+        self.jobs[job] = mask, end
+        self.occupied += count
+        self.free &= ~mask
+        self.blocks.free &= ~mask
         return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """Free the job's block."""
-        held_mask, _ = self.jobs.pop(job)
-        held_mask |= self._leaving_masks.pop(job, 0)
-        self.occupied -= held_mask.bit_count()
-        self.free |= held_mask & ~self.unusable
+        mask, _ = self.jobs.pop(job)
+        mask |= self._leaving_masks.pop(job, 0)
+        self.occupied -= mask.bit_count()
+        self.free |= mask & ~self.unusable
         self._refresh_open_blocks()
 
     def spans(self, job: int) -> list[DeviceSpan]:
         """Return the job's block."""
-        block_mask = self.jobs[job][0]
-        return [((block_mask & -block_mask).bit_length() - 1, block_mask.bit_count())]
+        mask = self.jobs[job][0]
+        return [((mask & -mask).bit_length() - 1, mask.bit_count())]
 
     def _find_block(self, block_order: int) -> int | None:
         if self.policy != "lowest":
             return self.blocks.find(block_order)
-        start_mask = self.blocks.free
+        mask = self.blocks.free
         for lower_order in range(block_order):
-            start_mask &= start_mask >> (1 << lower_order)
-        start_mask &= self._aligned_starts[block_order]
-        return (start_mask & -start_mask).bit_length() - 1 if start_mask else None
+            mask &= mask >> (1 << lower_order)
+        mask &= self._aligned_starts[block_order]
+        return (mask & -mask).bit_length() - 1 if mask else None
 
     def _refresh_open_blocks(self) -> None:
         if not self.closed & ~self.free:
@@ -160,9 +160,9 @@ class PodGround(Ground):
 
     def left(self, job: int) -> None:
         """Free the former devices of a job that has moved."""
-        leaving_mask = self._leaving_masks.pop(job, 0)
-        self.occupied -= leaving_mask.bit_count()
-        self.free |= leaving_mask & ~self.unusable
+        mask = self._leaving_masks.pop(job, 0)
+        self.occupied -= mask.bit_count()
+        self.free |= mask & ~self.unusable
         self._refresh_open_blocks()
 
     # -- machines that fail ----------------------------------------------------------------------
@@ -245,12 +245,9 @@ class ShapelessGround(MachinesGround):
         starts.
         """
         self._failed_machines.add(machine)
-        first_device, job_start, hit_jobs = machine * _DEVICES_PER_MACHINE, 0, []
+        device, job_start, hit_jobs = machine * _DEVICES_PER_MACHINE, 0, []
         for job, device_count in self._jobs.items():
-            if (
-                job_start < first_device + _DEVICES_PER_MACHINE
-                and job_start + device_count > first_device
-            ):
+            if job_start < device + _DEVICES_PER_MACHINE and job_start + device_count > device:
                 hit_jobs.append(job)
             job_start += device_count
         return hit_jobs

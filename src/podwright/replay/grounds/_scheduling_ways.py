@@ -61,25 +61,20 @@ class ReplayWay:
         if self.policy == "no-shape":
             return ShapelessGround(self.name, self.size)
         if self.kind == "shared":
-            usable_size = min(self.size, IPU.reconfigurable_max)
-            return PodGround(self.name, usable_size, policy=self.policy)
+            size = min(self.size, IPU.reconfigurable_max)
+            return PodGround(self.name, size, policy=self.policy)
         return PodGround(self.name, self.size, policy=self.policy)
 
 
 def pod_size(pod_name: str) -> int:
     """Return the devices of `pod64`, or `64`. Raises InvalidRequest."""
     match = _POD_PATTERN.fullmatch(pod_name)
-    size, domain_devices = int(match[1]) if match else 0, IPU.max_domain_devices
-    if (
-        size <= 0
-        or size % IPU.devices_per_machine
-        or (size > domain_devices and size % domain_devices)
-    ):
+    size, devices = int(match[1]) if match else 0, IPU.max_domain_devices
+    if size <= 0 or size % IPU.devices_per_machine or (size > devices and size % devices):
         raise InvalidRequest(
             f"{pod_name!r} is not a pod",
             operation="replay a trace on it",
-            would_work=f"pod4 to pod{domain_devices}, a multiple of 4, "
-            f"or a multiple of {domain_devices}: pod256",
+            would_work=f"pod4 to pod{devices}, a multiple of 4, or a multiple of {devices}: pod256",
         )
     return size
 
@@ -132,16 +127,10 @@ def pod_ways(
 def _parse_stock(
     way_name: str, way_kind: str, stock_text: str, pod_devices: int
 ) -> tuple[tuple[int, int], ...]:
-    part_matches = [
-        _STOCK_PART_PATTERN.fullmatch(stock_part) for stock_part in stock_text.split("+")
-    ]
-    stock = tuple(
-        (int(stock_part[1]), int(stock_part[2])) for stock_part in part_matches if stock_part
-    )
+    part_matches = [_STOCK_PART_PATTERN.fullmatch(part) for part in stock_text.split("+")]
+    stock = tuple((int(part[1]), int(part[2])) for part in part_matches if part)
     example = "static:8x4+2x16" if way_kind == "static" else "host-mapping:4x16"
-    if len(stock) != len(part_matches) or any(
-        not partition_count or not devices_each for partition_count, devices_each in stock
-    ):
+    if len(stock) != len(part_matches) or any(not count or not each for count, each in stock):
         raise InvalidRequest(f"{way_name!r} is not understood", would_work=example)
     if way_kind == "host-mapping" and len(stock) > 1:
         raise InvalidRequest(f"{way_name!r}: all hosts have as many devices", would_work=example)
@@ -151,7 +140,7 @@ def _parse_stock(
             raise InvalidRequest(
                 f"{way_name!r}: {devices_each} devices make no partition", would_work=example
             )
-    total_devices = sum(partition_count * devices_each for partition_count, devices_each in stock)
+    total_devices = sum(count * each for count, each in stock)
     if total_devices > pod_devices:
         raise InvalidRequest(
             f"{way_name!r} takes {total_devices} devices, and the pod has {pod_devices}"

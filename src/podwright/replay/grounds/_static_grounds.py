@@ -38,9 +38,7 @@ class StaticPartitions(MachinesGround):
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the size of the smallest partition that holds the job."""
-        fitting_sizes = [
-            partition_size for partition_size in self._free if partition_size >= devices
-        ]
+        fitting_sizes = [size for size in self._free if size >= devices]
         if not fitting_sizes:
             raise UnfitJob(f"larger than any partition: more than {max(self._free)} devices")
         return min(fitting_sizes)
@@ -52,22 +50,22 @@ class StaticPartitions(MachinesGround):
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take the first free partition of that size that has all its machines."""
         free_starts = self._free[demand]
-        start_index = len(free_starts) - 1
-        while start_index >= 0 and self._has_failed_machine((free_starts[start_index], demand)):
-            start_index -= 1
-        if start_index < 0:
+        index = len(free_starts) - 1
+        while index >= 0 and self._has_failed_machine((free_starts[index], demand)):
+            index -= 1
+        if index < 0:
             return StartAnswer.LICENCES
-        self._jobs[job] = free_starts.pop(start_index), demand
+        self._jobs[job] = free_starts.pop(index), demand
         self.occupied += demand
         return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """Free the job's partition."""
-        partition_start, partition_size = self._jobs.pop(job)
-        free_starts = self._free[partition_size]
+        partition_start, size = self._jobs.pop(job)
+        free_starts = self._free[size]
         free_starts.append(partition_start)
         free_starts.sort(reverse=True)
-        self.occupied -= partition_size
+        self.occupied -= size
 
     def spans(self, job: int) -> list[DeviceSpan]:
         """Return the job's partition."""
@@ -83,8 +81,8 @@ class StaticPartitions(MachinesGround):
 
 
 def _span_meets_machine(span: DeviceSpan, machine: int) -> bool:
-    first_device = machine * _DEVICES_PER_MACHINE
-    return span[0] < first_device + _DEVICES_PER_MACHINE and sum(span) > first_device
+    device = machine * _DEVICES_PER_MACHINE
+    return span[0] < device + _DEVICES_PER_MACHINE and sum(span) > device
 
 
 def legal(device_count: int) -> bool:
@@ -120,12 +118,12 @@ class Mapping(MachinesGround):
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the job's number of hosts: the fewest that hold it and may be an allocation."""
-        host_count = -(-devices // self._each)
-        while host_count <= self._hosts and not legal(host_count * self._each):
-            host_count += 1
-        if host_count > self._hosts:
+        count = -(-devices // self._each)
+        while count <= self._hosts and not legal(count * self._each):
+            count += 1
+        if count > self._hosts:
             raise UnfitJob(f"more than {self._hosts} hosts")
-        return host_count
+        return count
 
     def devices_for(self, demand: int) -> int:
         """Return the devices of the hosts."""
@@ -159,11 +157,11 @@ class Mapping(MachinesGround):
         """Return a span for each contiguous run of hosts."""
         host_spans: list[DeviceSpan] = []
         for host in sorted(self._jobs[job]):
-            first_device = host * self._each
-            if host_spans and sum(host_spans[-1]) == first_device:
+            device = host * self._each
+            if host_spans and sum(host_spans[-1]) == device:
                 host_spans[-1] = host_spans[-1][0], host_spans[-1][1] + self._each
             else:
-                host_spans.append((first_device, self._each))
+                host_spans.append((device, self._each))
         return host_spans
 
     def _hosts_out_of_order(self) -> set[int]:
@@ -179,17 +177,11 @@ class Mapping(MachinesGround):
 
     def _hosts_of_machine(self, machine: int) -> range:
         """Return the hosts that have devices of a machine."""
-        first_device = machine * _DEVICES_PER_MACHINE
-        return range(
-            first_device // self._each, -(-(first_device + _DEVICES_PER_MACHINE) // self._each)
-        )
+        device = machine * _DEVICES_PER_MACHINE
+        return range(device // self._each, -(-(device + _DEVICES_PER_MACHINE) // self._each))
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs on the hosts that need it."""
         self._failed_machines.add(machine)
-        failed_hosts = set(self._hosts_of_machine(machine))
-        return [
-            job
-            for job, hosts_of_job in self._jobs.items()
-            if failed_hosts.intersection(hosts_of_job)
-        ]
+        hosts = set(self._hosts_of_machine(machine))
+        return [job for job, hosts_of_job in self._jobs.items() if hosts.intersection(hosts_of_job)]

@@ -42,12 +42,12 @@ def split_csv_line(csv_line: str) -> list[str]:
     A field ends with its line, so a missing quotation mark spoils no other line.
     """
     if '"' not in csv_line:
-        return [field_text.strip() for field_text in csv_line.split(",")]
+        return [text.strip() for text in csv_line.split(",")]
     try:
         (fields,) = csv.reader([csv_line.strip()], skipinitialspace=True, strict=True)
     except csv.Error as error:
         raise ValueError(str(error)) from None
-    return [field_text.strip() for field_text in fields]
+    return [text.strip() for text in fields]
 
 
 def read_csv(
@@ -88,10 +88,10 @@ def read_csv(
 def _renaming_advice(missing_columns: Sequence[str], column_names: Sequence[str]) -> str:
     """Return what to call the columns, with those of the file that may be meant."""
     changes = []
-    for missing_column in missing_columns:
-        pattern = _REQUIRED_FIELDS[missing_column]
+    for column in missing_columns:
+        pattern = _REQUIRED_FIELDS[column]
         alike = [name for name in column_names if re.search(pattern, name, re.I)]
-        changes.append(f"{' or '.join(alike)} as {missing_column}" if alike else missing_column)
+        changes.append(f"{' or '.join(alike)} as {column}" if alike else column)
     return (
         f"name them in the first line: {', '.join(changes)} (submit_s: seconds, or a date; "
         "runtime_s: seconds)"

@@ -37,7 +37,7 @@ def example(
 def _draw_jobs(
     rng: random.Random, devices: int, trace_seconds: float, load: float, users: int
 ) -> Iterator[TraceJob]:
-    job_sizes = [job_size for job_size in SIZES if 2 * job_size <= devices or job_size == 1]
+    job_sizes = [size for size in SIZES if 2 * size <= devices or size == 1]
     size_weights = SHARES[: len(job_sizes)]
     wanted_device_seconds, device_seconds = load * devices * trace_seconds, 0.0
     drawn_jobs = []
@@ -56,11 +56,7 @@ def _draw_jobs(
             1.0 if status_number == Status.TIMEOUT else rng.uniform(1.2, 6.0)
         )
         limit_minutes = next(
-            (
-                limit_choice
-                for limit_choice in _TIME_LIMITS_MINUTES
-                if limit_choice * 60 >= generous_seconds
-            ),
+            (choice for choice in _TIME_LIMITS_MINUTES if choice * 60 >= generous_seconds),
             4320,
         )
         if status_number == Status.TIMEOUT:
@@ -82,6 +78,6 @@ def _draw_submission_time(rng: random.Random, trace_seconds: float) -> float:
     while True:
         submit_second = rng.random() * trace_seconds
         weekday, hour = int(submit_second / _DAY_SECONDS) % 7, submit_second % _DAY_SECONDS / 3600
-        busy_probability = 1.0 if 8 <= hour < 20 else 0.33
-        if rng.random() < busy_probability * (0.5 if weekday >= 5 else 1.0):
+        probability = 1.0 if 8 <= hour < 20 else 0.33
+        if rng.random() < probability * (0.5 if weekday >= 5 else 1.0):
             return float(round(submit_second))

@@ -57,10 +57,10 @@ def stretch_for(
     where no factor can give it.
     """
     current_load = offered_load(traces, first_times, devices)
-    last_submission = max(
+    submission = max(
         first_time + trace.span for first_time, trace in zip(first_times, traces, strict=True)
     )
-    if not current_load or last_submission <= min(first_times):
+    if not current_load or submission <= min(first_times):
         raise InvalidRequest(
             "the jobs are submitted at one moment, or none fits on the devices",
             operation=f"replay them at a load of {target_load:g}",

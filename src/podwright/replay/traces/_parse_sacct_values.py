@@ -45,7 +45,7 @@ def duration(duration_text: str) -> float:
     if duration_text in _UNLIMITED_VALUES:
         return math.inf
     days_text, dash, clock_text = duration_text.rpartition("-")
-    clock_numbers = [float(clock_part) for clock_part in clock_text.split(":")]
+    clock_numbers = [float(part) for part in clock_text.split(":")]
     if (
         len(clock_numbers) > 3
         or (dash and not days_text.isdecimal())
@@ -81,18 +81,18 @@ def memory(memory_text: str, cpus: int, nodes: int) -> int:
 def tres(tres_text: str) -> dict[str, str]:
     """Return `cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G` by name. Raises ValueError."""
     counts_by_name = {}
-    for tres_entry in tres_text.split(",") if tres_text not in _EMPTY_VALUES else ():
-        tres_name, equals_sign, count_text = tres_entry.partition("=")
-        if not equals_sign or not tres_name:
-            raise ValueError(f"{tres_entry!r} is not a TRES")
+    for entry in tres_text.split(",") if tres_text not in _EMPTY_VALUES else ():
+        tres_name, sign, count_text = entry.partition("=")
+        if not sign or not tres_name:
+            raise ValueError(f"{entry!r} is not a TRES")
         counts_by_name[tres_name] = count_text
     return counts_by_name
 
 
 def count(count_text: str) -> int:
     """Return the count of a TRES: `4`, or `1K`. Raises ValueError."""
-    unit_suffix = count_text[-1:] if count_text[-1:] in "KMG" else ""
-    return int(float(count_text.removesuffix(unit_suffix)) * _COUNT_FACTORS[unit_suffix])
+    suffix = count_text[-1:] if count_text[-1:] in "KMG" else ""
+    return int(float(count_text.removesuffix(suffix)) * _COUNT_FACTORS[suffix])
 
 
 #: The TRES that count as devices by default; the first that a job has is used.
@@ -109,8 +109,8 @@ def devices(tres_counts: dict[str, str], wanted_tres: str) -> int:
         if tres_name in tres_counts:
             return count(tres_counts[tres_name])
         typed_counts = [
-            count(count_text)
-            for typed_name, count_text in tres_counts.items()
+            count(text)
+            for typed_name, text in tres_counts.items()
             if typed_name.startswith(f"{tres_name}:")
         ]
         if typed_counts:

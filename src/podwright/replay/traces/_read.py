@@ -83,8 +83,8 @@ def read_lines(
 def _decode_line(binary_file: io.BufferedReader) -> IO[str]:
     """Decode a line. Bytes that are not UTF-8, usually in a name, are escaped."""
     is_gzip = binary_file.peek(2)[:2] == b"\x1f\x8b"
-    byte_stream = gzip.GzipFile(fileobj=binary_file) if is_gzip else binary_file
-    return io.TextIOWrapper(byte_stream, encoding="utf-8", errors="backslashreplace", newline="")
+    stream = gzip.GzipFile(fileobj=binary_file) if is_gzip else binary_file
+    return io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _no_jobs_message(source: str, skipped: Skipped) -> str:
@@ -92,8 +92,8 @@ def _no_jobs_message(source: str, skipped: Skipped) -> str:
     skipped_counts = [f"{count} {reason}" for reason, count in skipped.reasons.items()]
     skipped_counts += [f"{skipped.bad} lines that cannot be read"] if skipped.bad else []
     if skipped.shown:
-        line_number, line_problem, _ = skipped.shown[0]
-        skipped_counts.append(f"line {line_number}: {line_problem}")
+        number, problem, _ = skipped.shown[0]
+        skipped_counts.append(f"line {number}: {problem}")
     return f"{no_jobs_text} ({'; '.join(skipped_counts)})" if skipped_counts else no_jobs_text
 
 

@@ -78,10 +78,8 @@ def is_sacct(header: str) -> bool:
 def _delimiter_of(header: str) -> str:
     """Return the character between the fields; empty where these are not sacct's."""
     for delimiter in _DELIMITERS:
-        header_fields = _split(header, delimiter)
-        if len(header_fields) > 2 and not {"job", "raw_job"}.isdisjoint(
-            accounting_columns(header_fields)
-        ):
+        fields = _split(header, delimiter)
+        if len(fields) > 2 and not {"job", "raw_job"}.isdisjoint(accounting_columns(fields)):
             return delimiter
     return ""
 

@@ -41,7 +41,7 @@ def read_swf(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
 def _parse_job(fields: list[str], skipped: Skipped) -> TraceJob | None:
     if len(fields) != 18:
         raise ValueError(f"{len(fields)} fields, not 18")
-    field_numbers = [float(field_text) for field_text in fields]
+    field_numbers = [float(text) for text in fields]
     job_name, submit_seconds, wait_seconds, runtime_seconds, granted_processors = (
         fields[0],
         *field_numbers[1:5],

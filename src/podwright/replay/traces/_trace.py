@@ -68,9 +68,9 @@ class TraceJob(NamedTuple):
             raise ValueError(f"a run time of {self.runtime:g} s")
         if self.limit < 0:
             raise ValueError(f"a time limit of {self.limit:g} s")
-        for time_name, time_value in (("eligible", self.eligible), ("begun", self.start)):
+        for name, time_value in (("eligible", self.eligible), ("begun", self.start)):
             if abs(time_value) >= _LATEST_TIME_S:
-                raise ValueError(f"{time_name} at {time_value:g} s")
+                raise ValueError(f"{name} at {time_value:g} s")
         return self
 
 
@@ -131,8 +131,8 @@ class Skipped:
         return {
             "bad_lines": self.bad,
             "bad_lines_shown": [
-                {"number": bad_line.number, "problem": bad_line.problem, "text": bad_line.text}
-                for bad_line in self.shown
+                {"number": line.number, "problem": line.problem, "text": line.text}
+                for line in self.shown
             ],
             "left_out": dict(sorted(self.reasons.items())),
         }
@@ -211,10 +211,10 @@ class Trace:
     )  # fmt: skip
 
     def _sort_by_submission(self) -> None:
-        submit_times = self.submit
-        if all(submit_times[row] <= submit_times[row + 1] for row in range(len(submit_times) - 1)):
+        times = self.submit
+        if all(times[row] <= times[row + 1] for row in range(len(times) - 1)):
             return
-        self._select_rows(sorted(range(len(submit_times)), key=submit_times.__getitem__))
+        self._select_rows(sorted(range(len(times)), key=times.__getitem__))
 
     def drop_repeated(self) -> None:
         """Keep one of several lines of the same run: the longest, which is the latest that is
@@ -240,9 +240,9 @@ class Trace:
         new_rows = array("i", [-1]) * len(self.names)
         for new_row, old_row in enumerate(row_order):
             new_rows[old_row] = new_row
-        for column_name in self._COLUMNS:
-            column = getattr(self, column_name)
-            setattr(self, column_name, array(column.typecode, (column[row] for row in row_order)))
+        for name in self._COLUMNS:
+            column = getattr(self, name)
+            setattr(self, name, array(column.typecode, (column[row] for row in row_order)))
         self.names = [self.names[row] for row in row_order]
         after_rows = self.after
         self.after = array(
@@ -252,15 +252,15 @@ class Trace:
     def _rebase_times(self) -> None:
         if not self.names:
             return
-        first_submission = self.submit[0]
-        self.epoch = first_submission if first_submission > 1e8 else 0.0
-        if first_submission:
+        submission = self.submit[0]
+        self.epoch = submission if submission > 1e8 else 0.0
+        if submission:
             for column_name in ("submit", "eligible", "start"):
                 column = getattr(self, column_name)
                 setattr(
                     self,
                     column_name,
-                    array("d", (time_value - first_submission for time_value in column)),
+                    array("d", (time_value - submission for time_value in column)),
                 )
 
     @property
@@ -272,8 +272,8 @@ class Trace:
     def device_seconds(self) -> float:
         """The use of all jobs together, by the devices that they requested."""
         return sum(
-            device_count * runtime_seconds
-            for device_count, runtime_seconds in zip(self.devices, self.runtime, strict=True)
+            count * runtime_seconds
+            for count, runtime_seconds in zip(self.devices, self.runtime, strict=True)
         )
 
     def jobs(self) -> Iterator[TraceJob]:
@@ -303,9 +303,9 @@ class Trace:
     @property
     def has_dependencies(self) -> bool:
         """Whether any job waits for another."""
-        return any(previous_row >= 0 for previous_row in self.after)
+        return any(row >= 0 for row in self.after)
 
     @property
     def has_limits(self) -> bool:
         """Whether any job has a recorded time limit."""
-        return any(not math.isnan(time_limit) for time_limit in self.limit)
+        return any(not math.isnan(limit) for limit in self.limit)

@@ -25,16 +25,16 @@ class JsonLineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        json_fields: dict[str, object] = {
+        fields: dict[str, object] = {
             "time": round(record.created, 3),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        json_fields.update(getattr(record, "fields", {}))
+        fields.update(getattr(record, "fields", {}))
         if record.exc_info:
-            json_fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(json_fields, default=str)
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
 
 
 def set_up_logging(verbose: int, log_format: str, audit_destination: str) -> None:
@@ -60,8 +60,8 @@ def set_up_logging(verbose: int, log_format: str, audit_destination: str) -> Non
         JsonLineFormatter() if log_format == "json" else logging.Formatter("%(message)s")
     )
     syslog_destination.ident = "vipu-server: "
-    for logger_name in (_AUDIT_LOGGER, EVENT_LOGGER):
-        logging.getLogger(logger_name).addHandler(syslog_destination)
+    for name in (_AUDIT_LOGGER, EVENT_LOGGER):
+        logging.getLogger(name).addHandler(syslog_destination)
     logging.getLogger(_AUDIT_LOGGER).propagate = False
 
 

@@ -125,12 +125,10 @@ def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
 
 def _site_proxy(arguments: ServerArguments) -> SiteProxy | None:
     """Return the site's proxy, if there is one. Raises InvalidRequest."""
-    proxy_addresses = [
-        proxy_address for proxy_address in arguments.http_proxy.split(",") if proxy_address
-    ]
-    if not proxy_addresses:
+    addresses = [address for address in arguments.http_proxy.split(",") if address]
+    if not addresses:
         return None
 
-    secret_path = arguments.http_proxy_secret
-    shared_secret = read_key(Path(secret_path)).decode("latin-1") if secret_path else ""
-    return SiteProxy(proxy_addresses, header=arguments.http_proxy_user, secret=shared_secret)
+    path = arguments.http_proxy_secret
+    secret = read_key(Path(path)).decode("latin-1") if path else ""
+    return SiteProxy(addresses, header=arguments.http_proxy_user, secret=secret)

@@ -24,26 +24,22 @@ from podwright.store import shown_place
 def back_up_store(arguments: ServerArguments) -> str:
     """Write the content of the store to the file of --backup."""
     store_place = serving_options(arguments).storage
-    record_count = asyncio.run(back_up(store_place, Path(arguments.backup or "")))
-    return f"{record_count} records of {shown_place(store_place)} are in {arguments.backup}"
+    count = asyncio.run(back_up(store_place, Path(arguments.backup or "")))
+    return f"{count} records of {shown_place(store_place)} are in {arguments.backup}"
 
 
 def restored(arguments: ServerArguments) -> str:
     """Load the file of --restore into the store; with --dry-run only compare the two."""
-    store_place, backup_path = serving_options(arguments).storage, arguments.restore or ""
-    shown_store = shown_place(store_place)
+    store_place, path = serving_options(arguments).storage, arguments.restore or ""
+    store = shown_place(store_place)
     if arguments.dry_run:
-        backup_records, store_records = asyncio.run(compare(store_place, Path(backup_path)))
-        loss_text = (
+        backup_records, store_records = asyncio.run(compare(store_place, Path(path)))
+        text = (
             f"; the {store_records} that it holds would go" if store_records else ", which is empty"
         )
-        return (
-            f"{backup_records} records of {backup_path} would be put into {shown_store}{loss_text}"
-        )
-    record_count = asyncio.run(
-        restore_from(store_place, Path(backup_path), replace=arguments.replace)
-    )
-    return f"{record_count} records of {backup_path} are in {shown_store}"
+        return f"{backup_records} records of {path} would be put into {store}{text}"
+    count = asyncio.run(restore_from(store_place, Path(path), replace=arguments.replace))
+    return f"{count} records of {path} are in {store}"
 
 
 def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
@@ -71,10 +67,10 @@ def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
 def repaired(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
     """Remove what a start sets aside. Return the faults of these records, and a sentence."""
     store_place = serving_options(arguments).storage
-    removed_faults = asyncio.run(repair(store_place))
-    count = len(removed_faults)
-    removed_text = f"{count} record{'' if count == 1 else 's'}"
-    return removed_faults, f"removed from {shown_place(store_place)}: {removed_text}"
+    faults = asyncio.run(repair(store_place))
+    count = len(faults)
+    text = f"{count} record{'' if count == 1 else 's'}"
+    return faults, f"removed from {shown_place(store_place)}: {text}"
 
 
 def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[str]:

@@ -95,8 +95,8 @@ class ServedHardware:
     async def remember(self, store: Store) -> None:
         """Record the choice in the store, for a restart."""
         if self.news:
-            encoded_source = msgspec.json.encode(self.source, enc_hook=rule_name)
-            await store.commit([Put(_RECORD_KIND, _RECORD_KEY, encoded_source)])
+            source = msgspec.json.encode(self.source, enc_hook=rule_name)
+            await store.commit([Put(_RECORD_KIND, _RECORD_KEY, source)])
 
 
 def detect() -> ServedHardware | None:
@@ -202,10 +202,8 @@ def _stored_hardware(
     # A family's rules come from the program, not from the store, since a newer program may know
     # better.
     current_clusters = tuple(
-        replace(
-            stored_cluster, family=family_named(stored_cluster.family.name) or stored_cluster.family
-        )
-        for stored_cluster in clusters
+        replace(cluster, family=family_named(cluster.family.name) or cluster.family)
+        for cluster in clusters
     )
     return ServedHardware(current_clusters, clusters_source, news=False)
 
@@ -221,9 +219,7 @@ def recorded_clusters(store_records: Mapping[tuple[str, str], bytes]) -> tuple[C
 
 
 def _is_store_in_use(store_records: Mapping[tuple[str, str], bytes]) -> bool:
-    return any(
-        record_kind in ("partition", "lease", "quarantine") for record_kind, _ in store_records
-    )
+    return any(kind in ("partition", "lease", "quarantine") for kind, _ in store_records)
 
 
 def _hardware_from_preset(preset_name: str) -> ServedHardware:
@@ -246,16 +242,10 @@ def _hardware_from_files(cluster_files: Sequence[Path]) -> ServedHardware:
             cluster = load_cluster(cluster_path)
         except FabricError as error:
             fault_position = f"{error.path}:{error.line}" if error.line else error.path
-            problem = ": ".join(
-                message_part
-                for message_part in (fault_position, error.key, error.problem)
-                if message_part
-            )
+            problem = ": ".join(part for part in (fault_position, error.key, error.problem) if part)
             raise InvalidRequest(problem, would_work=error.would_work) from None
         cluster_and_machines = {f"cluster {cluster.name}"} | {
-            f"machine {machine.name}"
-            for link_domain in cluster.domains
-            for machine in link_domain.machines
+            f"machine {machine.name}" for domain in cluster.domains for machine in domain.machines
         }
         if repeated_names := sorted(seen_names & cluster_and_machines):
             raise InvalidRequest(

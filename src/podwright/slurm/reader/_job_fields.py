@@ -193,22 +193,19 @@ class JobRecord:
         details_text = self._record.between("CoreSpec", "MinCPUsNode", self._line)
         for node_list, gres_text in _NODE_GPUS_PATTERN.findall(details_text):
             gpu_indices = [
-                gpu_index
+                index
                 for index_list in _GPU_INDICES_PATTERN.findall(gres_text)
-                for gpu_index in read_list(index_list)
+                for index in read_list(index_list)
             ]
             try:
                 node_names = expand(node_list) if gpu_indices else ()
             except (InvalidRequest, ValueError):
                 raise self._record.not_known("Nodes", f"{node_list[:40]!r} is not a list") from None
-            for node_name in node_names:
-                indices_by_node.setdefault(node_name, []).extend(gpu_indices)
+            for name in node_names:
+                indices_by_node.setdefault(name, []).extend(gpu_indices)
         return indices_by_node
 
 
 def read_jobs(scontrol_output: str) -> list[JobRecord]:
     """Return the jobs in this output, in Slurm's order."""
-    return [
-        JobRecord(field_record, scontrol_line)
-        for field_record, scontrol_line in records(scontrol_output, "JobId")
-    ]
+    return [JobRecord(record, line) for record, line in records(scontrol_output, "JobId")]

@@ -63,11 +63,11 @@ class NodeState(NamedTuple):
 def node_state(state_text: str) -> NodeState:
     """Return the state in Slurm's notation: `IDLE+DRAIN`, `DOWN*`, `idle~`."""
     state_words = set()
-    for state_part in state_text.upper().split("+"):
-        state_word = state_part.rstrip("".join(_STATE_SUFFIXES))
+    for part in state_text.upper().split("+"):
+        state_word = part.rstrip("".join(_STATE_SUFFIXES))
         state_words |= {
             state_word,
-            *(_STATE_SUFFIXES[state_suffix] for state_suffix in state_part[len(state_word) :]),
+            *(_STATE_SUFFIXES[suffix] for suffix in part[len(state_word) :]),
         }
     return NodeState(state_text, frozenset(state_words - {""}))
 
@@ -177,7 +177,7 @@ class SlurmNode:
     def features(self) -> frozenset[str]:
         """The features that jobs can ask for."""
         feature_names = self._record.value("AvailableFeatures").split(",")
-        return frozenset(feature_name for feature_name in feature_names if feature_name)
+        return frozenset(name for name in feature_names if name)
 
     @property
     def cpu_bind(self) -> str:
@@ -205,20 +205,20 @@ class SlurmNode:
 
 def read_nodes(scontrol_output: str) -> list[SlurmNode]:
     """Return the nodes in this output, in Slurm's order."""
-    return [SlurmNode(field_record) for field_record, _ in records(scontrol_output, "NodeName")]
+    return [SlurmNode(record) for record, _ in records(scontrol_output, "NodeName")]
 
 
 def read_gpus(gres_text: str) -> list[GresGpus]:
     """Return the GPUs in a Gres: `gpu:a100:4(S:0-1)`."""
     return [
-        GresGpus(gpu_type, int(gpu_count), sockets)
-        for gpu_type, gpu_count, sockets in _GPU_GRES_PATTERN.findall(gres_text)
+        GresGpus(gpu_type, int(count), sockets)
+        for gpu_type, count, sockets in _GPU_GRES_PATTERN.findall(gres_text)
     ]
 
 
 def read_counts(gres_text: str) -> list[tuple[str, int]]:
     """Return every GRES with its count, in order, also `shard` and `nic`."""
-    return [(gres_name, int(gres_count)) for gres_name, gres_count in _OTHER.findall(gres_text)]
+    return [(name, int(count)) for name, count in _OTHER.findall(gres_text)]
 
 
 def gpu_types(gres_text: str) -> dict[str, int]:

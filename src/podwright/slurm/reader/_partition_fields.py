@@ -75,8 +75,8 @@ class SlurmPartitionRecord:
     @property
     def default_time(self) -> str:
         """The time limit of a job that asks for none; empty where MaxTime applies."""
-        time_text = self._record.text("DefaultTime")
-        return "" if time_text == "NONE" else time_text
+        text = self._record.text("DefaultTime")
+        return "" if text == "NONE" else text
 
     @property
     def memory(self) -> tuple[int, bool]:
@@ -90,12 +90,8 @@ class SlurmPartitionRecord:
 
     def _memory_limit(self, def_or_max: str) -> tuple[int, bool]:
         field_names = (f"{def_or_max}MemPerCPU", f"{def_or_max}MemPerNode")
-        memory_fields = {
-            field_name: self._record.text(field_name)
-            for field_name in field_names
-            if self._record.has(field_name)
-        }
-        return sized(memory_fields, def_or_max, self._record.not_known(field_names[1]))
+        fields = {name: self._record.text(name) for name in field_names if self._record.has(name)}
+        return sized(fields, def_or_max, self._record.not_known(field_names[1]))
 
     @property
     def share(self) -> int:
@@ -105,21 +101,19 @@ class SlurmPartitionRecord:
         """
         if not self._record.has("ExclusiveUser") and self._record.text("Exclusive") == "NODE":
             return 0
-        sharing_word = self._record.text("OverSubscribe").partition(":")[0]
-        if sharing_word not in _OVERSUBSCRIBE_VALUES:
-            raise self._record.not_known(
-                "OverSubscribe", f"{sharing_word[:40]!r} is not such a value"
-            )
-        return _OVERSUBSCRIBE_VALUES.index(sharing_word)
+        word = self._record.text("OverSubscribe").partition(":")[0]
+        if word not in _OVERSUBSCRIBE_VALUES:
+            raise self._record.not_known("OverSubscribe", f"{word[:40]!r} is not such a value")
+        return _OVERSUBSCRIBE_VALUES.index(word)
 
     @property
     def whole_nodes(self) -> bool:
         """Whether each job has its nodes, or its topology, for itself."""
         if self._record.has("ExclusiveUser"):
-            whole_topology = self._record.optional("ExclusiveTopo") == "YES"
+            topology = self._record.optional("ExclusiveTopo") == "YES"
         else:
-            whole_topology = self._record.text("Exclusive") == "TOPO"
-        return whole_topology or self.share == 0
+            topology = self._record.text("Exclusive") == "TOPO"
+        return topology or self.share == 0
 
     @property
     def takes_least_loaded_first(self) -> bool:
@@ -149,14 +143,14 @@ class SlurmPartitionRecord:
     @property
     def select(self) -> str:
         """SelectTypeParameters of its own; empty where it has none."""
-        parameters_text = self._record.value("SelectTypeParameters")
-        return "" if parameters_text == "NONE" else parameters_text
+        text = self._record.value("SelectTypeParameters")
+        return "" if text == "NONE" else text
 
     @property
     def alternate(self) -> str:
         """The partition that takes its jobs where it takes none itself; empty: there is none."""
-        partition_text = self._record.optional("Alternate")
-        return "" if partition_text == "NONE" else partition_text
+        text = self._record.optional("Alternate")
+        return "" if text == "NONE" else text
 
     @property
     def has_own_qos(self) -> bool:
@@ -176,7 +170,4 @@ class SlurmPartitionRecord:
 
 def read_partitions(scontrol_output: str) -> list[SlurmPartitionRecord]:
     """Return the partitions in this output, in Slurm's order."""
-    return [
-        SlurmPartitionRecord(field_record)
-        for field_record, _ in records(scontrol_output, "PartitionName")
-    ]
+    return [SlurmPartitionRecord(record) for record, _ in records(scontrol_output, "PartitionName")]

@@ -50,14 +50,9 @@ class LicenceRecord:
 
 def read_reservations(scontrol_output: str) -> list[ReservationRecord]:
     """Return the reservations in the output of `scontrol --oneliner show reservation`."""
-    return [
-        ReservationRecord(field_record)
-        for field_record, _ in records(scontrol_output, "ReservationName")
-    ]
+    return [ReservationRecord(record) for record, _ in records(scontrol_output, "ReservationName")]
 
 
 def read_licences(scontrol_output: str) -> list[LicenceRecord]:
     """Return the licences in the output of `scontrol --oneliner show licenses`."""
-    return [
-        LicenceRecord(field_record) for field_record, _ in records(scontrol_output, "LicenseName")
-    ]
+    return [LicenceRecord(record) for record, _ in records(scontrol_output, "LicenseName")]

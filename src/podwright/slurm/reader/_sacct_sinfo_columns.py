@@ -58,15 +58,15 @@ CUT: Final = "\x1f"
 
 def accounting_format(*column_names: str) -> str:
     """Return the value of sacct's --format for these columns."""
-    return ",".join(_SACCT_COLUMNS[column_name] for column_name in column_names)
+    return ",".join(_SACCT_COLUMNS[name] for name in column_names)
 
 
 def accounting_command(*column_names: str) -> list[str]:
     """Return the sacct command that prints these columns in the form that `read_accounting`
     reads.
     """
-    format_options = ["--noheader", "--parsable2", f"--delimiter={CUT}"]
-    return ["sacct", *format_options, f"--format={accounting_format(*column_names)}"]
+    options = ["--noheader", "--parsable2", f"--delimiter={CUT}"]
+    return ["sacct", *options, f"--format={accounting_format(*column_names)}"]
 
 
 def read_accounting(sacct_output: str, *column_names: str) -> list[dict[str, str]]:
@@ -74,11 +74,11 @@ def read_accounting(sacct_output: str, *column_names: str) -> list[dict[str, str
 
     A line with fewer columns is left out: it is a further line of a value that has line breaks.
     """
-    split_lines = [output_line.split(CUT) for output_line in sacct_output.splitlines()]
+    split_lines = [line.split(CUT) for line in sacct_output.splitlines()]
     return [
-        dict(zip(column_names, row_cells, strict=False))
-        for row_cells in split_lines
-        if len(row_cells) >= len(column_names)
+        dict(zip(column_names, cells, strict=False))
+        for cells in split_lines
+        if len(cells) >= len(column_names)
     ]
 
 
@@ -88,9 +88,7 @@ def accounting_columns(header_words: Sequence[str]) -> dict[str, int]:
     header_words: the words of that line, which may have a width (`JobName%30`). Columns that
     nothing here reads are left out.
     """
-    index_by_header = {
-        header_word.partition("%")[0]: index for index, header_word in enumerate(header_words)
-    }
+    index_by_header = {word.partition("%")[0]: index for index, word in enumerate(header_words)}
     return {
         column_name: index_by_header[sacct_name]
         for column_name, sacct_name in _SACCT_COLUMNS.items()
@@ -108,18 +106,17 @@ def node_listing_command(*column_names: str) -> list[str]:
         "-h",
         "-N",
         "-o",
-        "|".join(_SINFO_COLUMNS[column_name] for column_name in column_names),
+        "|".join(_SINFO_COLUMNS[name] for name in column_names),
     ]
 
 
 def read_node_listing(sinfo_output: str, *column_names: str) -> list[dict[str, str]]:
     """Return the rows that `node_listing_command` printed for these columns, by name."""
     split_lines = [
-        output_line.strip().split("|", len(column_names) - 1)
-        for output_line in sinfo_output.splitlines()
+        line.strip().split("|", len(column_names) - 1) for line in sinfo_output.splitlines()
     ]
     return [
-        dict(zip(column_names, row_cells, strict=True))
-        for row_cells in split_lines
-        if len(row_cells) == len(column_names)
+        dict(zip(column_names, cells, strict=True))
+        for cells in split_lines
+        if len(cells) == len(column_names)
     ]

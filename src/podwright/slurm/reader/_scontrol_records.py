@@ -89,10 +89,10 @@ class FieldRecord:
 
     def number(self, field_name: str) -> int:
         """Return a whole number that Slurm always prints. Raises FieldNotKnown."""
-        number_text = self.text(field_name)
-        if not (number_text.isascii() and number_text.isdigit()):
-            raise self.not_known(field_name, f"{number_text[:40]!r} is not a number")
-        return int(number_text)
+        text = self.text(field_name)
+        if not (text.isascii() and text.isdigit()):
+            raise self.not_known(field_name, f"{text[:40]!r} is not a number")
+        return int(text)
 
     def count(self, field_name: str) -> int | None:
         """Return a limit that Slurm always prints, or None for UNLIMITED. Raises FieldNotKnown."""
@@ -131,8 +131,8 @@ class FieldRecord:
 
     def between(self, first_field: str, last_field: str, record_line: str) -> str:
         """Return the part of the record's line between two fields. Raises FieldNotKnown."""
-        for field_name in (first_field, last_field):
-            self.text(field_name)
+        for name in (first_field, last_field):
+            self.text(name)
         return record_line.partition(f" {first_field}=")[2].partition(f" {last_field}=")[0]
 
 
@@ -158,9 +158,7 @@ def records(scontrol_output: str, first_field: str) -> Iterator[tuple[FieldRecor
     Raises FieldNotKnown where records begin with another field.
     """
     record_lines = one_line_each(scontrol_output).splitlines()
-    matching_lines = [
-        record_line for record_line in record_lines if record_line.startswith(f"{first_field}=")
-    ]
+    matching_lines = [line for line in record_lines if line.startswith(f"{first_field}=")]
     if (
         record_lines
         and not matching_lines
@@ -176,9 +174,9 @@ def one_line_each(scontrol_output: str) -> str:
     own.
     """
     joined_records: list[str] = []
-    for output_line in scontrol_output.splitlines():
-        if output_line[:1].isspace() and joined_records:
-            joined_records[-1] += " " + output_line.strip()
-        elif output_line.strip():
-            joined_records.append(output_line.strip())
+    for line in scontrol_output.splitlines():
+        if line[:1].isspace() and joined_records:
+            joined_records[-1] += " " + line.strip()
+        elif line.strip():
+            joined_records.append(line.strip())
     return "\n".join(joined_records)

@@ -24,21 +24,21 @@ class SlurmConfig:
 
     def __init__(self, text: str) -> None:
         self._settings: dict[str, list[str]] = {}
-        for config_line in text.splitlines():
-            if setting_match := _SETTING_PATTERN.match(config_line):
+        for line in text.splitlines():
+            if setting_match := _SETTING_PATTERN.match(line):
                 self._settings.setdefault(setting_match[1].lower(), []).append(setting_match[2])
 
     def text(self, name: str) -> str:
         """Return a setting as Slurm prints it. Raises FieldNotKnown."""
-        setting_values = self._settings.get(name.lower())
-        if setting_values is None:
+        values = self._settings.get(name.lower())
+        if values is None:
             raise FieldNotKnown.of(name, "scontrol show config")
-        return ",".join(setting_values)
+        return ",".join(values)
 
     def value(self, name: str) -> str:
         """Return a setting, or "" where nothing is set. Raises FieldNotKnown."""
-        setting_text = self.text(name)
-        return "" if setting_text in _EMPTY_VALUES else setting_text
+        text = self.text(name)
+        return "" if text in _EMPTY_VALUES else text
 
     def names(self, setting_name: str) -> list[str]:
         """Return a setting that is a list, in its order. Raises FieldNotKnown."""
@@ -62,23 +62,21 @@ class SlurmConfig:
     @property
     def version(self) -> SlurmVersion:
         """The release: (26, 5) for 26.05.5. Raises FieldNotKnown."""
-        version_text = self.text("SLURM_VERSION")
+        text = self.text("SLURM_VERSION")
         try:
-            return parse_version(version_text)
+            return parse_version(text)
         except InvalidRequest:
             raise FieldNotKnown.of(
-                "SLURM_VERSION", "scontrol show config", f"{version_text[:40]!r} is not a version"
+                "SLURM_VERSION", "scontrol show config", f"{text[:40]!r} is not a version"
             ) from None
 
     @property
     def user_id(self) -> int:
         """The uid of SlurmUser, read from `slurm(64030)`. Raises FieldNotKnown."""
-        user_text = self.text("SlurmUser")
-        uid_match = re.search(r"\((\d+)\)$", user_text)
+        text = self.text("SlurmUser")
+        uid_match = re.search(r"\((\d+)\)$", text)
         if not uid_match:
-            raise FieldNotKnown.of(
-                "SlurmUser", "scontrol show config", f"{user_text[:40]!r} has no uid"
-            )
+            raise FieldNotKnown.of("SlurmUser", "scontrol show config", f"{text[:40]!r} has no uid")
         return int(uid_match[1])
 
     @property
@@ -86,8 +84,8 @@ class SlurmConfig:
         """`tree`, `block` and so on, or `flat` where Slurm knows no network. Raises
         FieldNotKnown.
         """
-        plugin_name = self.value("TopologyPlugin").rpartition("/")[2].lower()
-        return "flat" if plugin_name in ("", "none", "default", "flat") else plugin_name
+        name = self.value("TopologyPlugin").rpartition("/")[2].lower()
+        return "flat" if name in ("", "none", "default", "flat") else name
 
     @property
     def binds_tasks_to_cores(self) -> bool:
@@ -107,9 +105,9 @@ class SlurmConfig:
     def _memory_limit(self, def_or_max: str) -> tuple[int, bool]:
         return sized(
             {
-                f"{def_or_max}Mem{per_unit}": self.text(f"{def_or_max}Mem{per_unit}")
-                for per_unit in ("PerCPU", "PerNode")
-                if f"{def_or_max}mem{per_unit}".lower() in self._settings
+                f"{def_or_max}Mem{unit}": self.text(f"{def_or_max}Mem{unit}")
+                for unit in ("PerCPU", "PerNode")
+                if f"{def_or_max}mem{unit}".lower() in self._settings
             },
             def_or_max,
             FieldNotKnown.of(f"{def_or_max}MemPerNode", "scontrol show config"),
@@ -123,14 +121,14 @@ class SlurmConfig:
     @property
     def hides(self) -> frozenset[str]:
         """What PrivateData hides from users: `jobs`, `nodes`, … Raises FieldNotKnown."""
-        return frozenset(data_kind.lower() for data_kind in self.names("PrivateData"))
+        return frozenset(kind.lower() for kind in self.names("PrivateData"))
 
     def hooks(self, hook_name: str) -> list[str]:
         """Return the programs of a hook such as PrologSlurmctld, in their order."""
         return [
-            hook_program
-            for hook_program in self._settings.get(hook_name.lower(), [])
-            if hook_program not in _EMPTY_VALUES
+            program
+            for program in self._settings.get(hook_name.lower(), [])
+            if program not in _EMPTY_VALUES
         ]
 
     def __bool__(self) -> bool:
@@ -165,8 +163,8 @@ def sized(
 def job_defaults(defaults_text: str) -> dict[str, int]:
     """Return `DefCpuPerGPU=4,DefMemPerGPU=1000` as numbers by name."""
     return {
-        default_name: int(default_value)
-        for default_name, default_value in re.findall(r"(\w+)=(\d+)", defaults_text)
+        name: int(default_value)
+        for name, default_value in re.findall(r"(\w+)=(\d+)", defaults_text)
     }
 
 
@@ -174,9 +172,9 @@ def release_note(slurm_version: SlurmVersion | None) -> str:
     """Return the note beside every answer on a Slurm newer than the proven releases, or ""."""
     if slurm_version is None or slurm_version <= NEWEST_RELEASE:
         return ""
-    newest_proven = f"{NEWEST_RELEASE[0]}.{NEWEST_RELEASE[1]:02}"
+    proven = f"{NEWEST_RELEASE[0]}.{NEWEST_RELEASE[1]:02}"
     return (
-        f"this Slurm is {slurm_version[0]}.{slurm_version[1]:02}, and {newest_proven} is the "
+        f"this Slurm is {slurm_version[0]}.{slurm_version[1]:02}, and {proven} is the "
         "newest release that this "
         "answer was proven with"
     )

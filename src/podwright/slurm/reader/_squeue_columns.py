@@ -27,21 +27,16 @@ _SQUEUE_COLUMNS: Final = {
 
 def listing_format(**width_by_column: int) -> str:
     """Return the value of squeue's -O for these columns, each with its width in characters."""
-    return ",".join(
-        f"{_SQUEUE_COLUMNS[column_name]}:{column_width}"
-        for column_name, column_width in width_by_column.items()
-    )
+    return ",".join(f"{_SQUEUE_COLUMNS[name]}:{width}" for name, width in width_by_column.items())
 
 
 def read_listing(squeue_output: str, **width_by_column: int) -> list[dict[str, str]]:
     """Return the rows that squeue printed for that format, by column."""
-    value_rows = []
+    rows = []
     for output_line in squeue_output.splitlines():
         value_by_column, start_column = {}, 0
-        for column_name, column_width in width_by_column.items():
-            value_by_column[column_name] = output_line[
-                start_column : start_column + column_width
-            ].strip()
-            start_column += column_width
-        value_rows.append(value_by_column)
-    return value_rows
+        for name, width in width_by_column.items():
+            value_by_column[name] = output_line[start_column : start_column + width].strip()
+            start_column += width
+        rows.append(value_by_column)
+    return rows

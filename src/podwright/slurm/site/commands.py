@@ -98,9 +98,5 @@ class FakeSlurm:
         """Return what the function returns for the command. A text means success."""
         self.commands.append(argv)
         await asyncio.sleep(0)
-        fake_answer = self._answer(argv)
-        return (
-            fake_answer
-            if isinstance(fake_answer, CommandResult)
-            else CommandResult(0, fake_answer, "")
-        )
+        answer = self._answer(argv)
+        return answer if isinstance(answer, CommandResult) else CommandResult(0, answer, "")

@@ -71,8 +71,7 @@ def changed(
     old_prefix, own_mark, no_newline_mark = _comment_marks(mark)
     conf_text = undone(conf_text, mark, source)
     remaining_settings = {
-        setting_key.lower(): (setting_key, setting_value)
-        for setting_key, setting_value in wanted_settings.items()
+        key.lower(): (key, setting_value) for key, setting_value in wanted_settings.items()
     }
     new_lines = []
     previous_line = ""
@@ -105,8 +104,8 @@ def changed(
     if remaining_settings and new_lines and not new_lines[-1].endswith("\n"):
         new_lines += ["\n", no_newline_mark + own_mark + "\n"]
     new_lines += [
-        _marked_line(f"{setting_name}={setting_value}", mark)
-        for setting_name, setting_value in remaining_settings.values()
+        _marked_line(f"{name}={setting_value}", mark)
+        for name, setting_value in remaining_settings.values()
     ]
     return "".join(new_lines)
 
@@ -121,13 +120,13 @@ def append_own_line(conf_text: str, own_line: str, source: str = "the file") -> 
 
 def comment_out(lines: Iterable[str], mark: str) -> list[str]:
     """Return lines as comments that `undone` turns back into the lines."""
-    old_prefix, own_mark, no_newline_mark = _comment_marks(mark)
+    prefix, own_mark, no_newline_mark = _comment_marks(mark)
     comment_lines = []
     for line in lines:
         comment_lines += (
-            [old_prefix + line]
+            [prefix + line]
             if line.endswith("\n")
-            else [old_prefix + line + "\n", no_newline_mark + own_mark + "\n"]
+            else [prefix + line + "\n", no_newline_mark + own_mark + "\n"]
         )
     return comment_lines
 
@@ -177,10 +176,8 @@ def joined(old_list: str, *new_words: str) -> str:
     are.
     """
     present_words = [word for word in old_list.split(",") if word]
-    present_keys = {word.partition("=")[0].partition(":")[0].lower() for word in present_words}
+    keys = {word.partition("=")[0].partition(":")[0].lower() for word in present_words}
     added_words = [
-        word
-        for word in new_words
-        if word.partition("=")[0].partition(":")[0].lower() not in present_keys
+        word for word in new_words if word.partition("=")[0].partition(":")[0].lower() not in keys
     ]
     return ",".join([*present_words, *added_words])

@@ -38,16 +38,16 @@ class FileChanges:
 def as_diff(file_changes: FileChanges) -> str:
     """Return what would change, as a diff, with words for links and moves."""
     diff_lines = [f"move {old_path} to {new_path}\n" for old_path, new_path in file_changes.moves]
-    for folder, owner_uid in file_changes.folders.items():
+    for folder, uid in file_changes.folders.items():
         if not folder.exists():
-            diff_lines.append(f"make {folder} for user {owner_uid}\n")
-    for path, owner_uid in file_changes.secrets.items():
+            diff_lines.append(f"make {folder} for user {uid}\n")
+    for path, uid in file_changes.secrets.items():
         if not path.exists():
-            diff_lines.append(f"make {path}, a key for user {owner_uid}\n")
+            diff_lines.append(f"make {path}, a key for user {uid}\n")
     moved_paths = {old_path for old_path, _ in file_changes.moves}
-    for path, link_target in file_changes.links.items():
-        if not (path.is_symlink() and path.readlink() == link_target):
-            diff_lines.append(f"link {path} -> {link_target}\n")
+    for path, target in file_changes.links.items():
+        if not (path.is_symlink() and path.readlink() == target):
+            diff_lines.append(f"link {path} -> {target}\n")
     for path, new_text in file_changes.texts.items():
         if path.is_symlink():
             diff_lines.append(f"remove {path}\n")
@@ -107,10 +107,10 @@ def carry_out(file_changes: FileChanges) -> None:
     Raises Unavailable, which names what could not be written.
     """
     try:
-        for folder, owner_uid in file_changes.folders.items():
-            _make_folder(folder, owner_uid)
-        for path, owner_uid in file_changes.secrets.items():
-            _make_key_file(path, owner_uid)
+        for folder, uid in file_changes.folders.items():
+            _make_folder(folder, uid)
+        for path, uid in file_changes.secrets.items():
+            _make_key_file(path, uid)
         for path, target in file_changes.links.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
@@ -120,12 +120,12 @@ def carry_out(file_changes: FileChanges) -> None:
             previous_second = _modified_second(target)
             os.replace(old_path, target)
             _touch_later_second(target, previous_second)
-        for path, new_text in file_changes.texts.items():
-            if new_text is None:
+        for path, text in file_changes.texts.items():
+            if text is None:
                 path.unlink(missing_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _replace_file(path, new_text)
+                _replace_file(path, text)
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",

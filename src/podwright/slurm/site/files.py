@@ -26,10 +26,10 @@ def lines(path: Path, depth: int = _MAX_INCLUDE_DEPTH) -> Iterator[str]:
     joined.
     """
     try:
-        conf_text = path.read_text(errors="surrogateescape")
+        text = path.read_text(errors="surrogateescape")
     except OSError:
         return
-    for line in re.sub(r"\\\s*\n", " ", conf_text).splitlines():
+    for line in re.sub(r"\\\s*\n", " ", text).splitlines():
         tokens = line.partition("#")[0].split()
         if len(tokens) == 2 and tokens[0].lower() == "include" and depth:
             yield from lines(path.parent / tokens[1], depth - 1)

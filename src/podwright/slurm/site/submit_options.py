@@ -235,5 +235,5 @@ OPTIONS: tuple[SlurmOption, ...] = tuple(
 
 def known(command: str) -> dict[str, SlurmOption]:
     """The long options of one command, of all versions."""
-    command_letter = COMMANDS[command]
-    return {option.name: option for option in OPTIONS if command_letter in option.commands}
+    letter = COMMANDS[command]
+    return {option.name: option for option in OPTIONS if letter in option.commands}

@@ -123,8 +123,8 @@ def enter(root: str, kernel_uid: int) -> None:
     new_root = root.rstrip("/")
     if new_root:
         mount(new_root, new_root, "", MS_BIND | MS_REC)  # only a mount point can become the root
-        for mounted_folder in ("dev", "sys"):
-            mount(f"/{mounted_folder}", f"{new_root}/{mounted_folder}", "", MS_BIND | MS_REC)
+        for folder in ("dev", "sys"):
+            mount(f"/{folder}", f"{new_root}/{folder}", "", MS_BIND | MS_REC)
     try:
         mount("proc", f"{new_root}/proc", "proc", MS_NOSUID | MS_NODEV)
     except SetupError:
@@ -185,15 +185,15 @@ class TwinProcess:
 
     def write(self, files: dict[str, str], links: dict[str, str]) -> None:
         """Writes files (base64) and symbolic links, by their path below the twin's folder."""
-        for relative_path, encoded_text in files.items():
+        for relative_path, text in files.items():
             path = self._path_with_parents(relative_path)
-            path.write_bytes(base64.b64decode(encoded_text))
+            path.write_bytes(base64.b64decode(text))
             path.chmod(0o600)
             self._give_to_owner(path)
-        for relative_path, link_target in links.items():
+        for relative_path, target in links.items():
             path = self._path_with_parents(relative_path)
             if not path.is_symlink():
-                path.symlink_to(link_target)
+                path.symlink_to(target)
 
     def cover(self, name: str, path: str) -> bool:
         """Puts a file of the twin in place of a file of the system, for the twin alone."""
@@ -214,8 +214,8 @@ class TwinProcess:
 
     def free_ports(self, count: int) -> list[int]:
         """Returns ports of the loopback device that nobody uses."""
-        with contextlib.ExitStack() as exit_stack:
-            sockets = [exit_stack.enter_context(socket.socket()) for _ in range(count)]
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
             for probe in sockets:
                 probe.bind(("127.0.0.1", 0))
             return [probe.getsockname()[1] for probe in sockets]
@@ -224,14 +224,10 @@ class TwinProcess:
         """Whether a process listens on the port at an address other than 127.0.0.0/8."""
         socket_rows = [
             line.split()
-            for table_name in ("tcp", "tcp6")
-            for line in read_lines(Path("/proc/net", table_name))[1:]
+            for name in ("tcp", "tcp6")
+            for line in read_lines(Path("/proc/net", name))[1:]
         ]
-        listeners = [
-            socket_row[1].split(":")
-            for socket_row in socket_rows
-            if socket_row[3] == TCP_LISTEN_STATE
-        ]
+        listeners = [row[1].split(":") for row in socket_rows if row[3] == TCP_LISTEN_STATE]
         # The kernel prints IPv4 addresses with their first byte last.
         return any(
             int(port_hex, 16) == port and not (len(address_hex) == 8 and address_hex.endswith("7F"))
@@ -248,12 +244,12 @@ class TwinProcess:
         self, name: str, argv: list[str], uid: int, gid: int, environment: dict[str, str]
     ) -> None:
         """Starts a process that stays. Its output is log/NAME below the twin's folder."""
-        log_path = self._folder / "log" / name
-        with log_path.open("wb") as log_file:
+        path = self._folder / "log" / name
+        with path.open("wb") as file:
             self._daemons[name] = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=log_file,
+                stdout=file,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 cwd=self._folder,
@@ -262,13 +258,13 @@ class TwinProcess:
 
     def stop(self, name: str, number: int, limit: float) -> int:
         """Sends a signal to a daemon and waits for its end; SIGKILL after `limit` seconds."""
-        daemon_process = self._daemons.pop(name)
-        daemon_process.send_signal(number)
+        process = self._daemons.pop(name)
+        process.send_signal(number)
         try:
-            return daemon_process.wait(limit)
+            return process.wait(limit)
         except subprocess.TimeoutExpired:
-            daemon_process.kill()
-            return daemon_process.wait()
+            process.kill()
+            return process.wait()
 
     def alive(self, name: str) -> bool:
         """Return whether a daemon still runs."""
@@ -331,15 +327,15 @@ class TwinProcess:
 
     def reap(self) -> None:
         """Collects the children of processes that ended before them."""
-        daemon_pids = {process.pid for process in self._daemons.values()}
+        pids = {process.pid for process in self._daemons.values()}
         while True:
             try:
-                ended_child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if ended_child is None or ended_child.si_pid in daemon_pids:
+            if child is None or child.si_pid in pids:
                 return
-            os.waitpid(ended_child.si_pid, os.WNOHANG)
+            os.waitpid(child.si_pid, os.WNOHANG)
 
     def _path_with_parents(self, relative_path: str) -> Path:
         path = self._folder / relative_path
@@ -363,12 +359,12 @@ def read_lines(path: Path) -> list[str]:
 
 def receive() -> dict[str, Any] | None:
     """Return the next request, or None at the end of the input."""
-    length_prefix = sys.stdin.buffer.read(4)
-    if len(length_prefix) < 4:
+    prefix = sys.stdin.buffer.read(4)
+    if len(prefix) < 4:
         return None
-    body_size = struct.unpack("!I", length_prefix)[0]
-    request_json = sys.stdin.buffer.read(body_size) if body_size <= LARGEST_MESSAGE_BYTES else b""
-    return dict(json.loads(request_json)) if body_size and len(request_json) == body_size else None
+    size = struct.unpack("!I", prefix)[0]
+    request_json = sys.stdin.buffer.read(size) if size <= LARGEST_MESSAGE_BYTES else b""
+    return dict(json.loads(request_json)) if size and len(request_json) == size else None
 
 
 def send(message: dict[str, Any]) -> None:
@@ -380,14 +376,14 @@ def send(message: dict[str, Any]) -> None:
 def serve(kernel_uid: int, folder: Path, become: Callable[[int, int], Callable[[], None]]) -> None:
     """Answer the owner's requests until its input ends."""
     send({"setup": "", "folder": str(folder)})
-    twin_process = TwinProcess(kernel_uid, folder, become)
+    process = TwinProcess(kernel_uid, folder, become)
     while (request := receive()) is not None:
         try:
-            method = getattr(twin_process, request["request"])
+            method = getattr(process, request["request"])
             send({"value": method(**request["arguments"])})
         except (OSError, KeyError, SetupError, subprocess.SubprocessError) as error:
             send({"error": f"{type(error).__name__}: {error}"})
-        twin_process.reap()
+        process.reap()
 
 
 def serve_in_namespaces(root: str, kernel_uid: int) -> None:
@@ -433,9 +429,9 @@ def end_all(folder: Path) -> None:
                 pass
         except ChildProcessError:
             break
-        for child_pid in children(os.getpid()):
+        for pid in children(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child_pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -443,8 +439,8 @@ def end_all(folder: Path) -> None:
 def children(pid: int) -> list[int]:
     """The processes below one."""
     descendants = []
-    for children_file in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child_pid in " ".join(read_lines(children_file)).split():
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child_pid in " ".join(read_lines(file)).split():
             descendants += [int(child_pid), *children(int(child_pid))]
     return descendants
 
@@ -485,8 +481,8 @@ def main() -> int:
     except (SetupError, OSError) as error:
         send({"setup": str(error)})
         return 1
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signal_number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     child_pid = os.fork()
     if child_pid == 0:
         if root == PRIVATE:

@@ -33,20 +33,20 @@ def present_copied(state_folder: Path) -> Present:
     """
     state_files: dict[str, bytes] = {}
     try:
-        for file_name in STATE_FILES:
-            path = state_folder / file_name
+        for name in STATE_FILES:
+            path = state_folder / name
             if path.exists():
-                state_files[file_name] = path.read_bytes()
+                state_files[name] = path.read_bytes()
         job_folders = [path for path in state_folder.glob("hash.*/job.*") if path.is_dir()]
     except PermissionError as error:
         raise Denied(
             f"{error.filename}: the state of slurmctld is readable by root and SlurmUser alone",
             would_work="Run as root or as SlurmUser, or ask without the present state",
         ) from error
-    for required_file in ("job_state", "node_state"):
-        if required_file not in state_files:
+    for file in ("job_state", "node_state"):
+        if file not in state_files:
             raise InvalidRequest(
-                f"{state_folder} has no {required_file}",
+                f"{state_folder} has no {file}",
                 would_work="Name the folder in `scontrol show config | grep StateSaveLocation`",
             )
     for path in job_folders:

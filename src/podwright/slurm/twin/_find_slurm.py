@@ -84,8 +84,8 @@ def _slurmctld_release(root: str, sbin: str) -> str:
 
 def _library_release(root: str, sbin: str) -> str:
     """Return the release of a Slurm in an unpacked system, from the version text in its library."""
-    multiarch_libraries = Path(root, "usr/lib").glob("*/slurm*/libslurmfull.so")
-    for library in (*multiarch_libraries, *Path(root, "usr/lib64/slurm").glob("libslurmfull.so")):
+    libraries = Path(root, "usr/lib").glob("*/slurm*/libslurmfull.so")
+    for library in (*libraries, *Path(root, "usr/lib64/slurm").glob("libslurmfull.so")):
         try:
             library_bytes = library.read_bytes()
         except OSError:

@@ -20,20 +20,20 @@ def read_job_answer(record: str, messages: str = "") -> Granted | Waits | Refuse
     state_match = _JOB_STATE_PATTERN.search(record)
     if not state_match:
         return None
-    job_state, reason = state_match[1], state_match[2] or ""
-    if job_state in _RUNNING_STATES:
+    state, reason = state_match[1], state_match[2] or ""
+    if state in _RUNNING_STATES:
         return Granted(granted_nodes(record), _field(record, "Partition"), record, messages)
-    if job_state == "FAILED":  # slurmctld keeps the job that it refused to salloc or srun
+    if state == "FAILED":  # slurmctld keeps the job that it refused to salloc or srun
         return refused(messages or reason)
-    if job_state != "PENDING":
-        return Waits(job_state, record, messages)
+    if state != "PENDING":
+        return Waits(state, record, messages)
     return None if reason in ("", "None") else Waits(reason, record, messages)
 
 
 def refused(messages: str) -> Refused:
     """Return a refusal, with the reason that the command printed."""
-    message_lines = [message_line for message_line in messages.splitlines() if message_line.strip()]
-    error_lines = [message_line for message_line in message_lines if "error:" in message_line]
+    message_lines = [line for line in messages.splitlines() if line.strip()]
+    error_lines = [line for line in message_lines if "error:" in line]
     return Refused((error_lines or message_lines or ["refused without a reason"])[-1], messages)
 
 
@@ -45,11 +45,11 @@ def granted_nodes(record: str) -> tuple[GrantedNode, ...]:
         node_name: GrantedNode(node_name, (), 0)
         for node_name in expand(_field(record, "NodeList").replace("(null)", ""))
     }
-    for node_list, cpu_list, memory_mib, gres in _NODE_DETAILS_PATTERN.findall(record):
+    for node_list, cpu_list, mib, gres in _NODE_DETAILS_PATTERN.findall(record):
         gpus, shares = _parse_gres_devices(gres)
         for node_name in expand(node_list):
             nodes_by_name[node_name] = GrantedNode(
-                node_name, numbers(cpu_list), int(memory_mib), gpus, shares
+                node_name, numbers(cpu_list), int(mib), gpus, shares
             )
     return tuple(nodes_by_name[node_name] for node_name in sorted(nodes_by_name))
 
@@ -71,17 +71,17 @@ def _parse_gres_devices(gres: str) -> tuple[tuple[int, ...], dict[int, int]]:
             else:
                 shares.update(dict.fromkeys(gpu_numbers, int(share_count)))
         elif "/" in device_indices:
-            for gpu, share_text in enumerate(device_indices.split(",")):
-                if int(share_text.split("/")[0]):
-                    shares[gpu] = int(share_text.split("/")[0])
+            for gpu, text in enumerate(device_indices.split(",")):
+                if int(text.split("/")[0]):
+                    shares[gpu] = int(text.split("/")[0])
     return tuple(sorted(gpus)), shares
 
 
 def numbers(number_list: str) -> tuple[int, ...]:
     """Return the numbers in `0-3,8`."""
     listed_numbers: list[int] = []
-    for range_text in number_list.split(","):
-        low, dash, high = range_text.partition("-")
+    for text in number_list.split(","):
+        low, dash, high = text.partition("-")
         if low.isdecimal():
             listed_numbers += range(int(low), int(high if dash else low) + 1)
     return tuple(listed_numbers)

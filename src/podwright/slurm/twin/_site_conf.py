@@ -144,21 +144,21 @@ def _parse_slurm_conf(conf_text: str) -> SiteConf:
         if entry_names.upper() == "DEFAULT":
             defaults[line_kind] |= fields
             continue
-        for entry_name in expand(entry_names):
+        for name in expand(entry_names):
             if line_kind == "nodename":
-                _add_node(site_conf, entry_name, defaults[line_kind] | fields)
+                _add_node(site_conf, name, defaults[line_kind] | fields)
             else:
-                site_conf.partitions[entry_name] = defaults[line_kind] | fields
+                site_conf.partitions[name] = defaults[line_kind] | fields
     return site_conf
 
 
 def _add_node(site_conf: SiteConf, node_name: str, fields: dict[str, str]) -> None:
-    node_flags = node_state(next((fields[key] for key in fields if key.lower() == "state"), ""))
-    if "FUTURE" in node_flags.words:
+    flags = node_state(next((fields[key] for key in fields if key.lower() == "state"), ""))
+    if "FUTURE" in flags.words:
         return
     site_conf.nodes[node_name] = fields
     # UNKNOWN is the default in slurm.conf: slurmctld asks the node.
-    if not node_flags._replace(words=node_flags.words - {"UNKNOWN"}).takes_jobs:
+    if not flags._replace(words=flags.words - {"UNKNOWN"}).takes_jobs:
         site_conf.unused.append(node_name)
 
 
@@ -170,8 +170,8 @@ def _conf_from_scontrol(site: SiteFiles) -> SiteConf:
             # scontrol adds units: `OverTimeLimit = 0 min`
             site_conf.settings[key.strip().lower()] = value.split()[0]
     defaults = site_conf.settings.pop("jobdefaults", "")
-    for job_default in defaults.split(","):
-        key, _, value = job_default.partition("=")
+    for default in defaults.split(","):
+        key, _, value = default.partition("=")
         if value:
             site_conf.settings[key.lower()] = value
     for node in read_nodes(site.nodes):
@@ -217,8 +217,8 @@ def _partition_conf_fields(printed_fields: dict[str, str]) -> dict[str, str]:
         fields["OverSubscribe"] = "EXCLUSIVE"
     elif exclusive == "USER":
         fields["ExclusiveUser"] = "YES"
-    for job_default in fields.pop("JobDefaults", "").split(","):
-        key, _, value = job_default.partition("=")
+    for default in fields.pop("JobDefaults", "").split(","):
+        key, _, value = default.partition("=")
         if value:
             fields[key] = value
     return fields

@@ -42,9 +42,9 @@ def batch_script(output_prefix: str) -> str:
 def read_tasks(probe_output: str) -> tuple[Task, ...]:
     """Return the tasks from what the probes printed, in the order of their ranks."""
     tasks = []
-    for rank, local_rank, node, visible_devices, cpu_masks in _TASK.findall(probe_output):
+    for rank, local_rank, node, visible_devices, masks in _TASK.findall(probe_output):
         set_devices = None if visible_devices == "unset" else visible_devices
-        tasks.append(Task(int(rank), node, set_devices, _task_cpus(cpu_masks, int(local_rank))))
+        tasks.append(Task(int(rank), node, set_devices, _task_cpus(masks, int(local_rank))))
     return tuple(sorted(tasks, key=lambda task: task.rank))
 
 

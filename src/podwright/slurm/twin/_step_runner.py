@@ -81,7 +81,7 @@ class StepRunner:
             self._cell.write({AFFINITY_LIBRARY: base64.b64encode(library_bytes).decode()}, {})
             self._cell.folder("affinity")
         self._cell.folder("out")
-        self._cell.silence([self._conf.nodes[node_name] for node_name in names])
+        self._cell.silence([self._conf.nodes[name] for name in names])
         for node_name in names:
             self._cell.folder(f"spool/{node_name}")
             self._cell.daemon(
@@ -145,9 +145,9 @@ class StepRunner:
 
     def end(self) -> None:
         """End every slurmd that was started."""
-        for node_name in self._started:
-            if self._cell.alive(f"slurmd.{node_name}"):
-                self._cell.stop(f"slurmd.{node_name}", signal.SIGKILL, 5)
+        for name in self._started:
+            if self._cell.alive(f"slurmd.{name}"):
+                self._cell.stop(f"slurmd.{name}", signal.SIGKILL, 5)
         self._started.clear()
 
     def _run_step_command(self, submission: Submission, granted: Granted) -> tuple[Task, ...]:
@@ -195,11 +195,9 @@ class StepRunner:
         """Wait until slurmctld knows every slurmd. Raises Unavailable."""
         argv = ["scontrol", "--oneliner", "show", "node", ",".join(node_names)]
         while time.monotonic() < deadline:
-            node_listing = self._cell.run(argv, CONTROLLER_USER, self._environment).out
-            registered_count = node_listing.count(" SlurmdStartTime=") - node_listing.count(
-                " SlurmdStartTime=None"
-            )
-            if registered_count >= len(node_names):
+            listing = self._cell.run(argv, CONTROLLER_USER, self._environment).out
+            count = listing.count(" SlurmdStartTime=") - listing.count(" SlurmdStartTime=None")
+            if count >= len(node_names):
                 return
             time.sleep(0.05)
         raise Unavailable("slurmctld does not know the slurmd that was started for a node")

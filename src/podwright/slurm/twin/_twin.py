@@ -177,12 +177,12 @@ class Twin:
     def _run_step(self, submission: Submission, granted: Granted) -> tuple[Task, ...]:
         self._restore_clean_state()
         self._ready = False
-        step_runner = StepRunner(self._cell, self._slurm, self._conf, self._environment)
+        runner = StepRunner(self._cell, self._slurm, self._conf, self._environment)
         try:
-            step_runner.start([node.name for node in granted.nodes])
-            return step_runner.run(submission, granted)
+            runner.start([node.name for node in granted.nodes])
+            return runner.run(submission, granted)
         finally:
-            step_runner.end()
+            runner.end()
 
     def fill(self, requests: Sequence[Submission], *, limit: float = 120) -> FilledTwin:
         """Submit all requests at once, and return what runs when nothing more starts.
@@ -213,9 +213,9 @@ class Twin:
             time.sleep(0.3)
         job_records = self._run_as(["scontrol", "--oneliner", "--details", "show", "job"]).out
         answers = [
-            read_job_answer(job_record)
-            for job_record in job_records.splitlines()
-            if job_record.startswith("JobId=")
+            read_job_answer(record)
+            for record in job_records.splitlines()
+            if record.startswith("JobId=")
         ]
         return FilledTwin(
             granted=tuple(answer for answer in answers if isinstance(answer, Granted)),
@@ -273,8 +273,8 @@ class Twin:
     def _prepare_cell(self) -> None:
         account_files = user_files(account_of(None), self._names)
         self._cell.write(self._conf.encoded() | account_files, self._conf.links)
-        for twin_file, system_path in _COVERED_FILES.items():
-            self._cell.cover(twin_file, system_path)
+        for file, path in _COVERED_FILES.items():
+            self._cell.cover(file, path)
         self._cell.folder("spool")
         self._cell.folder("state")
         self._cell.listen(sorted(self._conf.nodes.values()))
@@ -283,8 +283,8 @@ class Twin:
         else:
             self._spawn_slurmctld("-c")
             self._wait_for_slurmctld()
-            for start_index in range(0, len(self._conf.unused), 200):
-                node_names = ",".join(self._conf.unused[start_index : start_index + 200])
+            for index in range(0, len(self._conf.unused), 200):
+                node_names = ",".join(self._conf.unused[index : index + 200])
                 self._run_as(
                     ["scontrol", "update", f"NodeName={node_names}", "State=DRAIN", "Reason=site"]
                 )
@@ -295,12 +295,12 @@ class Twin:
         self._wait_for_slurmctld()
 
     def _write_state(self, state_folder: str, present: Present) -> None:
-        encoded_files = {
-            f"{state_folder}/{file_name}": base64.b64encode(content).decode()
-            for file_name, content in present.state.items()
-            if file_name != "clustername" or self._conf.accounts  # else the twin's name is its own
+        files = {
+            f"{state_folder}/{name}": base64.b64encode(content).decode()
+            for name, content in present.state.items()
+            if name != "clustername" or self._conf.accounts  # else the twin's name is its own
         }
-        self._cell.write(encoded_files, {})
+        self._cell.write(files, {})
 
     def _spawn_slurmctld(self, *slurmctld_options: str) -> None:
         self._started = time.monotonic()
@@ -396,9 +396,7 @@ class Twin:
         while time.monotonic() < deadline:
             is_alive = self._cell.alive("allocation")
             jobs_listing = self._run_as(["scontrol", "--oneliner", "show", "job"]).out
-            job_ids = [
-                int(job_number) for job_number in re.findall(r"^JobId=(\d+)", jobs_listing, re.M)
-            ]
+            job_ids = [int(number) for number in re.findall(r"^JobId=(\d+)", jobs_listing, re.M)]
             if job_ids and max(job_ids) > self._last_job:
                 return str(max(job_ids)), self._cell.read("log/allocation")
             if not is_alive:

@@ -99,8 +99,8 @@ def twin_conf(
     accounts = accounts and bool(site.names) and _has_accounts(site_conf)
     groups = _knows_groups(site, site_conf)
     port_by_node = {
-        node_name: place.node_port or FIRST_NODE_PORT + node_index
-        for node_index, node_name in enumerate(site_conf.nodes)
+        name: place.node_port or FIRST_NODE_PORT + index
+        for index, name in enumerate(site_conf.nodes)
     }
     gres_text, device_paths = gres_conf(site.gres_conf, site_conf.nodes, place.folder)
     slurm_release = release_of(version)
@@ -118,7 +118,7 @@ def twin_conf(
         "etc/plugstack.conf": "",
         "etc/cgroup.conf": "CgroupPlugin=disabled\n" if slurm_release.can_disable_cgroups else "",
         "etc/hosts": "127.0.0.1 localhost\n"
-        + "".join(f"127.0.0.1 {node_name}\n" for node_name in site_conf.nodes),
+        + "".join(f"127.0.0.1 {name}\n" for name in site_conf.nodes),
         "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     }
     if site.topology_yaml:
@@ -172,11 +172,11 @@ def allowed_groups(site: SiteFiles) -> set[str]:
 
 def _allowed_groups(site_conf: SiteConf) -> set[str]:
     return {
-        group_name
+        name
         for fields in site_conf.partitions.values()
         for key, value in fields.items()
         if key.lower() == "allowgroups" and value.upper() != "ALL"
-        for group_name in value.split(",")
+        for name in value.split(",")
     }
 
 
@@ -272,9 +272,9 @@ def _setting_lines(site_conf: SiteConf, version: SlurmVersion) -> Iterable[str]:
         yield f"{setting_name}={setting_value}"
     if "grestypes" not in site_conf.settings:
         gres_names = {
-            gres_part.split(":")[0]
-            for node_fields in site_conf.nodes.values()
-            for gres_part in _gres_parts(node_fields)
+            part.split(":")[0]
+            for fields in site_conf.nodes.values()
+            for part in _gres_parts(fields)
         }
         if gres_names:
             yield f"GresTypes={','.join(sorted(gres_names))}"
@@ -283,11 +283,7 @@ def _setting_lines(site_conf: SiteConf, version: SlurmVersion) -> Iterable[str]:
 
 
 def _gres_parts(node_fields: Mapping[str, str]) -> list[str]:
-    return [
-        gres_part
-        for gres_part in node_fields.get("Gres", "").split(",")
-        if gres_part and gres_part[0].isalpha()
-    ]
+    return [part for part in node_fields.get("Gres", "").split(",") if part and part[0].isalpha()]
 
 
 def _scheduler(site_conf: SiteConf) -> str:
@@ -308,11 +304,11 @@ def _allowed_fields(fields: Mapping[str, str], keys: Iterable[str]) -> str:
     names_by_key = {key.lower(): key for key in keys}
     key_values = []
     for key, value in fields.items():
-        allowed_name = names_by_key.get(key.lower())
-        if allowed_name == "Gres":
+        name = names_by_key.get(key.lower())
+        if name == "Gres":
             value = _without_sockets(value)
-        if allowed_name and value and not set(value) & set(" \t\n\"'\\"):
-            key_values.append(f"{allowed_name}={value}")
+        if name and value and not set(value) & set(" \t\n\"'\\"):
+            key_values.append(f"{name}={value}")
     return " ".join(key_values)
 
 

@@ -44,20 +44,20 @@ class _GresConfLine:
         return self.files[-1:] if self.multiple else self.files
 
     def text(self, nodes: str, twin_folder: str) -> str:
-        line_words = [f"NodeName={nodes} Name={self.name}"]
-        line_words += [f"Type={self.type}"] if self.type else []
-        line_words += [f"Count={self.count}"] if self.count else []
-        file_key = "MultipleFiles" if self.multiple else "File"
+        words = [f"NodeName={nodes} Name={self.name}"]
+        words += [f"Type={self.type}"] if self.type else []
+        words += [f"Count={self.count}"] if self.count else []
+        key = "MultipleFiles" if self.multiple else "File"
         file_list = ",".join(f"{twin_folder}/{path}" for path in self.files)
-        line_words += [f"{file_key}={file_list}"] if file_list else []
-        return " ".join([*line_words, self.rest]).strip()
+        words += [f"{key}={file_list}"] if file_list else []
+        return " ".join([*words, self.rest]).strip()
 
 
 def gres_conf(
     site_text: str, nodes: Mapping[str, Mapping[str, str]], folder: str
 ) -> tuple[str, tuple[str, ...]]:
     """Return the text of gres.conf, and the devices in it, by their paths in the twin's folder."""
-    rows_by_node: dict[str, list[_GresConfLine]] = {node_name: [] for node_name in nodes}
+    rows_by_node: dict[str, list[_GresConfLine]] = {name: [] for name in nodes}
     detecting_nodes: set[str] = set()
     for line in re.sub(r"\\\n", " ", site_text).splitlines():
         fields = {key.lower(): value for key, value in pairs(line.split("#")[0]).items()}
@@ -86,7 +86,7 @@ def gres_conf(
     devices: dict[str, None] = {}
     for node_rows, node_names in nodes_by_rows.items():
         conf_lines += [row.text(fold_names(node_names), folder) for row in node_rows]
-        devices |= dict.fromkeys(device_path for row in node_rows for device_path in row.files)
+        devices |= dict.fromkeys(path for row in node_rows for path in row.files)
     return "\n".join(conf_lines) + "\n", tuple(devices)
 
 
@@ -108,8 +108,7 @@ def _parse_gres_line(fields: dict[str, str]) -> _GresConfLine:
         name=fields["name"],
         type=fields.get("type", ""),
         files=tuple(
-            f"{DEVICE_FOLDER}/{device_path.removeprefix('/dev/').lstrip('/')}"
-            for device_path in file_names
+            f"{DEVICE_FOLDER}/{path.removeprefix('/dev/').lstrip('/')}" for path in file_names
         ),
         count=fields.get("count", ""),
         rest=" ".join(
@@ -122,14 +121,14 @@ def _parse_gres_line(fields: dict[str, str]) -> _GresConfLine:
 def _parse_gres_parts(fields: Mapping[str, str]) -> Iterator[tuple[str, str, int, str]]:
     """Yield (name, type, count, sockets) for each part of a node's Gres."""
     gres_text = next((value for key, value in fields.items() if key.lower() == "gres"), "")
-    for gres_name, gres_type, count, sockets_text in _GRES_PART_PATTERN.findall(gres_text):
+    for name, gres_type, count, sockets_text in _GRES_PART_PATTERN.findall(gres_text):
         sockets_match = re.match(r"\(S:([\d,-]+)\)", sockets_text)
-        yield gres_name, gres_type, int(count or 1), sockets_match[1] if sockets_match else ""
+        yield name, gres_type, int(count or 1), sockets_match[1] if sockets_match else ""
 
 
 def _node_has_gres(fields: Mapping[str, str], row: _GresConfLine) -> bool:
     """Return whether the node's Gres in slurm.conf has what the line describes."""
-    return any(gres_name == row.name for gres_name, *_ in _parse_gres_parts(fields))
+    return any(name == row.name for name, *_ in _parse_gres_parts(fields))
 
 
 def _twin_gres_lines(
@@ -140,10 +139,8 @@ def _twin_gres_lines(
     if detected or not any(row.files for row in gpu_rows):
         gpu_rows = list(_socket_rows(gres_parts, fields))
     yield from gpu_rows
-    gpu_devices = [
-        (row.type, device_path, row.rest) for row in gpu_rows for device_path in row.devices()
-    ]
-    typed_names = {gres_name for gres_name, kind, *_ in gres_parts if kind}
+    gpu_devices = [(row.type, path, row.rest) for row in gpu_rows for path in row.devices()]
+    typed_names = {name for name, kind, *_ in gres_parts if kind}
     for gres_name in dict.fromkeys(kind[0] for kind in gres_parts):
         matching_rows = [row for row in rows if row.name == gres_name]
         if gres_name == "gpu":
@@ -151,9 +148,7 @@ def _twin_gres_lines(
         if gres_name not in SHARED_GRES_NAMES or any(row.files for row in matching_rows):
             yield from matching_rows
             continue
-        share_total = sum(
-            share_count for kind, _, share_count, _ in gres_parts if kind == gres_name
-        )
+        share_total = sum(count for kind, _, count, _ in gres_parts if kind == gres_name)
         shares_per_gpu, extra_shares = divmod(share_total, max(1, len(gpu_devices)))
         for gpu_index, (kind, device_path, _) in enumerate(gpu_devices):
             share_count = shares_per_gpu + (gpu_index < extra_shares)
@@ -177,9 +172,7 @@ def _socket_rows(
     for gres_name, gpu_type, gpu_count, sockets_text in gres_parts:
         if gres_name != "gpu":
             continue
-        sockets_of_row = [
-            socket_number for socket_number in numbers(sockets_text) if socket_number < socket_count
-        ]
+        sockets_of_row = [number for number in numbers(sockets_text) if number < socket_count]
         for gpu_position in range(gpu_count):
             cores_key = ""
             if sockets_of_row:

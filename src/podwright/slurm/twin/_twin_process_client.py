@@ -195,7 +195,7 @@ class NamespaceCell:
         stdin: str = "",
         limit: float = 60,
     ) -> CommandResult:
-        result_fields = self._send_request(
+        fields = self._send_request(
             "run",
             limit + 20,
             argv=list(argv),
@@ -205,7 +205,7 @@ class NamespaceCell:
             environment=dict(environment),
             limit=limit,
         )
-        return CommandResult(result_fields["code"], result_fields["out"], result_fields["err"])
+        return CommandResult(fields["code"], fields["out"], fields["err"])
 
     def close(self) -> None:
         """End every process of the namespaces, and return when they are gone."""
@@ -235,8 +235,8 @@ class NamespaceCell:
 
     def _receive_reply(self, limit: float) -> dict[str, Any]:
         deadline = time.monotonic() + limit
-        body_size = struct.unpack("!I", self._read(4, deadline))[0]
-        return dict(json.loads(self._read(body_size, deadline)))
+        size = struct.unpack("!I", self._read(4, deadline))[0]
+        return dict(json.loads(self._read(size, deadline)))
 
     def _read(self, byte_count: int, deadline: float) -> bytes:
         """Return exactly `byte_count` bytes of the reply. A guardian that does not answer in time
@@ -300,9 +300,7 @@ class PrivateCell(NamespaceCell):
             "--num-threads=2",
             f"--socket={munge_socket}",
         ]
-        argv += [
-            f"--{option}={self._folder}/{file_name}" for option, file_name in munged_files.items()
-        ]
+        argv += [f"--{option}={self._folder}/{name}" for option, name in munged_files.items()]
         self.daemon("munged", argv, CONTROLLER_USER, {"PATH": os.environ["PATH"]})
         deadline = time.monotonic() + _MUNGED_START_LIMIT_S
         while not Path(munge_socket).exists():

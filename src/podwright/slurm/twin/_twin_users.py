@@ -59,7 +59,4 @@ def user_files(account: CellUser, names: SiteNames) -> dict[str, str]:
         "etc/passwd": "\n".join(passwd_rows) + "\n",
         "etc/group": "\n".join(group_rows) + "\n",
     }
-    return {
-        file_path: base64.b64encode(file_text.encode()).decode()
-        for file_path, file_text in file_texts.items()
-    }
+    return {path: base64.b64encode(text.encode()).decode() for path, text in file_texts.items()}

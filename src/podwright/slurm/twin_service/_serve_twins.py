@@ -115,8 +115,8 @@ async def _serve_until_signal(
 ) -> None:
     stop_event = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, stop_event.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_event.set)
     warm_twins = WarmTwins(_twin_source(installed_slurm), time.monotonic, workers=options.workers)
     newest_site = _NewestSite(
         warm_twins, keeper, partial(loop.call_soon_threadsafe, stop_event.set)
@@ -152,14 +152,14 @@ class _NewestSite:
 
     def follow(self) -> None:
         """Read copies until the keeper ends, and then end the service."""
-        reported_problem = ""
+        problem = ""
         with contextlib.suppress(OSError, ValueError):
-            while (site_copy := receive(self._keeper.copies, self._copy)) is not None:
-                self._copy = site_copy
-                self._twins.update(site_copy)
-                if site_copy.no_state and site_copy.no_state != reported_problem:
-                    _log.warning("the present state is not read: %s", site_copy.no_state)
-                reported_problem = site_copy.no_state
+            while (copy := receive(self._keeper.copies, self._copy)) is not None:
+                self._copy = copy
+                self._twins.update(copy)
+                if copy.no_state and copy.no_state != problem:
+                    _log.warning("the present state is not read: %s", copy.no_state)
+                problem = copy.no_state
         _log.info("no more copies of the site come")
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             self._end()

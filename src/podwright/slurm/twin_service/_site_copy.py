@@ -102,12 +102,12 @@ def stamp(state_folder: Path) -> StateStamp:
     out.
     """
     times_and_sizes = {}
-    for file_name in ("job_state", "node_state", "resv_state", "assoc_mgr_state", "part_state"):
+    for name in ("job_state", "node_state", "resv_state", "assoc_mgr_state", "part_state"):
         try:
-            file_status = (state_folder / file_name).stat()
+            status = (state_folder / name).stat()
         except OSError:
             continue
-        times_and_sizes[file_name] = (file_status.st_mtime_ns, file_status.st_size)
+        times_and_sizes[name] = (status.st_mtime_ns, status.st_size)
     return StateStamp(times_and_sizes)
 
 
@@ -132,9 +132,7 @@ def send(stream: IO[bytes], site_copy: SiteCopy, former_copy: SiteCopy | None) -
         site_copy, present=replace(site_copy.present, state={}) if site_copy.present else None
     )
     file_sizes = (
-        None
-        if same_state
-        else {file_name: len(content) for file_name, content in state_files.items()}
+        None if same_state else {name: len(content) for name, content in state_files.items()}
     )
     head_json = msgspec.json.encode(_CopyHead(without_state, file_sizes))
     state_bytes = b"".join(state_files.values())
@@ -158,7 +156,7 @@ def receive(stream: IO[bytes], former_copy: SiteCopy | None) -> SiteCopy | None:
         return head.copy
     if head.sizes is None:
         return replace(head.copy, present=former_copy.present if former_copy else None)
-    state_files = {file_name: stream.read(file_size) for file_name, file_size in head.sizes.items()}
+    state_files = {name: stream.read(file_size) for name, file_size in head.sizes.items()}
     if sum(map(len, state_files.values())) < body_size:
         return None
     return replace(head.copy, present=replace(head.copy.present, state=state_files))

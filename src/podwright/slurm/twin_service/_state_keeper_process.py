@@ -153,8 +153,8 @@ def _send_copies(
     copies_stream: IO[bytes], end_read_fd: int, copy_source: _CopySource, interval: float
 ) -> None:
     """Send copies until the service closes its ends of the pipes, or ends."""
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signal_number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     sent_copy: SiteCopy | None = None
     with contextlib.suppress(OSError):
         while True:

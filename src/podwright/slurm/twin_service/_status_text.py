@@ -8,11 +8,11 @@ from typing import Any
 def status_text(service_place: str, status: dict[str, Any]) -> str:
     """Return where a service is, which state it answers with, and how much it has answered."""
     if status["age"] is None:
-        state_sentence = f"It answers with all nodes idle: {status['no_state']}."
+        sentence = f"It answers with all nodes idle: {status['no_state']}."
     else:
-        state_sentence = f"It answers with the state of {status['age']} s ago."
+        sentence = f"It answers with the state of {status['age']} s ago."
     return (
-        f"At {service_place}: Slurm {status['release']}, {status['warm']} warm.\n{state_sentence}\n"
+        f"At {service_place}: Slurm {status['release']}, {status['warm']} warm.\n{sentence}\n"
         f"{status['answered']} questions answered, {status['refused']} refused, "
         f"{status['failed']} failed; {status['waiting']} wait."
     )

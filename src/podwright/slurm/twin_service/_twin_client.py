@@ -184,9 +184,9 @@ def _local_munge() -> Vouches:
 
 def _service_error(service_place: str, http_status: int, reply_body: bytes) -> PodwrightError:
     try:
-        error_fields = msgspec.json.decode(reply_body, type=dict)
-        problem, would_work = str(error_fields["problem"]), str(error_fields["would_work"])
+        fields = msgspec.json.decode(reply_body, type=dict)
+        problem, work = str(fields["problem"]), str(fields["would_work"])
     except (msgspec.MsgspecError, KeyError):
         return Unavailable(f"the twin service at {service_place} answered {http_status}")
-    error_type = _ERROR_BY_CODE.get(str(error_fields.get("code")), Unavailable)
-    return error_type(problem, would_work=would_work)
+    error_type = _ERROR_BY_CODE.get(str(fields.get("code")), Unavailable)
+    return error_type(problem, would_work=work)

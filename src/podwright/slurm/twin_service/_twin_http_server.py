@@ -115,14 +115,14 @@ class TwinFront:
         if self._munge is None or scheme.lower() != "munge":
             raise Unauthenticated("over TCP a question needs a MUNGE credential")
         try:
-            credential_holder = await asyncio.to_thread(self._munge.decode, credential.strip())
+            holder = await asyncio.to_thread(self._munge.decode, credential.strip())
         except MungeError as error:
             if error.absent:
                 raise NoCapacity(f"MUNGE does not answer here: {error}") from None
             raise Unauthenticated(f"MUNGE credential: {error}") from None
-        if credential_holder.payload != request.body:
+        if holder.payload != request.body:
             raise Unauthenticated("the MUNGE credential is that of another question")
-        return credential_holder.uid
+        return holder.uid
 
 
 def _refusal_reply(http_status: int, error: PodwrightError) -> Reply:

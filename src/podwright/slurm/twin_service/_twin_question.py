@@ -107,11 +107,9 @@ def without(
     named_options = [
         (option.removeprefix("--").partition("=")[0], option) for option in submission.options
     ]
-    remaining = tuple(
-        option for option_name, option in named_options if option_name not in option_names
-    )
+    remaining = tuple(option for name, option in named_options if name not in option_names)
     return replace(submission, options=remaining), tuple(
-        option_name for option_name, _ in named_options if option_name in option_names
+        name for name, _ in named_options if name in option_names
     )
 
 

@@ -119,7 +119,7 @@ class WarmTwins:
         self._closed = False
         self._renewing = threading.Lock()  # one twin at a time starts without a question
         self.counts: Counter[str] = Counter()
-        self._workers = [_TwinWorker(self, worker_index) for worker_index in range(workers)]
+        self._workers = [_TwinWorker(self, index) for index in range(workers)]
         for worker in self._workers:
             worker.start()
 
@@ -164,7 +164,7 @@ class WarmTwins:
     def status(self) -> dict[str, object]:
         """Return figures that reveal nothing of anybody's questions."""
         with self._changed:
-            site_copy = self._copy
+            copy = self._copy
             return {
                 "release": self._source.release,
                 "warm": sum(worker.warm for worker in self._workers),
@@ -172,18 +172,16 @@ class WarmTwins:
                 "answered": self.counts["answered"],
                 "refused": self.counts["refused"],
                 "failed": self.counts["failed"],
-                "age": round(self._clock() - site_copy.read_at, 1)
-                if site_copy and site_copy.present
-                else None,
-                "no_state": site_copy.no_state if site_copy else "the site is not known yet",
+                "age": round(self._clock() - copy.read_at, 1) if copy and copy.present else None,
+                "no_state": copy.no_state if copy else "the site is not known yet",
             }
 
     def close(self, seconds: float) -> None:
         """End all twins within `seconds`. Those that still run then end with the process."""
         with self._changed:
             self._closed = True
-            for waiting_question in self._waiting:
-                waiting_question.future.cancel()
+            for question in self._waiting:
+                question.future.cancel()
             self._waiting.clear()
             self._changed.notify_all()
         for worker in self._workers:
@@ -198,8 +196,8 @@ class WarmTwins:
             if not self._closed and not self._is_turn_of(worker):
                 self._changed.wait(_TICK_S)
             worker.idle = False
-            waiting_question = self._waiting.popleft() if self._is_turn_of(worker) else None
-            return self._copy, waiting_question, self._closed
+            question = self._waiting.popleft() if self._is_turn_of(worker) else None
+            return self._copy, question, self._closed
 
     def _is_turn_of(self, worker: _TwinWorker) -> bool:
         """Return whether a question waits that no other twin would answer sooner."""
@@ -280,16 +278,16 @@ class _TwinWorker(threading.Thread):
 
     def run(self) -> None:
         while True:
-            site_copy, waiting_question, closed = self._twins.next(self)
+            copy, question, closed = self._twins.next(self)
             if closed:
                 self._end()
                 return
-            if site_copy is None:
+            if copy is None:
                 continue
-            if waiting_question is not None:
-                self._answer_waiting(site_copy, waiting_question)
-                site_copy = self._twins.newest(site_copy)
-            self._keep_warm(site_copy, was_asked=waiting_question is not None)
+            if question is not None:
+                self._answer_waiting(copy, question)
+                copy = self._twins.newest(copy)
+            self._keep_warm(copy, was_asked=question is not None)
 
     def _keep_warm(self, site_copy: SiteCopy, *, was_asked: bool) -> None:
         clock = self._twins.clock
@@ -464,13 +462,11 @@ def _redacted_answer(
     messages = slurm_answer.messages[-_MAX_TEXT_CHARS:]
     if isinstance(slurm_answer, Refused):
         return replace(twin_answer, refused=replace(slurm_answer, messages=messages))
-    job_record = slurm_answer.record[:_MAX_TEXT_CHARS]
+    record = slurm_answer.record[:_MAX_TEXT_CHARS]
     if isinstance(slurm_answer, Granted):
-        return replace(
-            twin_answer, granted=replace(slurm_answer, record=job_record, messages=messages)
-        )
+        return replace(twin_answer, granted=replace(slurm_answer, record=record, messages=messages))
     if "jobs" in hidden_data:
-        job_record = _TIME_FIELDS_PATTERN.sub("", job_record)
+        record = _TIME_FIELDS_PATTERN.sub("", record)
     if "nodes" in hidden_data or "reservations" in hidden_data:
-        job_record = re.sub(r"(ReqNodeNotAvail)\S*", r"\1", job_record)
-    return replace(twin_answer, waits=replace(slurm_answer, record=job_record, messages=messages))
+        record = re.sub(r"(ReqNodeNotAvail)\S*", r"\1", record)
+    return replace(twin_answer, waits=replace(slurm_answer, record=record, messages=messages))

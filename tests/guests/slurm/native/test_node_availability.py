@@ -136,9 +136,9 @@ async def test_what_is_offered_already_counts_and_looks_are_rare() -> None:
     assert await room.unmet_need([20]) == ""
     assert await room.unmet_need([20, 30]) == "free CPUs in main: 4, needed: 8"
     cluster.used = 4
-    command_count = len(slurm.commands)
+    count = len(slurm.commands)
     assert await room.unmet_need([20]) == ""
-    assert len(slurm.commands) == command_count
+    assert len(slurm.commands) == count
     clock.now += MIN_LOOK_INTERVAL_S
     assert await room.unmet_need([20]) == "free CPUs in main: 0, needed: 4"
 

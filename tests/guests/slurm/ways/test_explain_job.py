@@ -178,9 +178,9 @@ async def test_a_slurm_newer_than_the_newest_proven_one_says_so() -> None:
 
 
 async def test_without_the_sites_file_the_server_is_asked_about_all() -> None:
-    without_file = await explain_job(slurm(WAITS, "ipu:16"), server(), "9", None)
-    assert without_file.problem == "PENDING, it waits for devices (Licenses)"
-    assert without_file.would_work == "--ipus=4 would start now"
+    file = await explain_job(slurm(WAITS, "ipu:16"), server(), "9", None)
+    assert file.problem == "PENDING, it waits for devices (Licenses)"
+    assert file.would_work == "--ipus=4 would start now"
 
 
 async def test_partitions_made_beforehand() -> None:

@@ -22,11 +22,11 @@ _REQUEST_RANK: Final[ContextVar[int]] = ContextVar("rank", default=LATER)
 @contextlib.contextmanager
 def ranked(rank: int) -> Iterator[None]:
     """Give all requests within the block that rank."""
-    rank_token = _REQUEST_RANK.set(rank)
+    token = _REQUEST_RANK.set(rank)
     try:
         yield
     finally:
-        _REQUEST_RANK.reset(rank_token)
+        _REQUEST_RANK.reset(token)
 
 
 class RequestQueue:
@@ -62,8 +62,8 @@ class RequestQueue:
 
     def _pass_turn_on(self) -> None:
         while self._waiting:
-            _, _, waiting_future = heapq.heappop(self._waiting)
-            if not waiting_future.done():
-                waiting_future.set_result(None)
+            _, _, future = heapq.heappop(self._waiting)
+            if not future.done():
+                future.set_result(None)
                 return
         self._free += 1

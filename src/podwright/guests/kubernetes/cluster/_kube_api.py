@@ -76,8 +76,8 @@ class KubeApi:
         """Return the value of each PriorityClass, and under "" that of the default. Raises Denied
         where the operator lacks the right.
         """
-        priority_classes = await self._list_all_pages("/apis/scheduling.k8s.io/v1/priorityclasses")
-        return priority_values(priority_classes)
+        classes = await self._list_all_pages("/apis/scheduling.k8s.io/v1/priorityclasses")
+        return priority_values(classes)
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """Create a pod. Return False if there is one of that name."""
@@ -88,10 +88,8 @@ class KubeApi:
 
         No object of these kinds is ever read.
         """
-        plural_kind = f"{item['kind'].lower()}s"
-        return await self._create_object(
-            f"/api/v1/namespaces/{quote(namespace)}/{plural_kind}", item
-        )
+        kind = f"{item['kind'].lower()}s"
+        return await self._create_object(f"/api/v1/namespaces/{quote(namespace)}/{kind}", item)
 
     async def _create_object(self, path: str, item: Object) -> bool:
         try:
@@ -120,8 +118,8 @@ class KubeApi:
 
     async def cluster_uid(self) -> str:
         """Return what identifies this cluster for good: the uid of its namespace kube-system."""
-        kube_system = await self._call("GET", "/api/v1/namespaces/kube-system")
-        return str(kube_system["metadata"]["uid"])
+        system = await self._call("GET", "/api/v1/namespaces/kube-system")
+        return str(system["metadata"]["uid"])
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any]:
         """Return a Lease. Raises NotFound."""
@@ -163,10 +161,10 @@ class KubeApi:
         while True:
             page = await self._call("GET", path, query=page_query)
             items += page.get("items") or ()
-            page_metadata = page.get("metadata") or {}
-            if not page_metadata.get("continue"):
-                return items, str(page_metadata.get("resourceVersion") or "")
-            page_query["continue"] = page_metadata["continue"]
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return items, str(metadata.get("resourceVersion") or "")
+            page_query["continue"] = metadata["continue"]
 
     async def stream(self, path: str, query: Mapping[str, Any]) -> AsyncIterator[bytes]:
         """Return the body of a watch in pieces, as they arrive. The first piece is empty."""
@@ -204,15 +202,15 @@ class KubeApi:
         try:
             async with self._queue.turn():
                 response = await self._send_request(method, path, body, query, _CALL_TIMEOUT_S)
-                response_text = await response.text()
+                text = await response.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(
                 f"the API server does not answer: {error!r}", operation=operation
             ) from None
         if 200 <= response.status < 300:
-            reply: dict[str, Any] = json.loads(response_text)
+            reply: dict[str, Any] = json.loads(text)
             return reply
-        raise _api_error(response.status, response_text, operation)
+        raise _api_error(response.status, text, operation)
 
     async def _send_request(
         self,

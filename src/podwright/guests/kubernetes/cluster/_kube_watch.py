@@ -85,13 +85,13 @@ class KindWatch:
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_S)
 
     async def _list_objects(self) -> str:
-        items, resource_version = await self._api.listed(self._path, self._query)
+        items, version = await self._api.listed(self._path, self._query)
         known_before, self._known = self._known, {}
         for item in items:
             self._report_change("", item)
         for uid in known_before.keys() - self._known.keys():
             self._on_event(self.kind, "DELETED", known_before[uid])
-        return resource_version
+        return version
 
     async def _follow_changes(self, resource_version: str) -> str:
         """Stream changes from a version on. Return the version to continue from when the API server
@@ -125,14 +125,14 @@ class KindWatch:
         try:
             event = json.loads(event_line)
             event_type, item = str(event["type"]), event["object"]
-            resource_version = str(item.get("metadata", {}).get("resourceVersion", ""))
+            version = str(item.get("metadata", {}).get("resourceVersion", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Unavailable("the API server sends what is not an event") from None
         if event_type == "ERROR":
             raise Unavailable(f"the watch ended: {str(item.get('message') or item)[:300]}")
         if event_type != "BOOKMARK":
             self._report_change(event_type, item)
-        return resource_version
+        return version
 
     def _report_change(self, event_type: str, item: Object) -> None:
         metadata = item.get("metadata") or {}
@@ -140,12 +140,8 @@ class KindWatch:
         if event_type == "DELETED":
             self._known.pop(uid, None)
         else:
-            kept_fields = ("namespace", "name", "uid", "labels")
+            fields = ("namespace", "name", "uid", "labels")
             self._known[uid] = {
-                "metadata": {
-                    field_name: metadata[field_name]
-                    for field_name in kept_fields
-                    if field_name in metadata
-                }
+                "metadata": {name: metadata[name] for name in fields if name in metadata}
             }
         self._on_event(self.kind, event_type, item)

@@ -59,15 +59,15 @@ class Leader:
 
     async def acquire(self) -> None:
         """Return once the lease is ours."""
-        last_problem = ""
+        problem = ""
         while True:
             try:
                 if await self.attempt():
                     return
             except PodwrightError as error:
-                if str(error) != last_problem:
+                if str(error) != problem:
                     _log.warning("lease: %s", error)
-                last_problem = str(error)
+                problem = str(error)
             await asyncio.sleep(_RETRY_S)
 
     async def hold(self) -> None:
@@ -158,10 +158,10 @@ class Leader:
     async def _write_lease(
         self, lease: dict[str, Any], spec: dict[str, Any], *, new: bool = False
     ) -> None:
-        lease_body = {
+        body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": lease["metadata"],
             "spec": spec,
         }
-        await self._leases.put_lease(self._namespace, self._name, lease_body, new=new)
+        await self._leases.put_lease(self._namespace, self._name, body, new=new)

@@ -35,11 +35,7 @@ class FakeKube:
 
     async def jobs(self) -> list[Object]:
         """Return all IPUJobs."""
-        return [
-            copy.deepcopy(item)
-            for object_key, item in self.objects.items()
-            if object_key[0] == JOB_KIND
-        ]
+        return [copy.deepcopy(item) for key, item in self.objects.items() if key[0] == JOB_KIND]
 
     async def job(self, namespace: str, name: str) -> Object | None:
         """Return an IPUJob, or None if there is none."""
@@ -49,87 +45,82 @@ class FakeKube:
         """Return the pods of the job with that uid."""
         return [
             copy.deepcopy(pod)
-            for object_key, pod in self.objects.items()
-            if object_key[:2] == ("Pod", namespace)
-            and pod["metadata"]["labels"].get(UID_LABEL) == uid
+            for key, pod in self.objects.items()
+            if key[:2] == ("Pod", namespace) and pod["metadata"]["labels"].get(UID_LABEL) == uid
         ]
 
     async def nodes(self) -> list[Object]:
         """Return all nodes."""
-        return [
-            copy.deepcopy(item)
-            for object_key, item in self.objects.items()
-            if object_key[0] == "Node"
-        ]
+        return [copy.deepcopy(item) for key, item in self.objects.items() if key[0] == "Node"]
 
     async def priorities(self) -> dict[str, int]:
         """Return the value of each PriorityClass, and under "" that of the default."""
         return priority_values(
             priority_class
-            for object_key, priority_class in self.objects.items()
-            if object_key[0] == "PriorityClass"
+            for key, priority_class in self.objects.items()
+            if key[0] == "PriorityClass"
         )
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """Create a pod. Return False if there is one of that name."""
-        object_key = ("Pod", namespace, pod["metadata"]["name"])
-        if object_key in self.objects:
+        key = ("Pod", namespace, pod["metadata"]["name"])
+        if key in self.objects:
             return False
         created_pod = copy.deepcopy(dict(pod))
         created_pod["status"] = {"phase": "Pending"}
-        self.writes.append(f"create {object_key[2]}")
-        self._put_object(object_key, created_pod, "ADDED")
+        self.writes.append(f"create {key[2]}")
+        self._put_object(key, created_pod, "ADDED")
         return True
 
     async def create_item(self, namespace: str, item: Object) -> bool:
         """Create a secret or an event. Return False if there is one of that name."""
-        object_key = (item["kind"], namespace, item["metadata"]["name"])
-        if object_key[0] == "Event":
-            return self.events.setdefault(object_key, item) is item
-        if object_key in self.objects:
+        key = (item["kind"], namespace, item["metadata"]["name"])
+        if key[0] == "Event":
+            return self.events.setdefault(key, item) is item
+        if key in self.objects:
             return False
-        self.writes.append(f"create {object_key[0].lower()} {object_key[2]}")
-        self.objects[object_key] = copy.deepcopy(dict(item))
+        self.writes.append(f"create {key[0].lower()} {key[2]}")
+        self.objects[key] = copy.deepcopy(dict(item))
         return True
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """Delete the pod with that uid. It is not an error if there is none."""
-        object_key = ("Pod", namespace, name)
-        found_pod = self.objects.get(object_key)
+        key = ("Pod", namespace, name)
+        found_pod = self.objects.get(key)
         if found_pod is None or found_pod["metadata"]["uid"] != uid:
             return
         self.writes.append(f"delete {name}")
         if self.quick or found_pod["status"]["phase"] != "Running":
-            self._drop_object(object_key)
+            self._drop_object(key)
         else:
             found_pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            self._put_object(object_key, found_pod, "MODIFIED")
+            self._put_object(key, found_pod, "MODIFIED")
 
     async def set_finalizers(
         self, namespace: str, name: str, version: str, finalizers: list[str]
     ) -> None:
         """Set the finalizers of an IPUJob."""
-        object_key, job = self._job_at(namespace, name, version)
+        key, job = self._job_at(namespace, name, version)
         job["metadata"]["finalizers"] = list(finalizers)
         self.writes.append(f"finalizers {name}")
         if job["metadata"].get("deletionTimestamp") and not finalizers:
-            self._drop_object(object_key)
+            self._drop_object(key)
         else:
-            self._put_object(object_key, job, "MODIFIED")
+            self._put_object(key, job, "MODIFIED")
 
     async def set_status(self, namespace: str, name: str, version: str, status: Object) -> None:
         """Replace the whole status of an IPUJob."""
-        object_key, job = self._job_at(namespace, name, version)
+        key, job = self._job_at(namespace, name, version)
         job["status"] = copy.deepcopy(dict(status))
         self.writes.append(f"status {name}: {status['launcherStatus']}, {status['lastMessage']}")
-        self._put_object(object_key, job, "MODIFIED")
+        self._put_object(key, job, "MODIFIED")
 
     async def watch(self, on_event: Told) -> None:
         """Call `on_event` for all that exists at the start, and then for every change, until
         cancelled.
         """
-        for object_key, item in list(self.objects.items()):
-            on_event(object_key[0], "", copy.deepcopy(item))
+        for key, item in list(self.objects.items()):
+            on_event(key[0], "", copy.deepcopy(item))
         self._listeners.append(on_event)
         try:
             await asyncio.Event().wait()
@@ -155,35 +146,35 @@ class FakeKube:
 
     def change(self, spec: Object, name: str = "job", namespace: str = "team") -> None:
         """Change some fields of an IPUJob's spec."""
-        object_key = (JOB_KIND, namespace, name)
-        self.objects[object_key]["spec"].update(copy.deepcopy(dict(spec)))
-        self._put_object(object_key, self.objects[object_key], "MODIFIED")
+        key = (JOB_KIND, namespace, name)
+        self.objects[key]["spec"].update(copy.deepcopy(dict(spec)))
+        self._put_object(key, self.objects[key], "MODIFIED")
 
     def delete(self, name: str = "job", namespace: str = "team", *, forced: bool = False) -> None:
         """Delete an IPUJob. forced: somebody removes its finalizers."""
-        object_key = (JOB_KIND, namespace, name)
-        job = self.objects[object_key]
+        key = (JOB_KIND, namespace, name)
+        job = self.objects[key]
         if forced or not job["metadata"].get("finalizers"):
-            self._drop_object(object_key)
+            self._drop_object(key)
             return
         job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        self._put_object(object_key, job, "MODIFIED")
+        self._put_object(key, job, "MODIFIED")
 
     def run(self, name: str, namespace: str = "team", node: str = "node0") -> None:
         """Run a pod, as a kubelet does."""
-        object_key = ("Pod", namespace, name)
-        self.objects[object_key]["spec"]["nodeName"] = node
-        self.objects[object_key]["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
-        self._put_object(object_key, self.objects[object_key], "MODIFIED")
+        key = ("Pod", namespace, name)
+        self.objects[key]["spec"]["nodeName"] = node
+        self.objects[key]["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
+        self._put_object(key, self.objects[key], "MODIFIED")
 
     def end(self, name: str, code: int = 0, namespace: str = "team") -> None:
         """End a pod's program with an exit code."""
-        object_key = ("Pod", namespace, name)
-        self.objects[object_key]["status"] = {
+        key = ("Pod", namespace, name)
+        self.objects[key]["status"] = {
             "phase": "Failed" if code else "Succeeded",
             "containerStatuses": [{"state": {"terminated": {"exitCode": code}}}],
         }
-        self._put_object(object_key, self.objects[object_key], "MODIFIED")
+        self._put_object(key, self.objects[key], "MODIFIED")
 
     def remove_pod(self, name: str, namespace: str = "team") -> None:
         """Remove a pod from the cluster."""
@@ -202,22 +193,22 @@ class FakeKube:
 
     def names(self, kind: str = "Pod") -> list[str]:
         """Return the names of all objects of a kind."""
-        return sorted(object_key[2] for object_key in self.objects if object_key[0] == kind)
+        return sorted(key[2] for key in self.objects if key[0] == kind)
 
     # -- inside ------------------------------------------------------------------------------
 
     def _job_at(self, namespace: str, name: str, version: str) -> tuple[_Key, dict[str, Any]]:
-        object_key = (JOB_KIND, namespace, name)
-        if object_key not in self.objects:
+        key = (JOB_KIND, namespace, name)
+        if key not in self.objects:
             raise NotFound(f"there is no IPUJob {namespace}/{name}")
-        if self.objects[object_key]["metadata"]["resourceVersion"] != version:
+        if self.objects[key]["metadata"]["resourceVersion"] != version:
             raise WrongState(f"IPUJob {namespace}/{name} was changed meanwhile")
-        return object_key, self.objects[object_key]
+        return key, self.objects[key]
 
     def _put_object(self, object_key: _Key, item: dict[str, Any], event: str) -> None:
-        sequence_number = next(self._numbers)
-        item["metadata"].setdefault("uid", f"uid-{sequence_number}")
-        item["metadata"]["resourceVersion"] = str(sequence_number)
+        number = next(self._numbers)
+        item["metadata"].setdefault("uid", f"uid-{number}")
+        item["metadata"]["resourceVersion"] = str(number)
         self.objects[object_key] = item
         self._notify_listeners(object_key, item, event)
 

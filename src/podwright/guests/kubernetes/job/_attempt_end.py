@@ -59,5 +59,5 @@ def end_of(
 
 
 def _all_succeeded(pods: Sequence[PodView], job: IpuJob, deciding_role: str) -> bool:
-    pod_count = 1 if deciding_role == LAUNCHER else job.workers
-    return len(pods) == pod_count and all(pod.phase == "Succeeded" for pod in pods)
+    count = 1 if deciding_role == LAUNCHER else job.workers
+    return len(pods) == count and all(pod.phase == "Succeeded" for pod in pods)

@@ -109,7 +109,7 @@ def schema(minor_version: int) -> Schema:
 
 
 def _columns() -> list[dict[str, Any]]:
-    column_rows = (
+    rows = (
         ("status", "string", ".status.launcherStatus"),
         ("current", "integer", ".status.currentReplicas"),
         ("desired", "integer", ".status.desiredReplicas"),
@@ -117,8 +117,7 @@ def _columns() -> list[dict[str, Any]]:
         ("Age", "date", ".metadata.creationTimestamp"),
     )
     return [
-        {"name": column_name, "type": column_type, "jsonPath": json_path}
-        for column_name, column_type, json_path in column_rows
+        {"name": name, "type": column_type, "jsonPath": path} for name, column_type, path in rows
     ]
 
 

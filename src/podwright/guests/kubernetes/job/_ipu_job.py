@@ -162,21 +162,16 @@ def seconds(time_text: str) -> float:
 
 
 def _read_number(spec: Mapping[str, Any], field_name: str, problems: list[str]) -> int | None:
-    field_text = spec.get(field_name)
-    if field_text is None:
+    text = spec.get(field_name)
+    if text is None:
         return None
-    if not (
-        isinstance(field_text, str)
-        and field_text.isascii()
-        and field_text.isdecimal()
-        and 0 < len(field_text) < 7
-    ):
-        problems.append(f"{field_name} is {str(field_text)[:20]!r}, and no number")
+    if not (isinstance(text, str) and text.isascii() and text.isdecimal() and 0 < len(text) < 7):
+        problems.append(f"{field_name} is {str(text)[:20]!r}, and no number")
         return None
-    if int(field_text) == 0:
+    if int(text) == 0:
         problems.append(f"{field_name} is 0")
         return None
-    return int(field_text)
+    return int(text)
 
 
 def _workers_per_instance(

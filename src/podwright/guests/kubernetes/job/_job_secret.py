@@ -45,7 +45,7 @@ def make_job_keys(folder: Path) -> dict[str, bytes]:
             ) from None
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"openssl: {error.stderr.decode(errors='replace')[-300:]}") from None
-    return {key_path.name: key_path.read_bytes() for key_path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def build_secret(job_key: JobKey, owner_reference: dict[str, Any]) -> dict[str, Any]:

@@ -93,13 +93,13 @@ def _label_number(label_text: Any) -> int:
 def _exit_code(pod_status: Mapping[str, Any]) -> int | None:
     for statuses_key in ("initContainerStatuses", "containerStatuses"):
         for container_status in pod_status.get(statuses_key) or ():
-            terminated_state = (container_status.get("state") or {}).get("terminated")
+            state = (container_status.get("state") or {}).get("terminated")
             if (
-                terminated_state
-                and terminated_state.get("exitCode")
+                state
+                and state.get("exitCode")
                 and container_status.get("name") != PREPARATION_CONTAINER
             ):
-                return int(terminated_state["exitCode"])
+                return int(state["exitCode"])
     return None
 
 
@@ -111,10 +111,8 @@ def _pod_problem(pod_status: Mapping[str, Any]) -> str:
         ):
             return str(terminated_state.get("message") or "it could not be prepared")[:300]
     if pod_status.get("reason") or pod_status.get("message"):
-        reason_parts = [
-            str(pod_status.get(field_name) or "") for field_name in ("reason", "message")
-        ]
-        return ": ".join(reason_part for reason_part in reason_parts if reason_part)[:300]
+        reason_parts = [str(pod_status.get(name) or "") for name in ("reason", "message")]
+        return ": ".join(part for part in reason_parts if part)[:300]
     for statuses_key in ("initContainerStatuses", "containerStatuses"):
         for container_status in pod_status.get(statuses_key) or ():
             waiting_state = (container_status.get("state") or {}).get("waiting") or {}
@@ -122,11 +120,9 @@ def _pod_problem(pod_status: Mapping[str, Any]) -> str:
                 return f"{waiting_state['reason']}: {waiting_state.get('message') or ''}".rstrip(
                     ": "
                 )[:300]
-    for pod_condition in pod_status.get("conditions") or ():
-        if pod_condition.get("type") == "PodScheduled" and pod_condition.get("status") == "False":
-            return f"{pod_condition.get('reason')}: {pod_condition.get('message') or ''}".rstrip(
-                ": "
-            )[:300]
+    for condition in pod_status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('reason')}: {condition.get('message') or ''}".rstrip(": ")[:300]
     return ""
 
 

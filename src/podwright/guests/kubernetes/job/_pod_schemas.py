@@ -48,16 +48,14 @@ def pod_template() -> Schema:
 
 
 def _shape_schema(name: str) -> Schema:
-    field_pairs = [field_text.split(" ", 1) for field_text in _shape_table()[name].split("; ")]
+    pairs = [text.split(" ", 1) for text in _shape_table()[name].split("; ")]
     object_schema: Schema = {
         "type": "object",
-        "properties": {
-            name.rstrip("!"): _field_schema(field_type) for name, field_type in field_pairs
-        },
+        "properties": {name.rstrip("!"): _field_schema(field_type) for name, field_type in pairs},
     }
-    required_fields = [name[:-1] for name, _ in field_pairs if name.endswith("!")]
-    if required_fields:
-        object_schema["required"] = required_fields
+    fields = [name[:-1] for name, _ in pairs if name.endswith("!")]
+    if fields:
+        object_schema["required"] = fields
     return object_schema
 
 
@@ -88,8 +86,8 @@ def _field_schema(type_text: str) -> Schema:
 def _shape_table() -> dict[str, str]:
     table_text = files(__package__).joinpath("pod_fields.txt").read_text(encoding="utf-8")
     shape_lines = [line for line in table_text.splitlines() if line and not line.startswith("#")]
-    shape_parts = _SHAPE_START_PATTERN.split("\n".join(shape_lines))
+    parts = _SHAPE_START_PATTERN.split("\n".join(shape_lines))
     return {
-        shape_name: " ".join(fields_text.split())
-        for shape_name, fields_text in zip(shape_parts[1::2], shape_parts[2::2], strict=True)
+        name: " ".join(fields_text.split())
+        for name, fields_text in zip(parts[1::2], parts[2::2], strict=True)
     }

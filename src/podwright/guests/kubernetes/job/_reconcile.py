@@ -91,12 +91,12 @@ class JobPlan:
                 f"status: {self.status['launcherStatus']}, {self.status['lastMessage']}"
             )
         for action in self.actions:
-            field_words = " ".join(
-                f"{field_name}={field_value}"
-                for field_name, field_value in action._asdict().items()
+            words = " ".join(
+                f"{name}={field_value}"
+                for name, field_value in action._asdict().items()
                 if field_value != ()
             )
-            plan_lines.append(f"{type(action).__name__} {field_words}".rstrip())
+            plan_lines.append(f"{type(action).__name__} {words}".rstrip())
         return plan_lines or ["nothing to do"]
 
 
@@ -116,8 +116,8 @@ class _JobView:
 
     def status(self, job_state: str, message: str, **extra_fields: Any) -> dict[str, Any] | None:
         """The status that this makes; None where it is as it was."""
-        status_words = StatusWords(job_state, message, **extra_fields)
-        return status_of(self.job, self.pods, self.holdings, self.now, status_words)
+        words = StatusWords(job_state, message, **extra_fields)
+        return status_of(self.job, self.pods, self.holdings, self.now, words)
 
     def end(self, pods: Sequence[PodView]) -> None:
         self.actions += [EndPod(pod.name, pod.uid) for pod in pods if not pod.deleting]
@@ -146,37 +146,37 @@ def plan(
     """What is to be done for a job now. holdings: its partitions, by instance. now: seconds since
     1970. waiting_reason: what it waits for, where it waits for devices. fresh, taken_name: see
     `_JobView`."""
-    job_view = _JobView(job, pods, holdings, now, waiting_reason, fresh, taken_name)
+    view = _JobView(job, pods, holdings, now, waiting_reason, fresh, taken_name)
     if job.deleting:
-        return _plan_leaving(job_view)
+        return _plan_leaving(view)
     if not job.finished and FINALIZER not in job.finalizers:
         return JobPlan((Adopt(),))
     if job.finished:
-        return _finished(job_view)
+        return _finished(view)
     if job.suspended:
-        return _plan_suspended(job_view)
+        return _plan_suspended(view)
     if job.problem:
-        return job_view.plan(job_view.status("Invalid", job.problem, reason="InvalidSpec"))
-    return _plan_run(job_view)
+        return view.plan(view.status("Invalid", job.problem, reason="InvalidSpec"))
+    return _plan_run(view)
 
 
 def plan_removal(
     job: IpuJob, pods: Sequence[PodView], holdings: Mapping[int, Holds], now: float
 ) -> JobPlan:
     """What is to be done for a job whose operator goes: it ends, and nothing keeps it any more."""
-    job_view = _JobView(job, pods, holdings, now, "", ())
+    view = _JobView(job, pods, holdings, now, "", ())
     if job.deleting:
-        return _plan_leaving(job_view)
-    job_view.end([pod for pod in pods if pod.live])
+        return _plan_leaving(view)
+    view.end([pod for pod in pods if pod.live])
     if any(pod.live for pod in pods):
-        return job_view.plan(None)
-    job_view.give_back(list(holdings))
-    new_status = None
+        return view.plan(None)
+    view.give_back(list(holdings))
+    status = None
     if not job.finished:
-        new_status = job_view.status("Pending", "its operator was removed", reason="Removed")
-    if new_status is None and not holdings and has_our_finalizer(job):
-        job_view.actions.append(LetGo())
-    return job_view.plan(new_status)
+        status = view.status("Pending", "its operator was removed", reason="Removed")
+    if status is None and not holdings and has_our_finalizer(job):
+        view.actions.append(LetGo())
+    return view.plan(status)
 
 
 def _plan_leaving(job_view: _JobView) -> JobPlan:
@@ -196,18 +196,18 @@ def has_our_finalizer(job: IpuJob) -> bool:
 
 def _finished(job_view: _JobView) -> JobPlan:
     """It is over. Whatever runs still ends, since its devices are given back."""
-    clean_policy = job_view.job.clean
+    policy = job_view.job.clean
     ending_pods = [
         pod
         for pod in job_view.pods
-        if pod.live or clean_policy == "All" or (clean_policy == "Workers" and pod.role == WORKER)
+        if pod.live or policy == "All" or (policy == "Workers" and pod.role == WORKER)
     ]
     job_view.end(ending_pods)
     if not any(pod.live for pod in job_view.pods):
         job_view.give_back(list(job_view.holdings))
-    launcher_status = str(job_view.job.status.get("launcherStatus"))
+    status = str(job_view.job.status.get("launcherStatus"))
     return job_view.plan(
-        job_view.status(launcher_status, str(job_view.job.status.get("lastMessage")), over=True)
+        job_view.status(status, str(job_view.job.status.get("lastMessage")), over=True)
     )
 
 
@@ -313,9 +313,9 @@ def _make_missing_pods(job_view: _JobView, current_pods: Sequence[PodView]) -> J
         name = job_view.holdings[instance].name
         worker_numbers = range(instance * job.workers, (instance + 1) * job.workers)
         pod_names = {pod.name for pod in instance_pods}
-        for worker_number in worker_numbers:
-            if pod_name(job, WORKER, instance, worker_number) not in pod_names:
-                new_pods.append(MakePod(WORKER, instance, worker_number, name))
+        for number in worker_numbers:
+            if pod_name(job, WORKER, instance, number) not in pod_names:
+                new_pods.append(MakePod(WORKER, instance, number, name))
         worker_pods = [pod for pod in instance_pods if pod.role == WORKER]
         workers_ready = len(worker_pods) == job.workers and all(
             pod.phase == "Running" and pod.address and not pod.deleting for pod in worker_pods

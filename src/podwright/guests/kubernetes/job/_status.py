@@ -76,9 +76,7 @@ def status_of(
     if status_words.over and "completionTime" not in new_status:
         new_status["completionTime"] = stamp(now)
     if new_status == {
-        field_name: field_value
-        for field_name, field_value in old_status.items()
-        if field_name != "lastReconcileTime"
+        name: field_value for name, field_value in old_status.items() if name != "lastReconcileTime"
     }:
         return None
     return new_status | {"lastReconcileTime": stamp(now)}
@@ -86,12 +84,12 @@ def status_of(
 
 def _running_instance_count(job: IpuJob, pods: Sequence[PodView]) -> int:
     """Instances whose programs run."""
-    deciding_role = LAUNCHER if job.launcher is not None else WORKER
-    pods_per_instance = 1 if deciding_role == LAUNCHER else job.workers
+    role = LAUNCHER if job.launcher is not None else WORKER
+    pods_per_instance = 1 if role == LAUNCHER else job.workers
     running_instances = [
         pod.instance
         for pod in pods
-        if pod.role == deciding_role and pod.attempt == job.attempt and pod.phase == "Running"
+        if pod.role == role and pod.attempt == job.attempt and pod.phase == "Running"
     ]
     return sum(
         running_instances.count(instance) == pods_per_instance for instance in range(job.instances)

@@ -99,8 +99,8 @@ class Operator:
             self._read_cluster, FIRST_RETRY_S, lambda problem: _log.warning("%s", problem)
         )
         loop_tasks = [
-            asyncio.ensure_future(loop_coroutine)
-            for loop_coroutine in (
+            asyncio.ensure_future(coroutine)
+            for coroutine in (
                 self._watch_cluster(),
                 *self._controller_loops(),
                 self._sweep_loop(),
@@ -110,8 +110,8 @@ class Operator:
         try:
             await asyncio.gather(*loop_tasks)
         finally:
-            for loop_task in loop_tasks:
-                loop_task.cancel()
+            for task in loop_tasks:
+                task.cancel()
             await self.jobs.stop()  # at once: no loop goes on before nothing can be requested
             await asyncio.gather(*loop_tasks, return_exceptions=True)
 
@@ -126,29 +126,25 @@ class Operator:
         await self.kube.watch(self._on_event)
 
     def _on_event(self, object_kind: str, event_type: str, kube_object: Object) -> None:
-        object_metadata = kube_object.get("metadata") or {}
+        metadata = kube_object.get("metadata") or {}
         if object_kind == JOB_KIND:
-            self.jobs.poke(
-                JobKey(
-                    object_metadata["namespace"], object_metadata["name"], object_metadata["uid"]
-                )
-            )
+            self.jobs.poke(JobKey(metadata["namespace"], metadata["name"], metadata["uid"]))
         elif object_kind == "Pod":
-            job_uid = (object_metadata.get("labels") or {}).get(UID_LABEL, "")
-            if job_key := self.jobs.key_of(job_uid):
-                self.jobs.poke(job_key)
+            uid = (metadata.get("labels") or {}).get(UID_LABEL, "")
+            if key := self.jobs.key_of(uid):
+                self.jobs.poke(key)
         elif object_kind == "Node":
             self._on_node_health(
-                object_metadata["name"], event_type != "DELETED" and not _node_is_lost(kube_object)
+                metadata["name"], event_type != "DELETED" and not _node_is_lost(kube_object)
             )
 
     def _on_node_health(self, node_name: str, is_healthy: bool) -> None:
         lost_before = self._lost
         self._lost = lost_before - {node_name} if is_healthy else lost_before | {node_name}
         if self._lost != lost_before:
-            for job_uid in self._nodes.get(node_name, ()):
-                if job_key := self.jobs.key_of(job_uid):
-                    self.jobs.poke(job_key)
+            for uid in self._nodes.get(node_name, ()):
+                if key := self.jobs.key_of(uid):
+                    self.jobs.poke(key)
 
     async def _read_lost_nodes(self) -> None:
         nodes = await self.kube.nodes()
@@ -173,10 +169,10 @@ class Operator:
     def _controller_loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         """One loop for each controller, so that none waits for another one."""
         known = {place.site.name: place.server for place in self.partitions.places.values()}
-        for site_name, server in known.items():
-            yield self._controller_loop(site_name, server)
-        for site_name, find_places in self._more_places.items():
-            yield self._controller_loop(site_name, find_places)
+        for name, server in known.items():
+            yield self._controller_loop(name, server)
+        for name, places in self._more_places.items():
+            yield self._controller_loop(name, places)
 
     async def _controller_loop(self, site_name: str, source: JobServer | FindPlaces) -> None:
         """Look at a controller's partitions for ever. source: it, or what finds its places."""
@@ -194,8 +190,8 @@ class Operator:
                 self._note_problem(site_name, str(error))
             else:
                 self._note_problem(site_name, "")
-                for job_uid in changed_uids:
-                    if job_key := self.jobs.key_of(job_uid) or self.partitions.key_of(job_uid):
+                for uid in changed_uids:
+                    if job_key := self.jobs.key_of(uid) or self.partitions.key_of(uid):
                         self.jobs.poke(job_key)
                 if was_unread:
                     self.jobs.poke_all()
@@ -240,12 +236,12 @@ class Operator:
                 JobKey(job_metadata["namespace"], job_metadata["name"], job_metadata["uid"])
             )
         existing_uids = {job_object["metadata"]["uid"] for job_object in job_objects}
-        for job_uid, job_key in holding_jobs.items():
-            if job_uid not in existing_uids:
-                self.jobs.poke(job_key)
-        for job_uid in self.jobs.idle_uids() - existing_uids:
-            if job_uid not in self.partitions.holders():
-                self._forget_job(job_uid)
+        for uid, key in holding_jobs.items():
+            if uid not in existing_uids:
+                self.jobs.poke(key)
+        for uid in self.jobs.idle_uids() - existing_uids:
+            if uid not in self.partitions.holders():
+                self._forget_job(uid)
 
     async def _grant_loop(self) -> None:
         while True:
@@ -253,8 +249,8 @@ class Operator:
             self._grants_wanted.clear()
             for granted in self.partitions.grant():
                 self.jobs.begin(self._make_partitions(granted))
-            for job_key in self.partitions.unexplained():
-                self.jobs.poke(job_key)
+            for key in self.partitions.unexplained():
+                self.jobs.poke(key)
             with contextlib.suppress(PodwrightError):
                 await self.partitions.report()
 
@@ -324,9 +320,9 @@ class Operator:
         if any(pod.live for pod in pods):
             self.jobs.later(job_key, FIRST_RETRY_S)
             return
-        for held_partition in self.partitions.holdings_of(job_key.uid).values():
-            _log.warning("job %s/%s is gone: %s is given back", *job_key[:2], held_partition.name)
-            await self._give_back_partition(held_partition.name)
+        for partition in self.partitions.holdings_of(job_key.uid).values():
+            _log.warning("job %s/%s is gone: %s is given back", *job_key[:2], partition.name)
+            await self._give_back_partition(partition.name)
         self._forget_job(job_key.uid)
 
     def _remember_pods(self, job: IpuJob, pods: list[PodView]) -> None:
@@ -357,7 +353,7 @@ class Operator:
         """
         namespace, job_name, job_uid = job.key
         partitions_request = next(
-            (plan_action for plan_action in job_plan.actions if isinstance(plan_action, Want)), None
+            (action for action in job_plan.actions if isinstance(action, Want)), None
         )
         if partitions_request is None:
             self.partitions.leave(job_uid)
@@ -442,16 +438,16 @@ class Operator:
 
     async def _make_partitions(self, granted: Granted) -> None:
         """Make the partitions of a job that has its blocks: all, or none."""
-        job_key = granted.job.key
-        async with self._locks(job_key.uid):
+        key = granted.job.key
+        async with self._locks(key.uid):
             with contextlib.suppress(PodwrightError):
                 await self.partitions.make(granted)
-        self.jobs.poke(job_key)
+        self.jobs.poke(key)
 
 
 def _node_is_lost(node_object: Object) -> bool:
     """Return whether Kubernetes says that a node does not answer."""
-    for node_condition in (node_object.get("status") or {}).get("conditions") or ():
-        if node_condition.get("type") == "Ready":
-            return bool(node_condition.get("status") == "Unknown")
+    for condition in (node_object.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            return bool(condition.get("status") == "Unknown")
     return False

@@ -42,12 +42,10 @@ def figures(
     yield Figure("operator_acts", "1 where this operator has the lease.", float(acts))
     for job_state, jobs_in_state in sorted(Counter(counts.states.values()).items()):
         yield Figure("operator_jobs", "IPUJobs by state.", jobs_in_state, {"state": job_state})
-    for kind_watch in watches:
-        deaf_seconds = 0.0 if kind_watch.deaf_since is None else now - kind_watch.deaf_since
+    for watch in watches:
+        deaf_seconds = 0.0 if watch.deaf_since is None else now - watch.deaf_since
         help_text = "Seconds for which no change of this kind would have been noticed."
-        yield Figure(
-            "operator_watch_deaf_seconds", help_text, deaf_seconds, {"kind": kind_watch.kind}
-        )
+        yield Figure("operator_watch_deaf_seconds", help_text, deaf_seconds, {"kind": watch.kind})
     for metric_name, help_text, metric_value in (
         ("operator_job_waits", "Jobs whose first pods were made.", counts.waits),
         ("operator_job_wait_seconds", "From their creation to their first pods.", counts.wait_s),
@@ -62,13 +60,10 @@ def figures(
 def deaf(watches: Sequence[KindWatch], now: float, least_seconds: float = 0.0) -> str:
     """Return a line for each watch that has been deaf for `least_seconds` seconds; none: ""."""
     deaf_watches = [
-        (kind_watch, now - kind_watch.deaf_since)
-        for kind_watch in watches
-        if kind_watch.deaf_since is not None
+        (watch, now - watch.deaf_since) for watch in watches if watch.deaf_since is not None
     ]
     return "".join(
-        f"watch of {kind_watch.kind}: nothing heard for {deaf_seconds:.0f} s: "
-        f"{kind_watch.problem}\n"
-        for kind_watch, deaf_seconds in deaf_watches
+        f"watch of {watch.kind}: nothing heard for {deaf_seconds:.0f} s: {watch.problem}\n"
+        for watch, deaf_seconds in deaf_watches
         if deaf_seconds >= least_seconds
     )

@@ -65,8 +65,8 @@ async def serve(operator_options: Serving) -> int:
     Raises PodwrightError where there is no cluster.
     """
     stop_event = asyncio.Event()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_number, stop_event.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop_event.set)
     controller_by_site = {
         vipu_site: reach(vipu_site, operator_options.credentials)
         for vipu_site in operator_options.sites
@@ -229,9 +229,9 @@ async def _device_places(
     operator_options: Serving, controller_by_site: dict[VipuSite, VipuController]
 ) -> list[DevicePlace]:
     return [
-        DevicePlace(vipu_site, controller, vipu_cluster, operator_options.allocation)
+        DevicePlace(vipu_site, controller, cluster, operator_options.allocation)
         for vipu_site, controller in controller_by_site.items()
-        for vipu_cluster in (
+        for cluster in (
             [operator_options.vipu_cluster]
             if operator_options.vipu_cluster
             else await controller.clusters()
@@ -248,20 +248,20 @@ async def _places_of_site(
     if not vipu_clusters:
         raise NotFound("it has no cluster", would_work="vipu-admin create cluster")
     return [
-        DevicePlace(vipu_site, controller, vipu_cluster, operator_options.allocation)
-        for vipu_cluster in vipu_clusters
+        DevicePlace(vipu_site, controller, cluster, operator_options.allocation)
+        for cluster in vipu_clusters
     ]
 
 
 async def _patiently(ask_server: Callable[[], Awaitable[_T]]) -> _T:
-    last_problem = ""
+    problem = ""
     while True:
         try:
             return await ask_server()
         except PodwrightError as error:
-            if str(error) != last_problem:
+            if str(error) != problem:
                 _log.warning("%s", error)
-            last_problem = str(error)
+            problem = str(error)
             await asyncio.sleep(_RETRY_S)
 
 

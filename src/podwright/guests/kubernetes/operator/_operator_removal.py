@@ -70,14 +70,12 @@ async def give_all_back(
     Pods are not looked for: the caller knows that none runs. Raises PodwrightError.
     """
     await partitions.refresh()
-    job_keys = [
-        job_key for job_key in partitions.holders().values() if namespace in ("", job_key.namespace)
-    ]
+    job_keys = [key for key in partitions.holders().values() if namespace in ("", key.namespace)]
     for job_key in job_keys:
-        for held_partition in partitions.holdings_of(job_key.uid).values():
-            await partitions.give_back(held_partition.name)
+        for partition in partitions.holdings_of(job_key.uid).values():
+            await partitions.give_back(partition.name)
             report_progress(
-                f"job {job_key.namespace}/{job_key.name}: {held_partition.name} is given back"
+                f"job {job_key.namespace}/{job_key.name}: {partition.name} is given back"
             )
     return len(job_keys)
 
@@ -134,26 +132,22 @@ class Removal:
     async def _remaining_jobs(self) -> set[JobKey]:
         """Return the jobs that hold something or have a finalizer of the operator."""
         remaining_jobs = {
-            job_key
-            for job_key in self._partitions.holders().values()
-            if self._namespace in ("", job_key.namespace)
+            key
+            for key in self._partitions.holders().values()
+            if self._namespace in ("", key.namespace)
         }
         for job_object in await self._kube.jobs():
-            job_metadata = job_object["metadata"]
-            if any(
-                "graphcore.ai" in finalizer for finalizer in job_metadata.get("finalizers") or ()
-            ):
-                remaining_jobs.add(
-                    JobKey(job_metadata["namespace"], job_metadata["name"], job_metadata["uid"])
-                )
+            metadata = job_object["metadata"]
+            if any("graphcore.ai" in finalizer for finalizer in metadata.get("finalizers") or ()):
+                remaining_jobs.add(JobKey(metadata["namespace"], metadata["name"], metadata["uid"]))
         return remaining_jobs
 
     async def _waiting_reason(self, job_key: JobKey) -> str:
         """Return which pods the job waits for, in words, or "". Pods that may still run keep their
         devices.
         """
-        pod_views = [read_pod(pod) for pod in await self._kube.pods(job_key.namespace, job_key.uid)]
-        live_pods = [f"{pod.name} on {pod.node}" for pod in pod_views if pod.live and pod.node]
+        views = [read_pod(pod) for pod in await self._kube.pods(job_key.namespace, job_key.uid)]
+        live_pods = [f"{pod.name} on {pod.node}" for pod in views if pod.live and pod.node]
         return f"waits for the end of {', '.join(live_pods)}" if live_pods else ""
 
 

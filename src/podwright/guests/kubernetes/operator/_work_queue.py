@@ -71,8 +71,8 @@ class WorkQueue:
 
     def poke_all(self) -> None:
         """Reconcile all known jobs now."""
-        for job_key in list(self._keys.values()):
-            self.poke(job_key)
+        for key in list(self._keys.values()):
+            self.poke(key)
 
     def poke(self, job_key: JobKey) -> None:
         """Reconcile a job now, or as soon as the reconciliation that is under way has finished."""
@@ -91,10 +91,8 @@ class WorkQueue:
         if self._over:
             return
         self._cancel_timer(job_key.uid)
-        event_loop = asyncio.get_running_loop()
-        self._timers[job_key.uid] = event_loop.call_later(
-            max(delay_s, _MIN_DELAY_S), self.poke, job_key
-        )
+        loop = asyncio.get_running_loop()
+        self._timers[job_key.uid] = loop.call_later(max(delay_s, _MIN_DELAY_S), self.poke, job_key)
 
     def forget(self, uid: str) -> None:
         """Forget a job that is gone. What is under way for it ends by itself."""
@@ -107,15 +105,15 @@ class WorkQueue:
         if self._over:
             work.close()
             return
-        background_task = asyncio.create_task(work)
-        self._tasks.add(background_task)
-        background_task.add_done_callback(self._tasks.discard)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
         """Cancel everything, and wait until it has ended."""
         self._over = True
-        for poke_timer in self._timers.values():
-            poke_timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         self._timers.clear()
         cancelled_tasks = list(self._tasks)
         for task in cancelled_tasks:

@@ -34,9 +34,9 @@ class Owner(NamedTuple):
     @property
     def words(self) -> str:
         """The text that the partition carries."""
-        job_key = self.job
+        key = self.job
         return (
-            f"{job_key.namespace}/{job_key.name}, kubernetes {self.cluster}, uid {job_key.uid}, "
+            f"{key.namespace}/{key.name}, kubernetes {self.cluster}, uid {key.uid}, "
             f"instance {self.instance}"
         )
 
@@ -46,11 +46,8 @@ class Owner(NamedTuple):
         unique to this job.
         """
         identity_bytes = f"{self.cluster}/{self.job.uid}".encode()
-        name_suffix = f"-{self.instance}-{hashlib.sha256(identity_bytes).hexdigest()[:8]}"
-        return (
-            f"p-{self.job.name}-{self.job.namespace}"[: _MAX_NAME_CHARS - len(name_suffix)]
-            + name_suffix
-        )
+        suffix = f"-{self.instance}-{hashlib.sha256(identity_bytes).hexdigest()[:8]}"
+        return f"p-{self.job.name}-{self.job.namespace}"[: _MAX_NAME_CHARS - len(suffix)] + suffix
 
 
 def owner_of(owner_text: str) -> Owner | None:
@@ -113,11 +110,7 @@ class ClaimBook(Book[str, Claim]):
         """Return the claim that an existing partition stands for, or None if it is not of a job
         of this cluster.
         """
-        claim_owner = owner_of(info.job)
-        if (
-            claim_owner is None
-            or claim_owner.cluster != self.kubernetes
-            or claim_owner.partition != info.name
-        ):
+        owner = owner_of(info.job)
+        if owner is None or owner.cluster != self.kubernetes or owner.partition != info.name:
             return None
-        return Claim(job=info.name, start=start, order=order, created=True, owner=claim_owner)
+        return Claim(job=info.name, start=start, order=order, created=True, owner=owner)

@@ -127,9 +127,9 @@ class Partitions:
         due to be asked again.
         """
         places = {
-            name: device_place
-            for name, device_place in self.places.items()
-            if server is None or device_place.server is server
+            name: place
+            for name, place in self.places.items()
+            if server is None or place.server is server
         }
         last_error: PodwrightError | None = None
         partition_infos: dict[str, PartitionInfo] = {}
@@ -149,27 +149,21 @@ class Partitions:
         if last_error is not None:
             self._infos |= partition_infos
             raise last_error
-        self.unread -= {device_place.site.name for device_place in places.values()}
+        self.unread -= {place.site.name for place in places.values()}
         held_names = {name for book in self.books.values() for name in book.holdings}
         retained_infos = {name: info for name, info in self._infos.items() if name in held_names}
         self._infos = retained_infos | partition_infos
-        current_holdings = {job_uid: self.holdings_of(job_uid) for job_uid in self.holders()}
+        current_holdings = {uid: self.holdings_of(uid) for uid in self.holders()}
         job_uids = current_holdings.keys() | self._seen.keys()
-        changed_uids = {
-            job_uid
-            for job_uid in job_uids
-            if current_holdings.get(job_uid) != self._seen.get(job_uid)
-        }
+        changed_uids = {uid for uid in job_uids if current_holdings.get(uid) != self._seen.get(uid)}
         self._seen = current_holdings
         if self.room is not None:
-            await self.room.exchange(
-                {name: device_place.server for name, device_place in places.items()}
-            )
+            await self.room.exchange({name: place.server for name, place in places.items()})
         clock_seconds = self._clock()
         return changed_uids | {
-            job_uid
-            for job_uid in self.line.waiting
-            if job_uid in self._explanations and self._explanations[job_uid].due <= clock_seconds
+            uid
+            for uid in self.line.waiting
+            if uid in self._explanations and self._explanations[uid].due <= clock_seconds
         }
 
     def holdings_of(self, job_uid: str) -> dict[int, Holds]:
@@ -208,8 +202,8 @@ class Partitions:
 
     def key_of(self, uid: str) -> JobKey | None:
         """Return the job of that uid if it holds something or waits, else None."""
-        queued_job = self.line.waiting.get(uid)
-        return queued_job.key if queued_job else self.holders().get(uid)
+        job = self.line.waiting.get(uid)
+        return job.key if job else self.holders().get(uid)
 
     def fresh(self, job_uid: str) -> Collection[int]:
         """Return the instances whose partitions nothing has used since they were made or reset."""
@@ -221,11 +215,9 @@ class Partitions:
 
     def site_of(self, partition: str) -> tuple[VipuSite, bool]:
         """Return where a partition is, and whether its devices are simulated."""
-        book_name = next(
-            book_name for book_name, book in self.books.items() if partition in book.holdings
-        )
-        partition_info = self._infos.get(partition)
-        return self.places[book_name].site, bool(partition_info and partition_info.simulated)
+        book_name = next(name for name, book in self.books.items() if partition in book.holdings)
+        info = self._infos.get(partition)
+        return self.places[book_name].site, bool(info and info.simulated)
 
     # -- what is wanted ----------------------------------------------------------------------
 
@@ -235,9 +227,7 @@ class Partitions:
         holding_books = [name for name, book in self.books.items() if book.of_job(job_uid)]
         node_selector = job.template["spec"].get("nodeSelector") or {}
         book_names = holding_books[:1] or [
-            book_name
-            for book_name, device_place in self.places.items()
-            if device_place.site.fits(node_selector)
+            book_name for book_name, place in self.places.items() if place.site.fits(node_selector)
         ]
         previous_entry = self.line.waiting.get(job_uid)
         queue_entry = QueuedJob(
@@ -275,11 +265,11 @@ class Partitions:
 
     def grant(self) -> list[Granted]:
         """Grant blocks to the queued jobs that fit now."""
-        granted_jobs = self.line.grant(self.books, self._clock())
+        jobs = self.line.grant(self.books, self._clock())
         if self.room is not None:
-            end_times = dict.fromkeys({*self.line.waiting, *self.holders()}, "")
-            self.room.update(self.line.waits(self.books), end_times)
-        return granted_jobs
+            times = dict.fromkeys({*self.line.waiting, *self.holders()}, "")
+            self.room.update(self.line.waits(self.books), times)
+        return jobs
 
     def explain_anew(self) -> None:
         """Ask again why jobs wait: a controller answers again, or no longer."""
@@ -287,11 +277,7 @@ class Partitions:
 
     def unexplained(self) -> list[JobKey]:
         """Return the queued jobs whose reason for waiting has not been asked for yet."""
-        return [
-            queued_job.key
-            for job_uid, queued_job in self.line.waiting.items()
-            if job_uid not in self._explanations
-        ]
+        return [job.key for uid, job in self.line.waiting.items() if uid not in self._explanations]
 
     async def waiting_reason(self, job: IpuJob) -> str:
         """Return why a job waits, or "" if it does not.
@@ -359,17 +345,17 @@ class Partitions:
         """
         job_infos = [
             JobInfo(
-                id=f"{queued_job.key.namespace}/{queued_job.key.name}",
+                id=f"{job.key.namespace}/{job.key.name}",
                 place=queue_place,
-                owner=queued_job.key.namespace,
-                asked=f"{len(queued_job.instances)} x {1 << queued_job.order} IPUs",
-                needs=self._explanations[queued_job.key.uid].text
-                if queued_job.key.uid in self._explanations
+                owner=job.key.namespace,
+                asked=f"{len(job.instances)} x {1 << job.order} IPUs",
+                needs=self._explanations[job.key.uid].text
+                if job.key.uid in self._explanations
                 else "",
-                since=queued_job.created,
-                priority=max(-(2**31), min(self.line.priority(queued_job), 2**31 - 1)),
+                since=job.created,
+                priority=max(-(2**31), min(self.line.priority(job), 2**31 - 1)),
             )
-            for queue_place, queued_job in enumerate(self.line.ranked(), 1)
+            for queue_place, job in enumerate(self.line.ranked(), 1)
         ]
         clock_seconds = self._clock()
         if job_infos == self._reported and clock_seconds < self._reported_at + _REPORT_AGAIN_S:
@@ -456,13 +442,13 @@ class Partitions:
     def _partition_spec(
         self, job: IpuJob, device_place: DevicePlace, partition_name: str
     ) -> PartitionSpec:
-        gcd_count = job.workers if job.gcds_said else 0
+        count = job.workers if job.gcds_said else 0
         return PartitionSpec(
             name=partition_name,
             size=job.ipus,
             cluster=device_place.cluster,
             allocation=device_place.allocation,
-            num_gcds=gcd_count,
+            num_gcds=count,
             num_replicas=job.replicas * job.workers if job.replicas and job.gcds_said else 0,
             auto_reset=False,  # a pod may still use it, so an error stays until the job ends
         )
@@ -474,9 +460,9 @@ class Partitions:
                 claim = book.of_job(job.key.uid).get(instance)
                 if claim is None:
                     continue
-                partition_info = await self.places[book_name].server.reset(claim.name)
-                self._infos[claim.name] = partition_info
-                if _holding_state(partition_info)[0] == "READY":
+                info = await self.places[book_name].server.reset(claim.name)
+                self._infos[claim.name] = info
+                if _holding_state(info)[0] == "READY":
                     self._fresh.setdefault(job.key.uid, set()).add(instance)
 
     async def give_back(self, partition: str) -> None:

@@ -73,10 +73,10 @@ class JobQueue:
         for queued_job in self.ranked():
             if queued_job.not_before > now:
                 continue
-            for book_name in queued_job.pods:
-                claims = self._take_claims(queued_job, books[book_name])
+            for name in queued_job.pods:
+                claims = self._take_claims(queued_job, books[name])
                 if claims:
-                    granted_jobs.append(Granted(queued_job, book_name, claims))
+                    granted_jobs.append(Granted(queued_job, name, claims))
                     del self.waiting[queued_job.key.uid]
                     break
         return granted_jobs
@@ -87,8 +87,8 @@ class JobQueue:
             return ()
         claims = []
         for instance in queued_job.instances:
-            claim_owner = Owner(self.kubernetes, queued_job.key, instance)
-            claim = book.take(claim_owner, queued_job.order, group=queued_job.key.uid)
+            owner = Owner(self.kubernetes, queued_job.key, instance)
+            claim = book.take(owner, queued_job.order, group=queued_job.key.uid)
             if claim is None:
                 break
             claims.append(claim)
@@ -103,11 +103,11 @@ class JobQueue:
         ranked_jobs = self.ranked()
         for queue_index, queued_job in enumerate(ranked_jobs):
             for book_name in queued_job.pods[:1]:
-                size_orders = [queued_job.order] * len(queued_job.instances)
+                orders = [queued_job.order] * len(queued_job.instances)
                 yield Waits(
                     len(ranked_jobs) - queue_index,
                     queued_job.key.uid,
-                    {book_name: size_orders},
+                    {book_name: orders},
                     alone=True,
                     name=f"job {queued_job.key.namespace}/{queued_job.key.name}",
                     owner=queued_job.key.namespace,
@@ -116,11 +116,11 @@ class JobQueue:
 
 def never(book: ClaimBook, queued_job: QueuedJob) -> str:
     """Return why a pod can never serve a job, however long it waits, or "" if it can."""
-    empty_blocks = BuddyBlocks(book.blocks.capacity)
-    if fit(empty_blocks, [queued_job.order] * len(queued_job.instances)):
+    blocks = BuddyBlocks(book.blocks.capacity)
+    if fit(blocks, [queued_job.order] * len(queued_job.instances)):
         return ""
-    partition_ipus = 1 << queued_job.order
+    ipus = 1 << queued_job.order
     return (
-        f"{len(queued_job.instances)} partitions of {partition_ipus} IPUs do not fit into"
+        f"{len(queued_job.instances)} partitions of {ipus} IPUs do not fit into"
         f" {book.blocks.capacity.bit_count()} IPUs"
     )

@@ -59,7 +59,7 @@ class VipuController(ThreadedServer):
     async def clusters(self) -> list[str]:
         """Return the names of the controller's clusters."""
         reply = await self.call("ListClusters", ListRequest(), ClusterList)
-        return [cluster_info.name for cluster_info in reply.clusters]
+        return [info.name for info in reply.clusters]
 
     async def explain(self, spec: PartitionSpec) -> Explanation:
         """Return why such a partition cannot be made now."""
@@ -76,7 +76,7 @@ def reach(site: VipuSite, credentials: str = "") -> VipuController:
     def connect() -> Client:
         if site.socket:
             return Client(UnixTransport(site.socket), timeout=CALL_TIMEOUT)
-        server_options = ServerOptions(host=site.host, port=str(site.port), config=credentials)
-        return find_server(server_options, {}, timeout=CALL_TIMEOUT).client
+        options = ServerOptions(host=site.host, port=str(site.port), config=credentials)
+        return find_server(options, {}, timeout=CALL_TIMEOUT).client
 
     return VipuController(connect)

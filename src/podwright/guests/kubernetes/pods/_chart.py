@@ -134,8 +134,7 @@ def _schema_of(default_value: Any) -> dict[str, Any]:
 def _operator_template(setting: Setting) -> str:
     """Return the template with all kinds of operator, of which the values choose one."""
     placeholders = {
-        value_name: _value_placeholder(f"podwright.{value_name}")
-        for value_name in ("simulated", "credentialsSecret")
+        name: _value_placeholder(f"podwright.{name}") for name in ("simulated", "credentialsSecret")
     }
     simulated_setting = setting._replace(simulated=placeholders["simulated"])
     credentials_setting = setting._replace(credentials=placeholders["credentialsSecret"])
@@ -161,18 +160,18 @@ def filled(template: str, values: Mapping[str, Any], namespace: str) -> str:
 
     def value(value_path: str) -> Any:
         current: Any = values
-        for path_part in value_path.removeprefix(".Values.").split("."):
-            current = current[path_part]
+        for part in value_path.removeprefix(".Values.").split("."):
+            current = current[part]
         return current
 
     def put(match: re.Match[str]) -> str:
-        value_path, _, filter_text = match[1].partition(" | ")
+        value_path, _, text = match[1].partition(" | ")
         if value_path == ".Release.Namespace":
             return namespace
         setting_value = value(value_path)
         return (
             json.dumps(setting_value)
-            if filter_text or isinstance(setting_value, bool)
+            if text or isinstance(setting_value, bool)
             else str(setting_value)
         )
 

@@ -52,9 +52,7 @@ def equip_pod(
 
 def _mpi_hosts(job: IpuJob, new_pod: MakePod) -> str:
     """Return a launcher's workers as a hostfile for Open MPI."""
-    return "".join(
-        f"{worker_name} slots={max(job.replicas, 1)}\n" for worker_name, _ in new_pod.workers
-    )
+    return "".join(f"{name} slots={max(job.replicas, 1)}\n" for name, _ in new_pod.workers)
 
 
 def _init_container(image: str, first_container: dict[str, Any]) -> dict[str, Any]:
@@ -63,13 +61,9 @@ def _init_container(image: str, first_container: dict[str, Any]) -> dict[str, An
     """
     resources = first_container.get("resources") or {}
     limited_resources = {
-        bound_kind: {
-            resource_name: amount
-            for resource_name, amount in amounts.items()
-            if resource_name in ("cpu", "memory")
-        }
-        for bound_kind, amounts in resources.items()
-        if bound_kind in ("limits", "requests")
+        kind: {name: amount for name, amount in amounts.items() if name in ("cpu", "memory")}
+        for kind, amounts in resources.items()
+        if kind in ("limits", "requests")
     }
     return {
         "name": PREPARATION_CONTAINER,

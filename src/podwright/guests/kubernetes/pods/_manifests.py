@@ -79,13 +79,13 @@ def minor_of(version: str) -> int:
 def manifests(setting: Setting, kubernetes_minor: int = CEL_FROM) -> list[dict[str, Any]]:
     """Return all objects, in the order in which to create them."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": setting.namespace}}
-    monitor_objects = monitor(setting) if setting.service_monitor else []
+    objects = monitor(setting) if setting.service_monitor else []
     return [
         namespace,
         crd(kubernetes_minor),
         *rights(setting),
         deployment(setting),
-        *monitor_objects,
+        *objects,
     ]
 
 
@@ -141,8 +141,8 @@ def monitor(setting: Setting) -> list[dict[str, Any]]:
 
 def _rbac_rules(rights_table: Rights) -> list[dict[str, Any]]:
     return [
-        {"apiGroups": [api_group], "resources": list(kinds), "verbs": list(verbs)}
-        for api_group, kinds, verbs in rights_table
+        {"apiGroups": [group], "resources": list(kinds), "verbs": list(verbs)}
+        for group, kinds, verbs in rights_table
     ]
 
 
@@ -249,8 +249,8 @@ def _operator_container(setting: Setting) -> dict[str, Any]:
     elif setting.host_network is not True:
         command.append(f"--host-network={setting.host_network}")
     probes = {
-        probe_name: {"httpGet": {"path": probe_path, "port": "metrics"}, "periodSeconds": 10}
-        for probe_name, probe_path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz"))
+        name: {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": 10}
+        for name, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz"))
     }
     ports = [{"name": "metrics", "containerPort": METRICS_PORT}]
     container = _build_container("operator", setting, command)

@@ -114,11 +114,9 @@ def _merge_env(container_env: Any, variables: Mapping[str, str]) -> list[dict[st
     """Return the variables with ours first, so that others may refer to them. Others of the same
     names are dropped.
     """
-    own_variables = [
-        {"name": variable_name, "value": value} for variable_name, value in variables.items()
-    ]
+    own_variables = [{"name": name, "value": value} for name, value in variables.items()]
     return own_variables + [
-        dict(env_entry) for env_entry in container_env if env_entry["name"] not in variables
+        dict(entry) for entry in container_env if entry["name"] not in variables
     ]
 
 
@@ -126,9 +124,9 @@ def _sleep_by_default(pod_spec: dict[str, Any]) -> None:
     """Let a worker without a command or arguments sleep, because a launcher starts programs in
     it.
     """
-    first_container = pod_spec["containers"][0]
-    if not first_container.get("command") and not first_container.get("args"):
-        first_container["command"] = ["sleep", str(_SLEEP_SECONDS)]
+    container = pod_spec["containers"][0]
+    if not container.get("command") and not container.get("args"):
+        container["command"] = ["sleep", str(_SLEEP_SECONDS)]
 
 
 def _make_launcher_spec(job: IpuJob, pod_spec: dict[str, Any], options: PodOptions) -> None:

@@ -32,9 +32,9 @@ def prove(client: Client, partition: str) -> None:
     """Raise PodwrightError unless a partition is ready."""
     from podwright.wire import ReadyState
 
-    partition_info = client.get_partition(partition)
-    if partition_info.ready_state is not ReadyState.ACTIVE:
-        problem = "; ".join(partition_info.errors) or partition_info.ready_state.value
+    info = client.get_partition(partition)
+    if info.ready_state is not ReadyState.ACTIVE:
+        problem = "; ".join(info.errors) or info.ready_state.value
         raise WrongState(f"partition {partition} is not ready: {problem}")
 
 

@@ -166,14 +166,14 @@ def _linked_libraries(files: Iterable[Path]) -> list[Path]:
     """Return the libraries that files are linked to, the loader among them. Raises Unavailable."""
     libraries: dict[str, Path] = {}
     try:
-        ldd_output = subprocess.run(
+        output = subprocess.run(
             ["ldd", *map(str, files)], capture_output=True, text=True, check=False
         ).stdout
     except FileNotFoundError:
         raise Unavailable("there is no ldd here", would_work="apt-get install libc-bin") from None
-    for library_name, path, loader_path in _LDD_LINE_PATTERN.findall(ldd_output):
+    for name, path, loader_path in _LDD_LINE_PATTERN.findall(output):
         library_path = Path(path or loader_path)
-        libraries.setdefault(Path(library_name).name or library_path.name, library_path)
+        libraries.setdefault(Path(name).name or library_path.name, library_path)
     return [path for path in libraries.values() if path.exists()]
 
 

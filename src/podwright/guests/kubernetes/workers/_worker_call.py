@@ -112,8 +112,8 @@ async def _standard_input() -> StreamReader:
 
 async def _feed_stdin(stdin_reader: StreamReader, worker_writer: StreamWriter) -> None:
     with contextlib.suppress(OSError):
-        while stdin_chunk := await stdin_reader.read(STREAM_CHUNK_BYTES):
-            worker_writer.write(frame(INPUT_FRAME, stdin_chunk))
+        while chunk := await stdin_reader.read(STREAM_CHUNK_BYTES):
+            worker_writer.write(frame(INPUT_FRAME, chunk))
             await worker_writer.drain()
         worker_writer.write(frame(INPUT_FRAME))
 
@@ -128,14 +128,14 @@ async def _open_worker_door(
     worker_name: str, environ: Mapping[str, str], timeout_s: float
 ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
     """Connect to the worker's door. Raises WorkerUnusable."""
-    worker_address = job_workers(environ).get(worker_name, "")
-    if not worker_address:
+    address = job_workers(environ).get(worker_name, "")
+    if not address:
         raise WorkerUnusable("it is not a worker of this job")
     try:
-        tls_context = tls_context_of_role(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
+        context = tls_context_of_role(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
     except OSError as error:
         raise WorkerUnusable(f"the job's keys cannot be used{_error_suffix(error)}") from None
-    reader, writer = await _try_worker_ports(worker_name, worker_address, tls_context, timeout_s)
+    reader, writer = await _try_worker_ports(worker_name, address, context, timeout_s)
     try:
         yield reader, writer
     finally:
@@ -224,15 +224,15 @@ async def _abort_connection(worker_writer: StreamWriter) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command, and return the exit code."""
-    worker_name, *command_words = arguments
+    name, *words = arguments
     try:
-        if worker_name == MPI_OPTION:
-            worker_name, command_words = command_words[0], ["sh", "-c", " ".join(command_words[1:])]
-            if shared_host_problem := shared_host(os.environ):
-                raise WorkerUnusable(f"{shared_host_problem}; {KEEP_APART_ADVICE}")
-        return asyncio.run(call(worker_name, command_words, os.environ))
+        if name == MPI_OPTION:
+            name, words = words[0], ["sh", "-c", " ".join(words[1:])]
+            if problem := shared_host(os.environ):
+                raise WorkerUnusable(f"{problem}; {KEEP_APART_ADVICE}")
+        return asyncio.run(call(name, words, os.environ))
     except WorkerUnusable as error:
-        print(f"worker {worker_name}: {error}", file=sys.stderr)
+        print(f"worker {name}: {error}", file=sys.stderr)
         return _UNREACHABLE_EXIT_CODE
 
 

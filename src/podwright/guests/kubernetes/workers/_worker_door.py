@@ -66,10 +66,10 @@ class WorkerDoor:
 
         keys_folder: holds certificates and keys. Raises OSError.
         """
-        tls_context = tls_context_of_role(WORKER_ROLE, keys_folder)
+        context = tls_context_of_role(WORKER_ROLE, keys_folder)
         for port in ports:
             with contextlib.suppress(OSError):
-                return asyncio.create_task(self._accept_callers(_open_listener(port), tls_context))
+                return asyncio.create_task(self._accept_callers(_open_listener(port), context))
         raise OSError(f"none of the ports {', '.join(map(str, ports))} is free")
 
     async def _accept_callers(
@@ -111,28 +111,28 @@ class WorkerDoor:
             self.unknown.pop(caller_task, None)
 
     async def _serve_caller(self, caller_reader: StreamReader, caller_writer: StreamWriter) -> None:
-        caller_task = asyncio.current_task()
-        assert caller_task
-        self.sessions.add(caller_task)
+        task = asyncio.current_task()
+        assert task
+        self.sessions.add(task)
         try:
             caller_writer.write(frame(BEGIN_FRAME, json.dumps({"worker": self.name}).encode()))
             async with asyncio.timeout(_HANDSHAKE_S):
-                frame_kind, frame_data = await read_frame(caller_reader)
-            if frame_kind == BEGIN_FRAME:
+                kind, frame_data = await read_frame(caller_reader)
+            if kind == BEGIN_FRAME:
                 await _run_command(json.loads(frame_data), caller_reader, caller_writer)
         except (OSError, EOFError, ValueError):
             pass
         finally:
-            self.sessions.discard(caller_task)
+            self.sessions.discard(task)
             caller_writer.close()
 
 
 def _open_listener(port: int) -> socket.socket:
     """Return a socket that listens at all addresses. Raises OSError."""
-    dual_stack = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual_stack else socket.AF_INET
+    stack = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if stack else socket.AF_INET
     listening_socket = socket.create_server(
-        ("", port), family=family, dualstack_ipv6=dual_stack, backlog=128
+        ("", port), family=family, dualstack_ipv6=stack, backlog=128
     )
     listening_socket.setblocking(False)
     return listening_socket
@@ -142,10 +142,10 @@ async def read_frame(reader: StreamReader) -> tuple[int, bytes]:
     """Return the kind and the bytes of a frame. Raises EOFError where the other end is gone, and
     ValueError where a frame is too large.
     """
-    frame_kind, frame_bytes = FRAME_HEADER.unpack(await reader.readexactly(FRAME_HEADER.size))
+    kind, frame_bytes = FRAME_HEADER.unpack(await reader.readexactly(FRAME_HEADER.size))
     if frame_bytes > _MAX_FRAME_BYTES:
         raise ValueError("too large")
-    return frame_kind, await reader.readexactly(frame_bytes)
+    return kind, await reader.readexactly(frame_bytes)
 
 
 async def _run_command(
@@ -180,8 +180,8 @@ async def _feed_command(command_process: Process, caller_reader: StreamReader) -
     assert command_process.stdin
     with contextlib.suppress(OSError, EOFError, ValueError):
         while True:
-            frame_kind, input_data = await read_frame(caller_reader)
-            if frame_kind != INPUT_FRAME or not input_data:
+            kind, input_data = await read_frame(caller_reader)
+            if kind != INPUT_FRAME or not input_data:
                 break
             command_process.stdin.write(input_data)
             await command_process.stdin.drain()
@@ -192,11 +192,11 @@ async def _pass_output_on(
     output_stream: StreamReader, frame_kind: int, caller_writer: StreamWriter
 ) -> None:
     caller_gone = False
-    while output_chunk := await output_stream.read(STREAM_CHUNK_BYTES):
+    while chunk := await output_stream.read(STREAM_CHUNK_BYTES):
         if caller_gone:
             continue  # the command must not wait for a caller that is gone
         try:
-            caller_writer.write(frame(frame_kind, output_chunk))
+            caller_writer.write(frame(frame_kind, chunk))
             await caller_writer.drain()
         except OSError:
             caller_gone = True
@@ -204,19 +204,19 @@ async def _pass_output_on(
 
 async def serve(environ: Mapping[str, str]) -> int:
     """Serve until SIGTERM, and then until all commands have ended. Return the exit code."""
-    stop_event = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_event.set)
-    worker_name = environ.get(WORKER_VARIABLE, "")
-    worker_door = WorkerDoor(worker_name)
+    event = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, event.set)
+    name = environ.get(WORKER_VARIABLE, "")
+    door = WorkerDoor(name)
     try:
-        accept_task = worker_door.open(environ.get(KEYS_VARIABLE, ""), worker_ports(worker_name))
+        task = door.open(environ.get(KEYS_VARIABLE, ""), worker_ports(name))
     except OSError as error:
         print(f"podwright: the launcher cannot reach this worker: {error}", file=sys.stderr)
         return 1
-    await stop_event.wait()
-    accept_task.cancel()
-    while worker_door.sessions:
-        await asyncio.wait(worker_door.sessions)
+    await event.wait()
+    task.cancel()
+    while door.sessions:
+        await asyncio.wait(door.sessions)
     return _TERMINATED_EXIT_CODE
 
 
@@ -255,9 +255,9 @@ def main(program_words: Sequence[str]) -> int:
             for exited_pid in child_pids:
                 os.kill(exited_pid, signal.SIGTERM)
             continue
-        for exited_pid, wait_status in _reap_children():
+        for exited_pid, status in _reap_children():
             if exited_pid == deciding_pid or (exited_pid == door_pid and not program_words):
-                exit_code = os.waitstatus_to_exitcode(wait_status)
+                exit_code = os.waitstatus_to_exitcode(status)
                 return exit_code if exit_code >= 0 else 128 - exit_code
             if exited_pid in child_pids:
                 child_pids.remove(exited_pid)

@@ -146,7 +146,7 @@ def _default_ipus(setup_options: PodSetupOptions, pods: Sequence[SlurmPod]) -> i
     device_count = int(requested_text) if requested_text.isdecimal() else -1
     # In other modes, a job's tasks learn from the option itself that they have a partition.
     allowed_sizes = (
-        [1 << size_order for size_order in pods[0].orders] if setup_options.mode == "shared" else []
+        [1 << order for order in pods[0].orders] if setup_options.mode == "shared" else []
     )
     if device_count not in (0, *allowed_sizes):
         raise InvalidRequest(

@@ -96,21 +96,17 @@ class Peers:
         self.role = StandbyRole.STANDBY
         self._addresses, self._place, self._clock = addresses, own_index, clock
         self._ask = ask_peer_role
-        peer_indices = [
-            peer_index for peer_index in range(len(addresses)) if peer_index != own_index
-        ]
-        self._roles = dict.fromkeys(peer_indices, StandbyRole.UNKNOWN)
-        self._heard = dict.fromkeys(peer_indices, clock())
+        indices = [peer_index for peer_index in range(len(addresses)) if peer_index != own_index]
+        self._roles = dict.fromkeys(indices, StandbyRole.UNKNOWN)
+        self._heard = dict.fromkeys(indices, clock())
 
     @property
     def active(self) -> str:
         """The address of the active service, or "" if none is known."""
         if self.role is StandbyRole.ACTIVE:
             return self._addresses[self._place]
-        active_peers = (
-            peer_index for peer_index, role in self._roles.items() if role is StandbyRole.ACTIVE
-        )
-        return next((self._addresses[peer_index] for peer_index in active_peers), "")
+        peers = (index for index, role in self._roles.items() if role is StandbyRole.ACTIVE)
+        return next((self._addresses[index] for index in peers), "")
 
     async def become(self, role: StandbyRole) -> None:
         """Ask the others again and again, and return once this service has `role`."""
@@ -154,10 +150,10 @@ def _ask(address: str, authorization: str) -> Reply:
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_ROLE_TIMEOUT_S)
     with contextlib.closing(connection):
         connection.request("GET", ROLE_PATH, headers={"Authorization": authorization})
-        http_response = connection.getresponse()
-        signature = http_response.getheader("Authentication-Info", "").encode("latin-1", "replace")
+        response = connection.getresponse()
+        signature = response.getheader("Authentication-Info", "").encode("latin-1", "replace")
         return Reply(
-            http_response.status,
-            http_response.read(MAX_ROLE_REPLY_BYTES),
+            response.status,
+            response.read(MAX_ROLE_REPLY_BYTES),
             headers=((SIGNATURE_HEADER, signature),),
         )

@@ -62,8 +62,8 @@ class HookDispatcher:
         """Return what an administrator watches. `ready` is True once hooks are answered."""
         if self.working is not None:
             return {"role": self.role(), "ready": True, **self.working.state()}
-        active_address = self.peers.active if self.peers else ""
-        return {"role": self.role(), "ready": False, "active": active_address}
+        address = self.peers.active if self.peers else ""
+        return {"role": self.role(), "ready": False, "active": address}
 
     def _require_work(self, site_work: Work | None) -> Work:
         if site_work is not None:

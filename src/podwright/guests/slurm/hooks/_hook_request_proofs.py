@@ -74,13 +74,13 @@ class MungeProofs:
         its receiver does not trust it.
         """
         try:
-            own_credential = await asyncio.to_thread(
+            credential = await asyncio.to_thread(
                 self._munge.encode, _signed_content(reply, authorization)
             )
         except MungeError:
             return reply
-        signature_header = (SIGNATURE_HEADER, f"MUNGE {own_credential}".encode())
-        return reply._replace(headers=(*reply.headers, signature_header))
+        header = (SIGNATURE_HEADER, f"MUNGE {credential}".encode())
+        return reply._replace(headers=(*reply.headers, header))
 
     async def authorization(self, path: str) -> str:
         """See HookIdentity."""
@@ -161,8 +161,8 @@ class KeyProofs:
     async def signed(self, reply: Reply, authorization: str) -> Reply:
         """Return the reply with its MAC."""
         mac = _content_mac(self._key, _signed_content(reply, authorization))
-        signature_header = (SIGNATURE_HEADER, f"Podwright {mac}".encode())
-        return reply._replace(headers=(*reply.headers, signature_header))
+        header = (SIGNATURE_HEADER, f"Podwright {mac}".encode())
+        return reply._replace(headers=(*reply.headers, header))
 
     async def authorization(self, path: str) -> str:
         """See HookIdentity."""
@@ -185,15 +185,11 @@ def _signed_content(reply: Reply, authorization: str) -> bytes:
 
 def _reply_signature(reply: Reply) -> str:
     """Return the signature that came with a reply, or "" if it has none."""
-    signature_header = next(
-        (
-            header_value
-            for header_name, header_value in reply.headers
-            if header_name == SIGNATURE_HEADER
-        ),
+    header = next(
+        (header_value for name, header_value in reply.headers if name == SIGNATURE_HEADER),
         b"",
     )
-    return signature_header.decode("latin-1").partition(" ")[2].strip()
+    return header.decode("latin-1").partition(" ")[2].strip()
 
 
 def _content_mac(key: bytes, content: bytes) -> str:

@@ -119,12 +119,12 @@ class HookFront:
 
     async def _answer_remote(self, request: HttpRequest) -> Reply:
         authorization = request.header("authorization")
-        asks_role = (request.method, request.path) == ("GET", ROLE)
-        if asks_role:  # with our own address, so that a reply passed on by another host is refused
+        role = (request.method, request.path) == ("GET", ROLE)
+        if role:  # with our own address, so that a reply passed on by another host is refused
             reply = _text_reply(200, f"{self._answers.role()} {self._address}\n")
         else:
             reply = await self._answer(request, self._proofs)
-        if self._proofs is None or (asks_role and not authorization):
+        if self._proofs is None or (role and not authorization):
             return reply
         return await self._proofs.signed(reply, authorization)
 
@@ -135,13 +135,13 @@ class HookFront:
         if proofs is not None:
             try:
                 authorization = request.header("authorization")
-                proof_problem = await proofs.problem(authorization, request.path, request.body)
+                problem = await proofs.problem(authorization, request.path, request.body)
             except MungeError as error:
                 # The hook tries again after a 503.
                 return _text_reply(503, f"MUNGE does not answer here: {error}\n")
-            if proof_problem:
-                _log.warning("a hook over TCP was refused: %s", proof_problem)
-                return _text_reply(401, f"{proof_problem}\n")
+            if problem:
+                _log.warning("a hook over TCP was refused: %s", problem)
+                return _text_reply(401, f"{problem}\n")
         return _text_reply(*await self._call_handler(handler, request.body))
 
     async def _call_handler(self, handler: Handler, request_body: bytes) -> tuple[int, str]:

@@ -120,10 +120,9 @@ def listen_tcp(addresses: Sequence[str]) -> tuple[int, socket.socket]:
 
 
 def _cannot_listen_error(path: Path) -> Unavailable:
-    own_user = pwd.getpwuid(os.geteuid()).pw_name
+    user = pwd.getpwuid(os.geteuid()).pw_name
     return Unavailable(
-        f"{path}: {own_user} may not make a socket there",
+        f"{path}: {user} may not make a socket there",
         operation="listen for hooks",
-        would_work=f"as root, once a boot: install -d -o {own_user} {path.parent} (the unit does "
-        "it)",
+        would_work=f"as root, once a boot: install -d -o {user} {path.parent} (the unit does it)",
     )

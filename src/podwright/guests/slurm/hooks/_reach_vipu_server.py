@@ -47,11 +47,11 @@ def reach(site: Site, timeout: float) -> Client:
     server_addresses = addresses(site.server)
     if not server_addresses:
         return Client(UnixTransport(socket_of(site.server)), timeout=timeout)
-    munge_socket = "" if site.credentials else site.munge_socket or "yes"
+    socket = "" if site.credentials else site.munge_socket or "yes"
     options = ServerOptions(
         host=",".join(map(str, server_addresses)),
         port=str(server_addresses[0].port),
         config=site.credentials,
-        munge=munge_socket,
+        munge=socket,
     )
     return find_server(options, {}, timeout=timeout).client

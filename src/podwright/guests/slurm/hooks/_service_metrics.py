@@ -67,8 +67,8 @@ def _pod_figures(device_type: str, pod_state: Mapping[str, Any]) -> Iterator[Fig
     yield Figure(
         "slurm_devices_emptied", "Devices kept for the first in the queue.", emptied_devices, labels
     )
-    for block_size, free_devices in pod_state["free_together"].items():
+    for size, free_devices in pod_state["free_together"].items():
         help_text = "Free devices that lie in whole blocks of this size."
         yield Figure(
-            "slurm_devices_free_in_blocks", help_text, free_devices, {**labels, "size": block_size}
+            "slurm_devices_free_in_blocks", help_text, free_devices, {**labels, "size": size}
         )

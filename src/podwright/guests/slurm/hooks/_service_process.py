@@ -61,8 +61,8 @@ async def serve(
     more_descriptors()
     slurm = SlurmCommands(prefix)
     stop = asyncio.Event()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     hook_sockets = Doors(site)
     await require_free_socket(hook_sockets.path)
     server = ThreadedServer(lambda: reach(site, CALL_TIMEOUT))
@@ -158,14 +158,14 @@ class Doors:
         site = self._site
         self.identity = proofs(site) if site.doors else None
         self._front = HookFront(dispatcher, self.identity, callers(site))
-        own_index, tcp_listener = listen_tcp(site.doors) if site.doors else (0, None)
+        index, listener = listen_tcp(site.doors) if site.doors else (0, None)
         await self._front.start(listen(self.path, slurm_uid(site)))
         _log.info("listens at %s", self.path)
-        if tcp_listener is not None:
-            await self._front.start_remote(tcp_listener, site.doors[own_index])
-            _log.info("listens for those who prove themselves at %s", site.doors[own_index])
+        if listener is not None:
+            await self._front.start_remote(listener, site.doors[index])
+            _log.info("listens for those who prove themselves at %s", site.doors[index])
         self.opened = True
-        return own_index
+        return index
 
     def remove_socket(self) -> None:
         """Remove the Unix socket, so that nobody finds it any more."""

@@ -39,21 +39,15 @@ class DevicelessJobs:
     async def check(self, listed_jobs: Mapping[int, Listed]) -> None:
         """End the jobs that run without their devices. Raises Unavailable."""
         service = self._service
-        holding_jobs = {
-            job_number for pod_book in service.books.values() for job_number in pod_book.holdings
-        }
+        holding_jobs = {number for book in service.books.values() for number in book.holdings}
         service.had |= {
-            (job_number, listed_jobs[job_number].restart)
-            for job_number in holding_jobs
-            if job_number in listed_jobs
+            (number, listed_jobs[number].restart)
+            for number in holding_jobs
+            if number in listed_jobs
         }
-        service.had &= {
-            (job_number, listed_job.restart) for job_number, listed_job in listed_jobs.items()
-        }
+        service.had &= {(number, job.restart) for number, job in listed_jobs.items()}
         running_starts = {
-            (listed_job.job, listed_job.restart)
-            for listed_job in listed_jobs.values()
-            if listed_job.state == "RUNNING"
+            (job.job, job.restart) for job in listed_jobs.values() if job.state == "RUNNING"
         }
         if self._starts_before_service is None:
             self._starts_before_service = running_starts

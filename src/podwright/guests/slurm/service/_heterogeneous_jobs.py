@@ -90,8 +90,8 @@ class Heterogeneous:
                 await asyncio.sleep(_ROUND_PAUSE_S)
         finally:
             offer_tasks = list(self._offers.values())
-            for offer_task in offer_tasks:
-                offer_task.cancel()
+            for task in offer_tasks:
+                task.cancel()
             await asyncio.gather(*offer_tasks, return_exceptions=True)
 
     async def _offer_round(self) -> None:
@@ -100,8 +100,8 @@ class Heterogeneous:
             self.wake.clear()
         self._passed_over_leaders &= waiting_jobs.keys()
         self._vain_offers = {
-            leader_number: vain_offer
-            for leader_number, vain_offer in self._vain_offers.items()
+            leader_number: offer
+            for leader_number, offer in self._vain_offers.items()
             if leader_number in waiting_jobs
         }
         # Slurm starts jobs of equal priority in the order of their numbers.
@@ -140,10 +140,10 @@ class Heterogeneous:
         if leader_number not in self._passed_over_leaders:
             _log.info("job %d is not offered devices: %s", leader_number, busy_nodes)
             self._passed_over_leaders.add(leader_number)
-        for pod_book in self._books.values():
-            if pod_book.closed_for == leader_number:
+        for book in self._books.values():
+            if book.closed_for == leader_number:
                 _log.info("room is not kept for job %d: %s", leader_number, busy_nodes)
-                pod_book.close(0)
+                book.close(0)
                 self.declined.add(leader_number)
                 self._counts.poke()
 
@@ -153,8 +153,8 @@ class Heterogeneous:
         """
         return all(
             part_number in self._books[pod.type].holdings
-            or self._books[pod.type].find(device_count.bit_length() - 1, leader_number) is not None
-            for part_number, (pod, device_count) in job_parts.items()
+            or self._books[pod.type].find(count.bit_length() - 1, leader_number) is not None
+            for part_number, (pod, count) in job_parts.items()
         )
 
     def waiting(self, jobs: Iterable[Listed]) -> dict[int, tuple[int, dict[int, PodAndSize]]]:
@@ -177,8 +177,8 @@ class Heterogeneous:
                 started_leaders.add(listed_job.het)
             parts_by_leader.setdefault(listed_job.het, {})[listed_job.job] = devices_request[:2]
         return {
-            leader: (priority_by_leader[leader], job_parts)
-            for leader, job_parts in parts_by_leader.items()
+            leader: (priority_by_leader[leader], parts)
+            for leader, parts in parts_by_leader.items()
             if leader not in started_leaders and priority_by_leader[leader] > 0  # priority 0: held
         }
 
@@ -207,9 +207,7 @@ class Heterogeneous:
         try:
             await self._counts.wait_until_synced()
             while self._reserved:
-                books_settled = [
-                    await settled(self._slurm, pod_book) for pod_book in self._books.values()
-                ]
+                books_settled = [await settled(self._slurm, book) for book in self._books.values()]
                 if all(books_settled):
                     self._reserved = set()
                     self.offered |= set(job_parts)
@@ -299,13 +297,13 @@ class Heterogeneous:
 
     def _has_partition(self, job_number: int) -> bool:
         return any(
-            job_number in pod_book.holdings and pod_book.holdings[job_number].created
-            for pod_book in self._books.values()
+            job_number in book.holdings and book.holdings[job_number].created
+            for book in self._books.values()
         )
 
     def _drop_reserved(self, job_numbers: Iterable[int]) -> None:
-        for job_number in list(job_numbers):
-            for pod_book in self._books.values():
-                holding = pod_book.holdings.get(job_number)
+        for number in list(job_numbers):
+            for book in self._books.values():
+                holding = book.holdings.get(number)
                 if holding is not None and not holding.created:
-                    pod_book.release(job_number)
+                    book.release(number)

@@ -118,10 +118,10 @@ class JobCalls(ABC):
         A job that has begun since it was listed is left alone, because its AdminComment then holds
         what its tasks are told. has_devices: whether a job, by its number, has its devices.
         """
-        job_lock = self.lock(job.job)
-        if job_lock.locked():
+        lock = self.lock(job.job)
+        if lock.locked():
             return False  # its hook runs, and may wait for what this sweep gives back
-        async with job_lock:
+        async with lock:
             if has_devices(job.job):
                 return False
             await self.slurm.run(

@@ -63,11 +63,7 @@ def hook_job(request_body: bytes) -> HookJob:
         if not text_fields.get("user"):
             text_fields["user"] = text_fields.get("uid", "")
         return msgspec.convert(
-            {
-                field_name: field_value
-                for field_name, field_value in text_fields.items()
-                if field_value
-            },
+            {name: field_value for name, field_value in text_fields.items() if field_value},
             HookJob,
             strict=False,
         )

@@ -105,15 +105,9 @@ class JobMover:
     async def update(self, jobs: Mapping[int, Listed], waiting: Iterable[Waits]) -> None:
         """Plan moves for the job that waits first, and give up plans that are for another job."""
         service = self._service
-        first_jobs = {
-            pod_type: first_job
-            for first_job in first_in_line(waiting)
-            for pod_type in first_job.orders
-        }
+        first_jobs = {pod_type: job for job in first_in_line(waiting) for pod_type in job.orders}
         self._rest = {
-            job_number: paused_until
-            for job_number, paused_until in self._rest.items()
-            if paused_until > service.clock()
+            number: until for number, until in self._rest.items() if until > service.clock()
         }
         for pod_type, pod_book in service.books.items():
             first_waiting, current_plan = first_jobs.get(pod_type), self._plans.get(pod_type)
@@ -142,11 +136,11 @@ class JobMover:
         """Carry plans out until cancelled."""
         while True:
             await self._wake.wait()
-            for room_plan in list(self._plans.values()):
+            for plan in list(self._plans.values()):
                 try:
-                    await self._continue_plan(room_plan)
+                    await self._continue_plan(plan)
                 except PodwrightError as error:
-                    _log.warning("room for job %d: %s", room_plan.job, error)
+                    _log.warning("room for job %d: %s", plan.job, error)
             if not self._plans:
                 self._wake.clear()
             await asyncio.sleep(_PAUSE)
@@ -167,7 +161,7 @@ class JobMover:
         move_plan = self._plan_moves(pod_book, block_order, job_moves, listed_jobs)
         if move_plan is None or not job_moves.allowed:
             return
-        moving_jobs = ", ".join(str(job_number) for job_number, _ in move_plan.jobs)
+        moving_jobs = ", ".join(str(number) for number, _ in move_plan.jobs)
         _log.info(
             "job %s fits if %s move to other devices: room is made", first_waiting.job, moving_jobs
         )
@@ -189,19 +183,19 @@ class JobMover:
             if held_or_move.state == "ABLE"
         }
         seconds_of_movable = {
-            job_number: move_seconds[job_number]
-            for job_number, held_or_move in pod_book.holdings.items()
-            if job_number in move_seconds and _may_move(held_or_move)
+            number: move_seconds[number]
+            for number, held_or_move in pod_book.holdings.items()
+            if number in move_seconds and _may_move(held_or_move)
         }
         wall_time = self._wall()
         bits_and_ends = {
-            job_number: (
+            number: (
                 held_or_move.bits,
-                likely_end_time(
-                    _end_time(listed_jobs.get(job_number)), held_or_move.began, wall_time
-                )[0],
+                likely_end_time(_end_time(listed_jobs.get(number)), held_or_move.began, wall_time)[
+                    0
+                ],
             )
-            for job_number, held_or_move in pod_book.holdings.items()
+            for number, held_or_move in pod_book.holdings.items()
         }
         return plan_moves(
             _unheld_blocks(pod_book),
@@ -215,16 +209,16 @@ class JobMover:
     # -- carrying out ------------------------------------------------------------------------
 
     async def _continue_plan(self, room_plan: _Plan) -> None:
-        pod_book = room_plan.book
+        book = room_plan.book
         if not room_plan.over and room_plan.stage is _PlanStage.HIDDEN:
             if await self._is_settled(room_plan):
-                room_plan.stage, pod_book.unsettled = _PlanStage.ASKED, False
+                room_plan.stage, book.unsettled = _PlanStage.ASKED, False
                 await self._request_moves(room_plan)
         elif not room_plan.over:
             await self._watch_moves(room_plan)
         if room_plan.over:
             await self._call_off_moves(room_plan)
-        elif room_plan.stage is _PlanStage.ASKED and not pod_book.moves:
+        elif room_plan.stage is _PlanStage.ASKED and not book.moves:
             _log.info("room for job %d: all have moved", room_plan.job)
             self._forget(room_plan)
 
@@ -232,10 +226,10 @@ class JobMover:
         """Return whether Slurm knows what is hidden, and all jobs that it had started before have
         their devices.
         """
-        pod_book, service = room_plan.book, self._service
+        book, service = room_plan.book, self._service
         await service.counts.wait_until_synced()
-        all_jobs_placed = await settled(service.slurm, pod_book)
-        if not (pod_book.emptied and pod_book.moves):
+        all_jobs_placed = await settled(service.slurm, book)
+        if not (book.emptied and book.moves):
             room_plan.over = "Slurm had started others before, or who was to move has ended"
             return False
         if not all_jobs_placed and service.clock() - room_plan.since > DEVICES_DEADLINE_S:
@@ -272,23 +266,19 @@ class JobMover:
         """Follow the moves. A job that the server no longer asks has moved by now, or it stays, and
         then the plan is over.
         """
-        pod_book = room_plan.book
-        job_moves = await self._list_moves(pod_book)
-        moving_jobs = {
-            job_of(move_row.partition) for move_row in job_moves.moves if move_row.state != "ABLE"
-        }
+        book = room_plan.book
+        job_moves = await self._list_moves(book)
+        moving_jobs = {job_of(row.partition) for row in job_moves.moves if row.state != "ABLE"}
         await self._service.refresh()
-        if staying_jobs := pod_book.moves.keys() - moving_jobs:
+        if staying_jobs := book.moves.keys() - moving_jobs:
             room_plan.over = f"job {min(staying_jobs)} stays where it is"
 
     async def _call_off_moves(self, room_plan: _Plan) -> None:
         for asked_holding in room_plan.requested:
             if asked_holding.job in room_plan.book.moves:
-                call_off_request = CallOffMoveRequest(
-                    partition=asked_holding.name, job=asked_holding.words
-                )
+                request = CallOffMoveRequest(partition=asked_holding.name, job=asked_holding.words)
                 with contextlib.suppress(NotFound):
-                    await self._server.call("CallOffMove", call_off_request, Empty)
+                    await self._server.call("CallOffMove", request, Empty)
         await self._service.refresh()  # a job may have moved meanwhile
         self._end_plan(room_plan, room_plan.over)
 
@@ -306,18 +296,17 @@ class JobMover:
         """Drop the plan, and count the jobs that moved: those that were asked, still hold their
         devices and have no move left.
         """
-        pod_book = room_plan.book
-        del self._plans[pod_book.pod.type]
-        pod_book.moves_end = ""
+        book = room_plan.book
+        del self._plans[book.pod.type]
+        book.moves_end = ""
         self._service.figures.moved += sum(
-            pod_book.holdings.get(asked_holding.job) is asked_holding
-            and asked_holding.job not in pod_book.moves
-            for asked_holding in room_plan.requested
+            book.holdings.get(holding.job) is holding and holding.job not in book.moves
+            for holding in room_plan.requested
         )
 
     async def _list_moves(self, pod_book: PodBook) -> JobMoves:
-        moves_request = JobMovesRequest(cluster=pod_book.cluster, allocation=pod_book.allocation)
-        return await self._server.call("ListJobMoves", moves_request, JobMoves)
+        request = JobMovesRequest(cluster=pod_book.cluster, allocation=pod_book.allocation)
+        return await self._server.call("ListJobMoves", request, JobMoves)
 
 
 def _may_move(job_holding: JobHolding) -> bool:

@@ -38,14 +38,12 @@ class Life(NamedTuple):
     @property
     def words(self) -> str:
         """The text that the server keeps."""
-        start_text = f"{self.job}/{self.restart}" if self.restart else f"{self.job}"
-        start_text += f" of {self.leader}" if self.leader else ""
-        start_text += f", cluster {self.cluster}" if self.cluster else ""
+        text = f"{self.job}/{self.restart}" if self.restart else f"{self.job}"
+        text += f" of {self.leader}" if self.leader else ""
+        text += f", cluster {self.cluster}" if self.cluster else ""
         if self.submitted:
-            start_text += (
-                f", submitted {datetime.fromtimestamp(self.submitted, UTC):%Y-%m-%dT%H:%M:%SZ}"
-            )
-        return start_text
+            text += f", submitted {datetime.fromtimestamp(self.submitted, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return text
 
 
 def in_short(start_text: str) -> str:

@@ -53,10 +53,10 @@ def wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDe
     """
     wanted_devices = _wanted_devices(hook_job, listed_job, site)
     if wanted_devices is not None:
-        pod, device_count, _ = wanted_devices
-        if device_count not in {1 << block_order for block_order in pod.orders}:
+        pod, count, _ = wanted_devices
+        if count not in {1 << order for order in pod.orders}:
             raise LicencesDiffer(
-                f"no partition has {device_count} devices", operation=f"job {hook_job.job}"
+                f"no partition has {count} devices", operation=f"job {hook_job.job}"
             )
     return wanted_devices
 
@@ -76,9 +76,7 @@ def _wanted_devices(
             operation=f"devices for job {hook_job.job}",
         )
     own_licences = _own_licences(hook_job.licences, site)
-    slurm_pod = next(
-        (slurm_pod for slurm_pod in site.pods if own_licences.get(slurm_pod.licence)), None
-    )
+    slurm_pod = next((pod for pod in site.pods if own_licences.get(pod.licence)), None)
     # A job that gave no number gets the default that the site had when it was submitted.
     device_count = asked_devices or (own_licences[slurm_pod.licence] if slurm_pod else 0)
     if slurm_pod is None or own_licences != expected_licences(slurm_pod, device_count):
@@ -100,9 +98,7 @@ def expected_licences(pod: SlurmPod, device_count: int) -> dict[str, int]:
     licence for its number of GCDs.
     """
     block_licences = {
-        pod.block_licence(block_order): device_count
-        for block_order in pod.orders
-        if 1 << block_order <= device_count
+        pod.block_licence(order): device_count for order in pod.orders if 1 << order <= device_count
     }
     return {pod.licence: device_count, JOB_MARK_LICENCE: 1, **block_licences}
 
@@ -172,20 +168,17 @@ def _own_licences(licence_list: str, site: Site) -> Mapping[str, int]:
     """Return those of a job's licences that are ours, without the licence for the number of
     GCDs.
     """
-    licence_names = {licence_name for pod in site.pods for licence_name in pod.totals()} | {
+    licence_names = {name for pod in site.pods for name in pod.totals()} | {
         JOB_MARK_LICENCE,
         HET_WAIT_LICENCE,
     }
     return {
-        licence_name: licence_count
-        for licence_name, licence_count in parse_licences(licence_list).items()
-        if licence_name in licence_names
+        name: count for name, count in parse_licences(licence_list).items() if name in licence_names
     }
 
 
 def _licences_text(licence_list: str, site: Site) -> str:
     licences_text = ",".join(
-        f"{licence_name}:{count}"
-        for licence_name, count in _own_licences(licence_list, site).items()
+        f"{name}:{count}" for name, count in _own_licences(licence_list, site).items()
     )
     return licences_text or "no licences of ours"

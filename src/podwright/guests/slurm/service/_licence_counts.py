@@ -38,12 +38,12 @@ class LicenceCounts:
         after `timeout_s` seconds.
         """
         self._wanted += 1
-        request_number = self._wanted
+        number = self._wanted
         self._wake.set()
         try:
             async with self._changed:
                 await asyncio.wait_for(
-                    self._changed.wait_for(lambda: self._done >= request_number), timeout_s
+                    self._changed.wait_for(lambda: self._done >= number), timeout_s
                 )
         except TimeoutError:
             raise Unavailable(f"Slurm was not told: {self.problem or 'it is slow'}") from None
@@ -82,14 +82,11 @@ class LicenceCounts:
         """Send one update, and make the reservation where it is missing. Raises Unavailable."""
         # A licence that is not named is not hidden. Slurm 26.05 refuses an empty reservation, and
         # takes zeros alone for one. One of the marks is then hidden: there are more than enough.
-        hidden_licences = {
-            licence_name: licence_count
-            for licence_name, licence_count in hidden_by_licence.items()
-            if licence_count
-        } or {JOB_MARK_LICENCE: 1}
+        hidden_licences = {name: count for name, count in hidden_by_licence.items() if count} or {
+            JOB_MARK_LICENCE: 1
+        }
         licences_setting = "licenses=" + ",".join(
-            f"{licence_name}:{licence_count}"
-            for licence_name, licence_count in hidden_licences.items()
+            f"{name}:{count}" for name, count in hidden_licences.items()
         )
         licence_name = f"reservationname={RESERVATION_NAME}"
         # Slurm gives a reservation without an end one year, which each update renews.

@@ -82,8 +82,8 @@ class Sweep:
         ticks_by_book = [(pod_book, pod_book.tick()) for pod_book in service.books.values()]
         listed_jobs, ended_count = await sweep(self, service.books, service.lock)
         service.figures.swept += ended_count
-        for pod_book, listing_tick in ticks_by_book:
-            pod_book.count_as_listed(listed_jobs, listing_tick)
+        for pod_book, tick in ticks_by_book:
+            pod_book.count_as_listed(listed_jobs, tick)
         await self._without_devices.check(listed_jobs)
         await self._sweep_heterogeneous(listed_jobs)
         if self._mover is not None:
@@ -135,10 +135,10 @@ class Sweep:
     async def _sweep_heterogeneous(self, listed_jobs: Mapping[int, Listed]) -> None:
         heterogeneous = self._service.het
         await self._hold_jobs_without_note(listed_jobs)
-        waiting_leaders = heterogeneous.waiting(listed_jobs.values())
-        if waiting_leaders:
+        leaders = heterogeneous.waiting(listed_jobs.values())
+        if leaders:
             heterogeneous.wake.set()
-        for leader_number in waiting_leaders:
+        for leader_number in leaders:
             leader_job = listed_jobs.get(leader_number)
             if (
                 leader_job
@@ -225,13 +225,13 @@ class Sweep:
             if not comments_left:
                 break
         self._written = {
-            listed_job: comment_text
-            for listed_job, comment_text in self._written.items()
+            listed_job: text
+            for listed_job, text in self._written.items()
             if listed_job in listed_jobs
         }
 
     def _has_devices(self, job_number: int) -> bool:
-        return any(job_number in pod_book.holdings for pod_book in self._service.books.values())
+        return any(job_number in book.holdings for book in self._service.books.values())
 
     def _job_wait_sentence(
         self, listed_job: Listed, total_devices: Mapping[tuple[int, str], int]

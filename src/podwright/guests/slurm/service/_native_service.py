@@ -126,10 +126,10 @@ class Service(JobCalls):
 
         A holding of a later start stays: an epilog that comes late does not end the next start.
         """
-        for pod_book in self.books.values():
-            job_holding = pod_book.holdings.get(job.job)
-            if job_holding and job_holding.restart <= (job.restart or 0):
-                await self.give_back(pod_book, job_holding)
+        for book in self.books.values():
+            holding = book.holdings.get(job.job)
+            if holding and holding.restart <= (job.restart or 0):
+                await self.give_back(book, holding)
                 await self.counts.wait_until_synced()
         self.figures.ended += 1
 
@@ -146,7 +146,7 @@ class Service(JobCalls):
         """Return, for a step whose own note is lost, how many devices it holds."""
         if not job.unread:
             return ""
-        holdings = (pod_book.holdings.get(job.job) for pod_book in self.books.values())
+        holdings = (book.holdings.get(job.job) for book in self.books.values())
         return f"ipus={next((holding.size for holding in holdings if holding), 0)}\n"
 
     def count_step(self, *, valid: bool) -> None:
@@ -182,8 +182,8 @@ class Service(JobCalls):
     async def refresh(self) -> None:
         """Update the books from the server. Raises PodwrightError."""
         hidden_before = self.hidden()
-        for pod_book in self.books.values():
-            await pod_book.refresh(self.server)
+        for book in self.books.values():
+            await book.refresh(self.server)
         if self.hidden() != hidden_before:
             self.counts.poke()
             await self.freed.notify()
@@ -202,10 +202,8 @@ class Service(JobCalls):
     def hidden(self) -> dict[str, int]:
         """Return how many of each licence Slurm must not give out now."""
         hidden_by_licence: dict[str, int] = {}
-        for pod_book in self.books.values():
-            hidden_by_licence |= (
-                pod_book.all_licences_hidden() if self._closed else pod_book.hidden()
-            )
+        for book in self.books.values():
+            hidden_by_licence |= book.all_licences_hidden() if self._closed else book.hidden()
         return hidden_by_licence | {HET_WAIT_LICENCE: 1}
 
     async def _job_listed_by_slurm(self, hook_job: HookJob) -> Listed | None:
@@ -227,11 +225,7 @@ class Service(JobCalls):
         job_number = hook_job.job
         pod_books = self.books.values()
         job_holding = next(
-            (
-                pod_book.holdings[job_number]
-                for pod_book in pod_books
-                if job_number in pod_book.holdings
-            ),
+            (book.holdings[job_number] for book in pod_books if job_number in book.holdings),
             None,
         )
         if job_holding is None or not job_holding.created:
@@ -283,7 +277,7 @@ class Service(JobCalls):
         was not.
         """
         if not hook_job.het_job:
-            has_devices = any(hook_job.job in pod_book.holdings for pod_book in self.books.values())
+            has_devices = any(hook_job.job in book.holdings for book in self.books.values())
             return (
                 unproven_reason
                 if has_devices or (hook_job.job, hook_job.restart or 0) in self.had
@@ -291,14 +285,11 @@ class Service(JobCalls):
             )
         listed_parts = (await listed(self.slurm, hook_job.het_job)).values()
         holding_leaders = {
-            job_holding.leader
-            for pod_book in self.books.values()
-            for job_holding in pod_book.holdings.values()
+            holding.leader for book in self.books.values() for holding in book.holdings.values()
         }
         requests_devices = hook_job.ipus not in ("", "0") or hook_job.het_job in holding_leaders
         if requests_devices or any(
-            listed_part.het == hook_job.het_job and listed_part.counted(self.site.pods)
-            for listed_part in listed_parts
+            part.het == hook_job.het_job and part.counted(self.site.pods) for part in listed_parts
         ):
             return lost_note_text(hook_job.job)
         return ""
@@ -306,12 +297,12 @@ class Service(JobCalls):
     def _take_block(self, pod_book: PodBook, hook_job: HookJob, block_order: int) -> JobHolding:
         """Return a block for the job. Raises Busy where none of that size is free."""
         while True:
-            job_holding = pod_book.take(
+            holding = pod_book.take(
                 hook_job.job, block_order, restart=hook_job.restart or 0, leader=hook_job.het_job
             )
-            if job_holding is not None:
+            if holding is not None:
                 self.in_prolog.pop(hook_job.job, None)
-                return job_holding
+                return holding
             if self.het.give_back_reserved():
                 continue
             if not pod_book.closed or pod_book.closed_for == hook_job.job:

@@ -75,14 +75,14 @@ def part_need(
     """Return what a waiting part needs, or None if it may share busy CPUs. Raises FieldNotKnown."""
     partition_names = tuple(part_job.partition.split(","))
     if any(
-        partition_name not in partition_records or partition_records[partition_name].share > 1
-        for partition_name in partition_names
+        name not in partition_records or partition_records[name].share > 1
+        for name in partition_names
     ):
         return None
-    whole_nodes = part_job.whole_nodes or all(
-        partition_records[partition_name].whole_nodes for partition_name in partition_names
+    nodes = part_job.whole_nodes or all(
+        partition_records[name].whole_nodes for name in partition_names
     )
-    return PartNeed(partition_names, part_job.min_nodes or 1, part_job.min_cpus or 1, whole_nodes)
+    return PartNeed(partition_names, part_job.min_nodes or 1, part_job.min_cpus or 1, nodes)
 
 
 def unmet_need(available_nodes: Sequence[FreeNode], part_needs: Sequence[PartNeed]) -> str:
@@ -148,8 +148,8 @@ class NodeAvailability:
                 return ""
             part_needs = [
                 part_need(part_job, self._partitions)
-                for leader_number in leader_numbers
-                for part_job in await self._job_parts(leader_number)
+                for number in leader_numbers
+                for part_job in await self._job_parts(number)
                 if part_job.state == "PENDING"
             ]
             return unmet_need(self._free, [one_need for one_need in part_needs if one_need])
@@ -167,10 +167,7 @@ class NodeAvailability:
         try:
             if not _may_preempt(SlurmConfig(await self._command_output(*SHOW_CONFIG))):
                 partition_records = read_partitions(await self._command_output(*SHOW_PARTITIONS))
-                self._partitions = {
-                    partition_record.name: partition_record
-                    for partition_record in partition_records
-                }
+                self._partitions = {record.name: record for record in partition_records}
                 self._free = free_nodes(read_nodes(await self._command_output(*SHOW_NODES)))
         finally:
             finished_at = self._clock()
@@ -180,18 +177,18 @@ class NodeAvailability:
 
     async def _job_parts(self, leader_number: int) -> list[JobRecord]:
         if leader_number not in self._parts:
-            scontrol_output = await self._command_output(
+            output = await self._command_output(
                 "scontrol", "--oneliner", "show", "job", str(leader_number)
             )
-            self._parts[leader_number] = read_jobs(scontrol_output)
+            self._parts[leader_number] = read_jobs(output)
         return self._parts[leader_number]
 
     async def _command_output(self, *slurm_command: str) -> str:
         """Return what a command prints. Raises Unavailable."""
-        slurm_reply = await self._slurm.run(*slurm_command)
-        if slurm_reply.code:
-            raise Unavailable(f"{' '.join(slurm_command)} failed: {slurm_reply.text[:200]}")
-        return slurm_reply.out
+        reply = await self._slurm.run(*slurm_command)
+        if reply.code:
+            raise Unavailable(f"{' '.join(slurm_command)} failed: {reply.text[:200]}")
+        return reply.out
 
 
 def _may_preempt(slurm_config: SlurmConfig) -> bool:

@@ -28,9 +28,7 @@ class NodeFailures:
     async def check(self) -> None:
         """Deal with jobs whose machine has failed since the last look. Raises PodwrightError."""
         service = self._service
-        broken_jobs = {
-            job_number for pod_book in service.books.values() for job_number in pod_book.broken
-        }
+        broken_jobs = {number for book in service.books.values() for number in book.broken}
         self._done &= broken_jobs
         for job_number in sorted(broken_jobs - self._done):
             self._done.add(job_number)
@@ -45,10 +43,10 @@ class NodeFailures:
                 raise
 
     async def _requeue_job(self, job_number: int) -> None:
-        slurm_reply = await self._service.slurm.run("scontrol", "requeue", str(job_number))
-        if slurm_reply.code:  # jobs of srun and salloc cannot be requeued
+        reply = await self._service.slurm.run("scontrol", "requeue", str(job_number))
+        if reply.code:  # jobs of srun and salloc cannot be requeued
             _log.warning(
-                "job %d: a machine of its partition failed; %s", job_number, slurm_reply.text[:200]
+                "job %d: a machine of its partition failed; %s", job_number, reply.text[:200]
             )
         else:
             _log.warning("job %d: a machine of its partition failed; requeued", job_number)

@@ -63,11 +63,11 @@ class PodBook(Book[int, JobHolding]):
 
     def take(self, job: int, order: int, *, restart: int = 0, leader: int = 0) -> JobHolding | None:
         """Take a free block for a job, or return None where no block of that size is free."""
-        first_device = self.find(order, leader or None)
-        if first_device is None:
+        device = self.find(order, leader or None)
+        if device is None:
             return None
         return self.add(
-            JobHolding(job=job, start=first_device, order=order, restart=restart, leader=leader)
+            JobHolding(job=job, start=device, order=order, restart=restart, leader=leader)
         )
 
     # -- what Slurm is told ------------------------------------------------------------------
@@ -79,13 +79,13 @@ class PodBook(Book[int, JobHolding]):
         These are the devices of ordinary jobs of that size or more, unless an administrator changed
         their licences.
         """
-        licence_name, used_count = self.pod.block_licence(order), 0
-        for job_holding in self.holdings.values():
-            if job_holding.counted is not None:
-                used_count += job_holding.counted.get(licence_name, 0)
-            elif job_holding.order >= order and not job_holding.leader:
-                used_count += job_holding.size
-        return used_count
+        name, count = self.pod.block_licence(order), 0
+        for holding in self.holdings.values():
+            if holding.counted is not None:
+                count += holding.counted.get(name, 0)
+            elif holding.order >= order and not holding.leader:
+                count += holding.size
+        return count
 
     def count_as_listed(self, listed_jobs: Mapping[int, Listed], asked_at: int) -> None:
         """Take over the licences that Slurm counts for each job that it listed as running.
@@ -114,16 +114,14 @@ class PodBook(Book[int, JobHolding]):
         hidden_by_licence: dict[str, int] = {}
         free_by_order = self.blocks.whole_counts_by_order()
         for block_order in self.pod.orders:
-            free_devices = free_by_order[block_order] if block_order < len(free_by_order) else 0
-            hidden_count = self.pod.devices - self.used(block_order) - free_devices
-            hidden_by_licence[self.pod.block_licence(block_order)] = max(0, hidden_count)
+            devices = free_by_order[block_order] if block_order < len(free_by_order) else 0
+            count = self.pod.devices - self.used(block_order) - devices
+            hidden_by_licence[self.pod.block_licence(block_order)] = max(0, count)
         return hidden_by_licence
 
     def all_licences_hidden(self) -> dict[str, int]:
         """Return the counts that let no job start."""
-        return {
-            self.pod.block_licence(block_order): self.pod.devices for block_order in self.pod.orders
-        }
+        return {self.pod.block_licence(order): self.pod.devices for order in self.pod.orders}
 
     # -- what the server says ----------------------------------------------------------------
 
@@ -157,15 +155,11 @@ async def settled(slurm: Slurm, pod_book: PodBook) -> bool:
     Each ordinary job takes as many of the smallest block licence as it has devices. If Slurm counts
     more of them as used than the book does, it has started a job that the book does not know yet.
     """
-    smallest_order = pod_book.pod.orders[0]
-    licence = pod_book.pod.block_licence(smallest_order)
-    slurm_reply = await slurm.run(*SHOW_LICENCES, licence)
-    used_counts = [
-        licence_count.used
-        for licence_count in read_licences(slurm_reply.out)
-        if licence_count.name == licence
-    ]
-    return bool(used_counts) and used_counts[0] <= pod_book.used(smallest_order)
+    order = pod_book.pod.orders[0]
+    licence = pod_book.pod.block_licence(order)
+    reply = await slurm.run(*SHOW_LICENCES, licence)
+    used_counts = [count.used for count in read_licences(reply.out) if count.name == licence]
+    return bool(used_counts) and used_counts[0] <= pod_book.used(order)
 
 
 def job_of(partition_name: str) -> int | None:

@@ -59,11 +59,7 @@ class SlurmPod(msgspec.Struct, frozen=True, kw_only=True):
     def orders(self) -> tuple[int, ...]:
         """The exponents of the block sizes that a job may have (powers of two), ascending."""
         all_orders = range(self.largest.bit_length())
-        return tuple(
-            block_order
-            for block_order in all_orders
-            if not self.sizes or 1 << block_order in self.sizes
-        )
+        return tuple(order for order in all_orders if not self.sizes or 1 << order in self.sizes)
 
     def block_licence(self, block_order: int) -> str:
         """Return the licence of blocks of 2**order devices."""
@@ -71,10 +67,8 @@ class SlurmPod(msgspec.Struct, frozen=True, kw_only=True):
 
     def totals(self) -> dict[str, int]:
         """Return its licences for slurm.conf."""
-        block_licences = {
-            self.block_licence(block_order): self.devices for block_order in self.orders
-        }
-        return {self.licence: self.devices, **block_licences}
+        licences = {self.block_licence(order): self.devices for order in self.orders}
+        return {self.licence: self.devices, **licences}
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,12 +162,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     def totals(self) -> dict[str, int]:
         """Return all licences for slurm.conf."""
         licence_totals: dict[str, int] = {}
-        for slurm_pod in self.pods:
-            licence_totals |= slurm_pod.totals()
-        for fixed_partition in self.partitions:
-            licence_totals[fixed_partition.licence] = (
-                licence_totals.get(fixed_partition.licence, 0) + 1
-            )
+        for pod in self.pods:
+            licence_totals |= pod.totals()
+        for partition in self.partitions:
+            licence_totals[partition.licence] = licence_totals.get(partition.licence, 0) + 1
         licence_totals[JOB_MARK_LICENCE] = UNLIMITED_LICENCES
         return (
             licence_totals | {GCDS: UNLIMITED_LICENCES, HET_WAIT_LICENCE: 1}
@@ -206,9 +198,9 @@ def of_job(licences: Mapping[str, int], pods: Sequence[SlurmPod]) -> tuple[Slurm
     """Return the pod that a job's licences name and the number of devices, or None if it wants
     none.
     """
-    for slurm_pod in pods:
-        if licences.get(slurm_pod.licence):
-            return slurm_pod, licences[slurm_pod.licence]
+    for pod in pods:
+        if licences.get(pod.licence):
+            return pod, licences[pod.licence]
     return None
 
 
@@ -219,8 +211,8 @@ def load(site_path: Path) -> Site:
     action = f"read {site_path}"
     try:
         toml_data: dict[str, Any] = tomllib.loads(site_path.read_text())
-        for table_section, field_name in _SITE_FIELD_BY_SECTION.items():
-            toml_data[field_name] = toml_data.pop(table_section, [])
+        for table_section, name in _SITE_FIELD_BY_SECTION.items():
+            toml_data[name] = toml_data.pop(table_section, [])
         site = msgspec.convert(toml_data, type=Site)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -243,9 +235,9 @@ def load(site_path: Path) -> Site:
 def dump(site: Site) -> str:
     """Return the text of the site's file."""
     toml_lines = _toml_field_lines(site, set(_SITE_FIELD_BY_SECTION.values()))
-    for table_section, field_name in _SITE_FIELD_BY_SECTION.items():
-        for table_row in getattr(site, field_name):
-            toml_lines += ["", f"[[{table_section}]]", *_toml_field_lines(table_row, set())]
+    for section, name in _SITE_FIELD_BY_SECTION.items():
+        for row in getattr(site, name):
+            toml_lines += ["", f"[[{section}]]", *_toml_field_lines(row, set())]
     return "\n".join(toml_lines) + "\n"
 
 
@@ -254,7 +246,7 @@ def _toml_field_lines(config_struct: msgspec.Struct, skipped_fields: Collection[
         config_struct.__struct_fields__, config_struct.__struct_encode_fields__, strict=True
     )
     return [
-        f"{toml_key} = {msgspec.json.encode(getattr(config_struct, attribute_name)).decode()}"
-        for attribute_name, toml_key in field_names
-        if attribute_name not in skipped_fields
+        f"{key} = {msgspec.json.encode(getattr(config_struct, name)).decode()}"
+        for name, key in field_names
+        if name not in skipped_fields
     ]

@@ -249,10 +249,8 @@ class DevicePreemption:
         )
         for victim in plan.victims.jobs:
             if victim.grace_s:
-                for signal_name in ("CONT", "TERM"):
-                    await self._service.slurm.run(
-                        "scancel", f"--signal={signal_name}", str(victim.job)
-                    )
+                for name in ("CONT", "TERM"):
+                    await self._service.slurm.run("scancel", f"--signal={name}", str(victim.job))
 
     async def _end(self, plan: _Plan, warned_for_s: float) -> None:
         run = self._service.slurm.run
@@ -345,13 +343,13 @@ class DevicePreemption:
 
 
 def _rank(record: JobRecord) -> JobRank:
-    eligible_text = record.preemptable_from if record.state == "RUNNING" else ""
+    text = record.preemptable_from if record.state == "RUNNING" else ""
     return JobRank(
         record.number,
         tuple(record.partition.split(",")),
         record.qos,
         record.priority,
-        datetime.fromisoformat(eligible_text).timestamp() if eligible_text else None,
+        datetime.fromisoformat(text).timestamp() if text else None,
     )
 
 

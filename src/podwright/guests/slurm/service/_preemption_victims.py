@@ -157,14 +157,14 @@ def _partition_allows(rules: PreemptRules, urgent: JobRank, running: JobRank) ->
 
 
 def _qos_allows(rules: PreemptRules, urgent: JobRank, running: JobRank) -> bool:
-    urgent_mode = rules.modes.get(urgent.qos)
-    if urgent_mode is None:
+    mode = rules.modes.get(urgent.qos)
+    if mode is None:
         return False
     if urgent.qos == running.qos:
-        within = "WITHIN" in urgent_mode | rules.cluster_mode
+        within = "WITHIN" in mode | rules.cluster_mode
         return within and urgent.priority > running.priority
     if running.qos not in rules.preemptable.get(urgent.qos, frozenset()):
         return False
-    if "PRIORITY" in urgent_mode | rules.cluster_mode:
+    if "PRIORITY" in mode | rules.cluster_mode:
         return urgent.priority > running.priority
     return True

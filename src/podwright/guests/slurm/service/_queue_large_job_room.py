@@ -58,17 +58,17 @@ class QueueRoom:
     def update(self, jobs: Mapping[int, Listed]) -> None:
         """Close and open blocks as the present queue needs."""
         jobs_in_prolog = self._service.in_prolog
-        for job_number in [
+        for number in [
             prolog_job
             for prolog_job in jobs_in_prolog
             if prolog_job not in jobs or not _may_be_in_prolog(jobs[prolog_job])
         ]:
-            del jobs_in_prolog[job_number]  # its start is over; its next try brings it back
+            del jobs_in_prolog[number]  # its start is over; its next try brings it back
         heterogeneous = self._service.het
-        declined_leaders, heterogeneous.declined = heterogeneous.declined, set()
-        end_times = {prolog_job: listed_job.end for prolog_job, listed_job in jobs.items()}
-        end_times = self._preemption.end_times(end_times | self._likely_ends(jobs))
-        self._room.update(self.waiting(jobs), end_times, declined_leaders)
+        leaders, heterogeneous.declined = heterogeneous.declined, set()
+        times = {prolog_job: listed_job.end for prolog_job, listed_job in jobs.items()}
+        times = self._preemption.end_times(times | self._likely_ends(jobs))
+        self._room.update(self.waiting(jobs), times, leaders)
 
     async def exchange(self) -> None:
         """Name the first jobs to the server, and close what it keeps. Raises PodwrightError."""
@@ -78,10 +78,10 @@ class QueueRoom:
         """Return the likely ends of jobs without a time limit, whose ends Slurm does not know."""
         wall_time, end_by_job = self._wall(), {}
         for pod_book in self._service.books.values():
-            for job_number, job_holding in pod_book.holdings.items():
-                if job_number in listed_jobs and not listed_jobs[job_number].end[:1].isdigit():
-                    likely_end_at = likely_end_time(0.0, job_holding.began, wall_time)[0]
-                    end_by_job[job_number] = datetime.fromtimestamp(likely_end_at).isoformat(
+            for number, holding in pod_book.holdings.items():
+                if number in listed_jobs and not listed_jobs[number].end[:1].isdigit():
+                    likely_end_at = likely_end_time(0.0, holding.began, wall_time)[0]
+                    end_by_job[number] = datetime.fromtimestamp(likely_end_at).isoformat(
                         timespec="seconds"
                     )
         return end_by_job
@@ -152,10 +152,8 @@ class QueueRoom:
             ):
                 continue
             orders_by_pod = {}
-            for pod, device_count in sorted(
-                job_parts.values(), key=lambda pod_and_size: -pod_and_size[1]
-            ):
-                orders_by_pod.setdefault(pod.type, []).append(device_count.bit_length() - 1)
+            for pod, count in sorted(job_parts.values(), key=lambda pod_and_size: -pod_and_size[1]):
+                orders_by_pod.setdefault(pod.type, []).append(count.bit_length() - 1)
             waiting_jobs.append(
                 self._waits(leader_job, orders_by_pod, priority=priority, alone=True)
             )

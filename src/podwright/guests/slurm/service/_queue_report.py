@@ -53,18 +53,18 @@ class QueueReport:
 
     async def send(self, waiting_jobs: Iterable[WaitingJob]) -> None:
         """Send the queue. If the server refuses the report, the rest of the sweep goes on."""
-        job_infos = in_slurm_order(waiting_jobs)
+        infos = in_slurm_order(waiting_jobs)
         sent_now = self._clock()
-        if job_infos == self._sent and sent_now < self._sent_at + RESEND_AFTER_S:
+        if infos == self._sent and sent_now < self._sent_at + RESEND_AFTER_S:
             return
         try:
-            await self._server.report(job_infos)
+            await self._server.report(infos)
         except PodwrightError as error:
             if not self._refused:
                 _log.info("the server does not show Slurm's queue: %s", error)
             self._refused = True
             return
-        self._sent, self._sent_at, self._refused = job_infos, sent_now, False
+        self._sent, self._sent_at, self._refused = infos, sent_now, False
 
 
 def in_slurm_order(waiting_jobs: Iterable[WaitingJob]) -> list[JobInfo]:
@@ -77,7 +77,7 @@ def in_slurm_order(waiting_jobs: Iterable[WaitingJob]) -> list[JobInfo]:
     return [
         JobInfo(
             id=listed_job.name,
-            place=queue_place,
+            place=place,
             owner=user_name(listed_job.uid),
             asked=devices_text,
             needs=needs_text,
@@ -86,7 +86,7 @@ def in_slurm_order(waiting_jobs: Iterable[WaitingJob]) -> list[JobInfo]:
             cluster=cluster,
             allocation=allocation,
         )
-        for queue_place, (
+        for place, (
             listed_job,
             devices_text,
             needs_text,

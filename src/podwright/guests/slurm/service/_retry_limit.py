@@ -98,8 +98,8 @@ def refused(listed_job: Listed) -> bool:
 
 async def comment(slurm: Slurm, hook_job: HookJob, comment_text: str) -> None:
     """Write a job's AdminComment, which its user reads and cannot change. Raises Unavailable."""
-    slurm_reply = await slurm.run(
+    reply = await slurm.run(
         "scontrol", "update", f"jobid={hook_job.reference}", f"admincomment={comment_text}"
     )
-    if slurm_reply.code:
-        raise Unavailable(f"job {hook_job.job}: Slurm was not told: {slurm_reply.text[:200]}")
+    if reply.code:
+        raise Unavailable(f"job {hook_job.job}: Slurm was not told: {reply.text[:200]}")

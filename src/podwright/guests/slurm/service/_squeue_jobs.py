@@ -131,7 +131,7 @@ class Listed(NamedTuple):
             return None
         if note_match:
             slurm_pod = next(
-                (slurm_pod for slurm_pod in slurm_pods if slurm_pod.type == note_match[3]),
+                (pod for pod in slurm_pods if pod.type == note_match[3]),
                 slurm_pods[0],
             )
             return slurm_pod, int(note_match[1]), int(note_match[2] or 0)

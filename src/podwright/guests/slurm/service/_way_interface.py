@@ -79,15 +79,15 @@ class NativeWork:
 
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Return the tasks for counts, the sweep, heterogeneous jobs and moves."""
-        native_service, job_mover = self._service, self._mover
-        coroutines = (native_service.counts.run(), self._sweep.run(), native_service.het.run())
-        return coroutines if job_mover is None else (*coroutines, job_mover.run())
+        service, mover = self._service, self._mover
+        coroutines = (service.counts.run(), self._sweep.run(), service.het.run())
+        return coroutines if mover is None else (*coroutines, mover.run())
 
 
 def native_work(slurm_site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
     """Return the work of native mode."""
-    native_service = Service(slurm_site, server, slurm)
-    return NativeWork(native_service, JobMover(native_service, server))
+    service = Service(slurm_site, server, slurm)
+    return NativeWork(service, JobMover(service, server))
 
 
 Make = Callable[[Site, ThreadedServer, Slurm], Work]
@@ -100,13 +100,11 @@ def state(service: Service) -> dict[str, Any]:
         pods[pod_type] = {
             "devices": pod_book.pod.devices,
             "free_together": {
-                str(1 << block_order): device_count
-                for block_order, device_count in enumerate(pod_book.blocks.whole_counts_by_order())
+                str(1 << order): count
+                for order, count in enumerate(pod_book.blocks.whole_counts_by_order())
             },
             "emptied_for_a_large_job": pod_book.closed.bit_count(),
-            "held": {
-                str(job_holding.job): job_holding.size for job_holding in pod_book.holdings.values()
-            },
+            "held": {str(holding.job): holding.size for holding in pod_book.holdings.values()},
             "next": service.next_jobs.get(pod_type, ""),
         }
     figures = {

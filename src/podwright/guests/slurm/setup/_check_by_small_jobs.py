@@ -169,29 +169,27 @@ def _job_checks(cluster: ServedCluster) -> dict[str, Check]:
 
 
 def _check_reservation(cluster: ServedCluster) -> str:
-    exit_code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
-    reservations = [] if exit_code else read_reservations(output)
+    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
+    reservations = [] if code else read_reservations(output)
     if not reservations:
         return output[:200]
-    hidden_licences = reservations[0].licences
+    licences = reservations[0].licences
     return (
         ""
-        if HET_WAIT_LICENCE in hidden_licences
-        else f"{RESERVATION_NAME} hides no {HET_WAIT_LICENCE}, but {hidden_licences[:200]}"
+        if HET_WAIT_LICENCE in licences
+        else f"{RESERVATION_NAME} hides no {HET_WAIT_LICENCE}, but {licences[:200]}"
     )
 
 
 def _check_sbatch_refused(cluster: ServedCluster, sbatch_option: str, expected_text: str) -> str:
-    exit_code, output = cluster.ask("sbatch", "--test-only", sbatch_option, "--wrap=true")
-    return "" if exit_code and expected_text in output else f"it was not: {output[:200]}"
+    code, output = cluster.ask("sbatch", "--test-only", sbatch_option, "--wrap=true")
+    return "" if code and expected_text in output else f"it was not: {output[:200]}"
 
 
 def _check_job_has_partition(cluster: ServedCluster, srun_option: str, *name_prefixes: str) -> str:
     srun_result = cluster.run("srun", srun_option, "-n1", "sh", "-c", _PRINT_PARTITION_COMMAND)
-    printed_names = srun_result.out.split()[:1] or [""]
-    is_good = not srun_result.code and any(
-        printed_names[0].startswith(name_prefix) for name_prefix in name_prefixes
-    )
+    names = srun_result.out.split()[:1] or [""]
+    is_good = not srun_result.code and any(names[0].startswith(prefix) for prefix in name_prefixes)
     return "" if is_good else srun_result.text[:200] or "none in its environment"
 
 
@@ -211,8 +209,8 @@ def _check_job_has_allocation(cluster: ServedCluster, host_name: str) -> str:
 
 
 def _check_plain_job(cluster: ServedCluster, *srun_options: str) -> str:
-    exit_code, output = cluster.ask("srun", "-n1", *srun_options, "true")
-    return output[:200] if exit_code else ""
+    code, output = cluster.ask("srun", "-n1", *srun_options, "true")
+    return output[:200] if code else ""
 
 
 def _lives(cluster: ServedCluster) -> str:
@@ -268,8 +266,8 @@ def _check_two_partitions(cluster: ServedCluster, *sbatch_options: str) -> str:
         with cluster.partitions() as list_partitions:
 
             def both() -> bool:
-                partition_names = {f"slurm_{job_id}" for job_id in cluster.members(first_job)}
-                return len(partition_names) == 2 and partition_names <= list_partitions().keys()
+                names = {f"slurm_{job_id}" for job_id in cluster.members(first_job)}
+                return len(names) == 2 and names <= list_partitions().keys()
 
             return (
                 ""

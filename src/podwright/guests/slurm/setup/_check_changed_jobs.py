@@ -76,9 +76,7 @@ def _check_unequal_parts(cluster: ServedCluster) -> str:
             def both() -> bool:
                 partition_names = {f"slurm_{job_id}" for job_id in cluster.members(first_job)}
                 partition_sizes[:] = sorted(
-                    partition_info.size
-                    for partition_name, partition_info in list_partitions().items()
-                    if partition_name in partition_names
+                    info.size for name, info in list_partitions().items() if name in partition_names
                 )
                 return len(partition_sizes) == 2
 
@@ -97,29 +95,29 @@ def _check_unequal_parts(cluster: ServedCluster) -> str:
 
 def _check_requeued(cluster: ServedCluster) -> str:
     def back(job_id: str) -> str:
-        exit_code, output = cluster.ask("scontrol", "requeue", job_id)
-        if exit_code:
+        code, output = cluster.ask("scontrol", "requeue", job_id)
+        if code:
             return output[:200]
-        state_command = ["squeue", "-h", "-j", job_id, "-O", listing_format(state=20)]
-        if not cluster.until(lambda: cluster.ask(*state_command)[1].strip() == "PENDING"):
+        command = ["squeue", "-h", "-j", job_id, "-O", listing_format(state=20)]
+        if not cluster.until(lambda: cluster.ask(*command)[1].strip() == "PENDING"):
             return f"it is not back in the queue: {cluster.state(job_id)}"
         # A job that starts in the second in which it last ended fails: the node takes its
         # credential for the revoked one. Slurm itself waits for two minutes, so that this is over.
         time.sleep(1.5)
-        exit_code, output = cluster.ask("scontrol", "update", f"jobid={job_id}", "StartTime=now")
-        return output[:200] if exit_code else ""
+        code, output = cluster.ask("scontrol", "update", f"jobid={job_id}", "StartTime=now")
+        return output[:200] if code else ""
 
     return _check_changed_job(cluster, back, restarts=1)
 
 
 def _check_reconfigured(cluster: ServedCluster) -> str:
     def read(job_id: str) -> str:
-        exit_code, output = cluster.ask("scontrol", "hold", job_id)
-        if not exit_code:
-            exit_code, output = cluster.ask("scontrol", "reconfigure")
-        if not exit_code:
-            exit_code, output = cluster.ask("scontrol", "release", job_id)
-        return output[:200] if exit_code else ""
+        code, output = cluster.ask("scontrol", "hold", job_id)
+        if not code:
+            code, output = cluster.ask("scontrol", "reconfigure")
+        if not code:
+            code, output = cluster.ask("scontrol", "release", job_id)
+        return output[:200] if code else ""
 
     return _check_changed_job(cluster, read, hold=True)
 
@@ -148,15 +146,11 @@ def _check_changed_job(
         with cluster.partitions() as list_partitions:
 
             def runs(expected_restarts: int) -> bool:
-                squeue_columns = listing_format(state=20, restarts=20)
-                shown_values = cluster.ask("squeue", "-h", "-j", job_id, "-O", squeue_columns)[
-                    1
-                ].split()
-                partition_info = list_partitions().get(f"slurm_{job_id}")
-                is_ready = (
-                    partition_info is not None and partition_info.ready_state is ReadyState.ACTIVE
-                )
-                return is_ready and shown_values == ["RUNNING", str(expected_restarts)]
+                columns = listing_format(state=20, restarts=20)
+                values = cluster.ask("squeue", "-h", "-j", job_id, "-O", columns)[1].split()
+                info = list_partitions().get(f"slurm_{job_id}")
+                is_ready = info is not None and info.ready_state is ReadyState.ACTIVE
+                return is_ready and values == ["RUNNING", str(expected_restarts)]
 
             if not hold and not cluster.until(lambda: runs(0), job_id):
                 return cluster.late(job_id)

@@ -80,7 +80,7 @@ def _check_licence_totals(cluster: ServedCluster) -> str:
     FieldNotKnown.
     """
     licences = read_licences("\n".join(cluster.lines(*SHOW_LICENCES)))
-    totals_by_licence = {licence_count.name: licence_count.total for licence_count in licences}
+    totals_by_licence = {count.name: count.total for count in licences}
     for licence_name, site_total in cluster.site.totals().items():
         if totals_by_licence.get(licence_name) != site_total:
             return (
@@ -111,17 +111,17 @@ def _check_files_unchanged(cluster: ServedCluster, folder: Path) -> str:
             slurm_conf=slurm_conf, folder=folder, native=hook_path.readlink().parent
         )
         file_changes = native(native_places, cluster.site, trusted_uids=trusted_uids)
-        for path, file_text in file_changes.texts.items():
+        for path, text in file_changes.texts.items():
             if path.name != "native.toml" and _sorted_file_lines(path) != sorted(
-                (file_text or "").splitlines()
+                (text or "").splitlines()
             ):
                 return f"{path} is not as configure writes it, which shows the difference"
     except InvalidRequest as error:
         return error.problem + (f": {error.would_work}" if error.would_work else "")
     wrong_links = [
         path
-        for path, link_target in file_changes.links.items()
-        if not path.exists() or path.readlink() != link_target
+        for path, target in file_changes.links.items()
+        if not path.exists() or path.readlink() != target
     ]
     return f"{wrong_links[0]} is not podwright-hook: configure --write" if wrong_links else ""
 
@@ -132,14 +132,14 @@ def _sorted_file_lines(path: Path) -> list[str]:
 
 def _window(cluster: ServedCluster) -> str:
     try:
-        least_seconds = backfill_window(_running_slurm_config(cluster).value("SchedulerParameters"))
+        seconds = backfill_window(_running_slurm_config(cluster).value("SchedulerParameters"))
     except FieldNotKnown as error:
         return error.problem
-    if cluster.site.window_s >= least_seconds:
+    if cluster.site.window_s >= seconds:
         return ""
     return (
         f"they have {cluster.site.window_s:g} s, and with Slurm's bf_interval need "
-        f"{least_seconds:g}: configure --write, restart podwright slurm serve"
+        f"{seconds:g}: configure --write, restart podwright slurm serve"
     )
 
 
@@ -177,7 +177,7 @@ def _as_user(uid: int) -> Iterator[None]:
     if not is_root() or uid == 0:
         yield
         return
-    saved_groups = os.getgroups()
+    groups = os.getgroups()
     os.setgroups([])
     os.setegid(pwd.getpwuid(uid).pw_gid)
     os.seteuid(uid)
@@ -186,4 +186,4 @@ def _as_user(uid: int) -> Iterator[None]:
     finally:
         os.seteuid(0)
         os.setegid(0)
-        os.setgroups(saved_groups)
+        os.setgroups(groups)

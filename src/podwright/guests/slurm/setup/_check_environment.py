@@ -118,19 +118,15 @@ class ServedCluster:
 
     def members(self, first_job: str) -> list[str]:
         """Return the jobs of an array or of a heterogeneous job, by their own numbers."""
-        exit_code, output = self.ask(
-            "squeue", "-h", "-r", "-j", first_job, "-O", listing_format(job=30)
-        )
-        return [] if exit_code else output.split()
+        code, output = self.ask("squeue", "-h", "-r", "-j", first_job, "-O", listing_format(job=30))
+        return [] if code else output.split()
 
     @contextmanager
     def partitions(self) -> Iterator[Callable[[], dict[str, PartitionInfo]]]:
         """Yield a function that returns the server's partitions, by name. Raises PodwrightError."""
         client: Client
         with reach(self.site, self.wait_s) as client:
-            yield lambda: {
-                partition_info.name: partition_info for partition_info in client.list_partitions()
-            }
+            yield lambda: {info.name: info for info in client.list_partitions()}
 
     def until(self, probe: Callable[[], bool], job: str = "") -> bool:
         """Wait until `probe` returns True. Return whether it did so within wait_s seconds.
@@ -138,20 +134,20 @@ class ServedCluster:
         job: if this job is held, the wait ends early, with False.
         """
         deadline = time.monotonic() + self.wait_s
-        held_looks = 0
-        squeue_command = ["squeue", "-h", "-j", job, "-O", listing_format(reason=60)]
+        looks = 0
+        command = ["squeue", "-h", "-j", job, "-O", listing_format(reason=60)]
         while not probe():
-            job_reason = self.ask(*squeue_command)[1] if job else ""
-            held_looks = held_looks + 1 if "JobHeld" in job_reason else 0
-            if held_looks > _HELD_LOOKS_NEEDED or time.monotonic() > deadline:
+            reason = self.ask(*command)[1] if job else ""
+            looks = looks + 1 if "JobHeld" in reason else 0
+            if looks > _HELD_LOOKS_NEEDED or time.monotonic() > deadline:
                 return False
             time.sleep(0.2)
         return True
 
     def state(self, job: str) -> str:
         """Return what Slurm says about a job that does not run, in its own words."""
-        squeue_columns = listing_format(state=20, reason=60, restarts=10, comment=300)
-        return self.ask("squeue", "-h", "-j", job, "-O", squeue_columns)[1][:300] or "it is over"
+        columns = listing_format(state=20, reason=60, restarts=10, comment=300)
+        return self.ask("squeue", "-h", "-j", job, "-O", columns)[1][:300] or "it is over"
 
     def late(self, job_id: str) -> str:
         """Return the problem of a job that did not start in time, in words."""

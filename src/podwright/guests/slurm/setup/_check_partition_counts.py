@@ -39,8 +39,8 @@ def shelf(cluster: ServedCluster) -> str:
 
 def _hidden_licence_counts(cluster: ServedCluster) -> dict[str, int]:
     """Return how many of each licence Slurm's reservation hides. Raises Unavailable."""
-    exit_code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
-    reservations = [] if exit_code else read_reservations(output)
+    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
+    reservations = [] if code else read_reservations(output)
     if not reservations:
         raise Unavailable(
             output[:200] or f"Slurm has no reservation {RESERVATION_NAME}",

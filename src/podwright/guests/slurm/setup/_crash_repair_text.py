@@ -11,19 +11,17 @@ from podwright.guests.slurm.setup._slurmctld_crash_repair import RecoveryPlan, S
 
 def plan_text(plan: RecoveryPlan, *, runs_now: bool) -> str:
     """Return what is left of a killed slurmctld. runs_now: whether the commands run now."""
-    text_lines = []
+    lines = []
     if plan.steps:
-        step_rows = [(step.target, step.problem, shlex.join(step.command)) for step in plan.steps]
-        text_lines.append(table(("What", "Problem", "Command"), step_rows))
-    for unrepaired_target in plan.left_alone:
-        text_lines.append(f"{unrepaired_target.target} is left alone: {unrepaired_target.reason}")
+        rows = [(step.target, step.problem, shlex.join(step.command)) for step in plan.steps]
+        lines.append(table(("What", "Problem", "Command"), rows))
+    for target in plan.left_alone:
+        lines.append(f"{target.target} is left alone: {target.reason}")
     if not plan.steps and not plan.left_alone:
-        text_lines.append("No node and no job is left as a killed slurmctld leaves them.")
+        lines.append("No node and no job is left as a killed slurmctld leaves them.")
     elif plan.steps and not runs_now:
-        text_lines.append(
-            "Nothing was changed. To run these commands: podwright slurm recover --yes"
-        )
-    return "\n".join(text_lines)
+        lines.append("Nothing was changed. To run these commands: podwright slurm recover --yes")
+    return "\n".join(lines)
 
 
 def plan_values(plan: RecoveryPlan, step_results: Sequence[StepResult]) -> dict[str, object]:

@@ -103,9 +103,7 @@ def native(
     plugin_arguments = f"host={site.host} port={site.port}"
     if server_socket := socket_of(site.server):
         plugin_arguments += f" socket={server_socket}"
-    plugin_arguments += "".join(
-        f" prove={service_address}" for service_address in _service_addresses(site)
-    )
+    plugin_arguments += "".join(f" prove={address}" for address in _service_addresses(site))
     plugin_arguments += f" munge={site.munge_socket}" if site.munge_socket else ""
     plugin_arguments += f" key={site.key}" if site.key else ""
     plugin_arguments += "".join(
@@ -153,11 +151,9 @@ def undo(native_places: NativePlaces) -> FileChanges:
         )
     _plan_script(file_changes, native_places.etc / SUBMIT, None)
     _plan_script(file_changes, native_places.etc / FILTER, None)
-    for file_name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
-        if (native_places.folder / file_name).is_symlink() or (
-            native_places.folder / file_name
-        ).exists():
-            file_changes.texts[native_places.folder / file_name] = None
+    for name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
+        if (native_places.folder / name).is_symlink() or (native_places.folder / name).exists():
+            file_changes.texts[native_places.folder / name] = None
     return file_changes
 
 
@@ -172,15 +168,13 @@ def window(slurm_conf: Path) -> float:
 def backfill_window(scheduler_parameters: str) -> float:
     """Return the same, computed from the value of SchedulerParameters."""
     parameter_list = scheduler_parameters.lower().split(",")
-    interval_texts = [
+    texts = [
         parameter.partition("=")[2]
         for parameter in parameter_list
         if parameter.startswith("bf_interval=")
     ]
-    interval_seconds = (
-        int(interval_texts[-1]) if interval_texts and interval_texts[-1].isdecimal() else 30
-    )
-    return float(min(60, max(10, 2 * interval_seconds)))
+    seconds = int(texts[-1]) if texts and texts[-1].isdecimal() else 30
+    return float(min(60, max(10, 2 * seconds)))
 
 
 def _all_settings(slurm_conf: Path) -> dict[str, str]:
@@ -228,13 +222,13 @@ def job_submit(site: Site, folder: Path, trusted_uids: Sequence[int], *, cluster
             script_head + _read_lua_file(mode_part) + script_rest.partition("-- @END@\n")[2]
         )
     sizes_by_cluster = {host.cluster: (host.sizes, host.size_multiple) for host in site.hosts}
-    partitions_by_size = Counter(fixed_partition.size for fixed_partition in site.partitions)
+    partitions_by_size = Counter(partition.size for partition in site.partitions)
     for placeholder, lua_value in {
         "WAY": "",
         "END": "",
         "PODS": _join_lua_lines(
             f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
-            f"sizes = {{ {', '.join(str(1 << size_order) for size_order in pod.orders)} }}, "
+            f"sizes = {{ {', '.join(str(1 << order) for order in pod.orders)} }}, "
             f"domain = {pod.domain}, "
             f'feature = "{pod.feature}" }},'
             for pod in site.pods
@@ -247,12 +241,12 @@ def job_submit(site: Site, folder: Path, trusted_uids: Sequence[int], *, cluster
             for host in site.hosts
         ),
         "SIZES": _join_lua_lines(
-            f'   ["{cluster_name}"] = {{ {", ".join(map(str, sizes))}, whole = {size_multiple} }},'
-            for cluster_name, (sizes, size_multiple) in sorted(sizes_by_cluster.items())
+            f'   ["{name}"] = {{ {", ".join(map(str, sizes))}, whole = {multiple} }},'
+            for name, (sizes, multiple) in sorted(sizes_by_cluster.items())
         ),
         "STOCK": _join_lua_lines(
-            f"   [{partition_size}] = {partition_count},"
-            for partition_size, partition_count in sorted(partitions_by_size.items())
+            f"   [{partition_size}] = {count},"
+            for partition_size, count in sorted(partitions_by_size.items())
         ),
         "UIDS": ", ".join(map(str, trusted_uids)),
         "FOLDER": str(folder),
@@ -280,9 +274,7 @@ def _join_lua_lines(lua_lines: Iterable[str]) -> str:
 def _wanted_conf_settings(
     native_places: NativePlaces, site: Site, current_settings: Mapping[str, str]
 ) -> dict[str, str]:
-    licence_counts = [
-        f"{licence_name}:{licence_total}" for licence_name, licence_total in site.totals().items()
-    ]
+    licence_counts = [f"{name}:{total}" for name, total in site.totals().items()]
     wanted_settings = {
         "Licenses": joined(current_settings.get("licenses", ""), *licence_counts),
         "PrologSlurmctld": str(native_places.folder / "prolog-slurmctld"),
@@ -310,16 +302,16 @@ def _wanted_conf_settings(
         wanted_settings["PropagateResourceLimitsExcept"] = joined(excepted_limits, "MEMLOCK")
     if "slurmdbd" in current_settings.get("accountingstoragetype", ""):
         counted_licences = [pod.licence for pod in site.pods] + [
-            fixed_partition.licence for fixed_partition in site.partitions
+            partition.licence for partition in site.partitions
         ]
-        tres_names = [f"license/{licence_name}" for licence_name in dict.fromkeys(counted_licences)]
+        tres_names = [f"license/{name}" for name in dict.fromkeys(counted_licences)]
         wanted_settings["AccountingStorageTRES"] = joined(
             current_settings.get("accountingstoragetres", ""), *tres_names
         )
-    for licence_name in (licence_count.partition(":")[0] for licence_count in licence_counts):
+    for licence_name in (count.partition(":")[0] for count in licence_counts):
         if any(
-            licence_name == site_licence.partition(":")[0]
-            for site_licence in current_settings.get("licenses", "").split(",")
+            licence_name == licence.partition(":")[0]
+            for licence in current_settings.get("licenses", "").split(",")
         ):
             raise InvalidRequest(
                 f"{native_places.slurm_conf}: there is a licence {licence_name} already",
@@ -334,7 +326,7 @@ def _service_addresses(site: Site) -> list[str]:
     """Return where hooks and steps reach the service: on its own host by its Unix socket, elsewhere
     by TCP.
     """
-    return [f"unix:{site.socket}", *(f"tcp:{tcp_address}" for tcp_address in site.doors)]
+    return [f"unix:{site.socket}", *(f"tcp:{address}" for address in site.doors)]
 
 
 def _reply_signer_uids(site: Site, trusted_uids: Sequence[int]) -> list[int]:
@@ -350,7 +342,7 @@ def _hook_conf_text(
 ) -> str:
     conf_lines = [
         "# Written by podwright slurm configure.",
-        *(f"server {service_address}" for service_address in _service_addresses(site)),
+        *(f"server {address}" for address in _service_addresses(site)),
         *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
         *([f"key {site.key}"] if site.key else []),
         *(f"trust {uid}" for uid in _reply_signer_uids(site, trusted_uids)),
@@ -364,9 +356,9 @@ def _hook_conf_text(
     conf_lines += [f"scontrol {scontrol_path}", f"slurm-conf {native_places.slurm_conf}"]
     if site.mode == "host-mapping":
         conf_lines.append(f"drain {scontrol_path}")
-    for hook_kind in ("prolog", "epilog"):
-        if site_hook := current_settings.get(f"{hook_kind}slurmctld", ""):
-            conf_lines.append(f"before-{hook_kind}-slurmctld {site_hook}")
+    for kind in ("prolog", "epilog"):
+        if site_hook := current_settings.get(f"{kind}slurmctld", ""):
+            conf_lines.append(f"before-{kind}-slurmctld {site_hook}")
     return "\n".join(conf_lines) + "\n"
 
 
@@ -384,9 +376,7 @@ def _check_weights(native_places: NativePlaces, conf_text: str) -> None:
     for conf_line in original_conf.splitlines():
         setting_text = conf_line.partition("#")[0].lower()
         weighted_own_tres = [
-            tres_name
-            for tres_name in sorted(own_tres)
-            if tres_name and f"{tres_name}=" in setting_text
+            name for name in sorted(own_tres) if name and f"{name}=" in setting_text
         ]
         if weighted_own_tres:
             raise InvalidRequest(

@@ -120,9 +120,7 @@ def mapping(client: Client, mapping_text: str, mapping_path: str) -> tuple[Mappe
         line_text = mapping_line.partition("#")[0].strip()
         if not line_text:
             continue
-        host_name, colon, machines_text = (
-            text_part.strip() for text_part in line_text.partition(":")
-        )
+        host_name, colon, machines_text = (part.strip() for part in line_text.partition(":"))
         machines = tuple(
             machine_text.strip()
             for machine_text in machines_text.split(",")
@@ -175,15 +173,9 @@ def shelf(client: Client, named_partitions: Sequence[str]) -> tuple[Fixed, ...]:
 
     Raises InvalidRequest.
     """
-    partition_infos = {
-        partition_info.name: partition_info
-        for partition_info in client.list_partitions()
-        if not partition_info.job
-    }
+    partition_infos = {info.name: info for info in client.list_partitions() if not info.job}
     partition_names = list(named_partitions) or [
-        partition_name
-        for partition_name, partition_info in partition_infos.items()
-        if not partition_info.reconfigurable
+        name for name, info in partition_infos.items() if not info.reconfigurable
     ]
     for partition_name in partition_names:
         _check_partition_exists(partition_name, partition_infos)
@@ -192,17 +184,15 @@ def shelf(client: Client, named_partitions: Sequence[str]) -> tuple[Fixed, ...]:
             "there are no partitions to hand over",
             would_work="make them first, vipu create partition s4-1 --size 4, and run this again",
         )
-    chosen_infos = [
-        partition_infos[partition_name] for partition_name in dict.fromkeys(partition_names)
-    ]
+    chosen_infos = [partition_infos[name] for name in dict.fromkeys(partition_names)]
     return tuple(
         Fixed(
-            name=partition_info.name,
-            cluster=partition_info.cluster,
-            size=partition_info.size,
-            gcds=partition_info.num_gcds,
+            name=info.name,
+            cluster=info.cluster,
+            size=info.size,
+            gcds=info.num_gcds,
         )
-        for partition_info in chosen_infos
+        for info in chosen_infos
     )
 
 
@@ -210,15 +200,9 @@ def shared(client: Client, named_partitions: Sequence[str]) -> tuple[str, SlurmP
     """Return the one reconfigurable partition, and what Slurm counts of it. Raises
     InvalidRequest.
     """
-    partition_infos = {
-        partition_info.name: partition_info
-        for partition_info in client.list_partitions()
-        if not partition_info.job
-    }
+    partition_infos = {info.name: info for info in client.list_partitions() if not info.job}
     partition_names = list(named_partitions) or [
-        partition_name
-        for partition_name, partition_info in partition_infos.items()
-        if partition_info.reconfigurable
+        name for name, info in partition_infos.items() if info.reconfigurable
     ]
     if len(partition_names) != 1:
         raise InvalidRequest(

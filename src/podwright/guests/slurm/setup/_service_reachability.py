@@ -25,12 +25,11 @@ def far_door(slurm_conf: Path) -> str:
     With several slurmctld there is an address for each, separated by commas. Returns "" where all
     nodes are on slurmctld's own host.
     """
-    controller_hosts = controllers(slurm_conf)
-    if not controller_hosts or (len(controller_hosts) == 1 and not elsewhere(slurm_conf)):
+    hosts = controllers(slurm_conf)
+    if not hosts or (len(hosts) == 1 and not elsewhere(slurm_conf)):
         return ""
     return ",".join(
-        f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
-        for _, address in controller_hosts
+        f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}" for _, address in hosts
     )
 
 
@@ -40,7 +39,7 @@ def check_server(slurm_conf: Path, server_option: str) -> None:
 
     server_option: the value of `--server`.
     """
-    controller_names = [host_name for host_name, _ in controllers(slurm_conf)]
+    controller_names = [name for name, _ in controllers(slurm_conf)]
     is_local = not server_option.startswith("tcp:") or any(
         map(_is_local, _server_host_names(server_option))
     )
@@ -86,9 +85,7 @@ def elsewhere(slurm_conf: Path) -> str:
         socket.gethostname().partition(".")[0],
     }
     node_addresses = [
-        node_address
-        for conf_line in lines(slurm_conf)
-        for node_address in _node_addresses(conf_line)
+        node_address for line in lines(slurm_conf) for node_address in _node_addresses(line)
     ]
     remote_nodes = (
         node_address
@@ -102,13 +99,13 @@ def controllers(slurm_conf: Path) -> list[tuple[str, str]]:
     """Return the hosts of slurmctld, the primary first, each with the address by which others reach
     it.
     """
-    controller_hosts = []
-    for conf_line in lines(slurm_conf):
-        setting_name, _, host_entry = conf_line.partition("=")
+    hosts = []
+    for line in lines(slurm_conf):
+        setting_name, _, entry = line.partition("=")
         if setting_name.strip().lower() == "slurmctldhost":
-            host_name, _, address_text = host_entry.strip().partition("(")
-            controller_hosts.append((host_name, address_text.rstrip(")") or host_name))
-    return controller_hosts
+            host_name, _, text = entry.strip().partition("(")
+            hosts.append((host_name, text.rstrip(")") or host_name))
+    return hosts
 
 
 def _controller(slurm_conf: Path) -> tuple[str, str]:
@@ -117,10 +114,7 @@ def _controller(slurm_conf: Path) -> tuple[str, str]:
 
 
 def _server_host_names(server: str) -> list[str]:
-    return [
-        host_port.rpartition(":")[0] or host_port
-        for host_port in server.removeprefix("tcp:").split(",")
-    ]
+    return [port.rpartition(":")[0] or port for port in server.removeprefix("tcp:").split(",")]
 
 
 def _is_local(host: str) -> bool:
@@ -147,14 +141,12 @@ def munge_socket(slurm_conf: Path) -> str:
 
 def _node_addresses(conf_line: str) -> list[str]:
     """Return the addresses of the nodes that a line defines, or none for other lines."""
-    pairs = (field_text.partition("=") for field_text in conf_line.split())
-    node_fields = {field_name.lower(): field_value for field_name, _, field_value in pairs}
-    node_name = node_fields.get("nodename", "")
+    pairs = (text.partition("=") for text in conf_line.split())
+    fields = {field_name.lower(): field_value for field_name, _, field_value in pairs}
+    node_name = fields.get("nodename", "")
     if not node_name or node_name.upper() == "DEFAULT":
         return []
     try:
-        return list(
-            expand(node_fields.get("nodeaddr") or node_fields.get("nodehostname") or node_name)
-        )
+        return list(expand(fields.get("nodeaddr") or fields.get("nodehostname") or node_name))
     except HostsError:
         return [node_name]

@@ -119,13 +119,11 @@ def _decide_node(node: SlurmNode) -> RecoveryStep | LeftAlone | None:
     if problem != _DUPLICATE_REASON or not node.state.words & _DRAIN_STATES:
         return None
     target = f"node {node.name}"
-    if faulty_states := sorted(node.state.words & _FAULTY_STATES):
-        reason_text = (
-            f"{problem}, but it is also {', '.join(faulty_states)}: run this again once it responds"
-        )
-        return LeftAlone(target, reason_text)
-    resume_command = ("scontrol", "update", f"NodeName={node.name}", "State=RESUME")
-    return RecoveryStep(target, f"{node.state.text}, {problem}", resume_command)
+    if states := sorted(node.state.words & _FAULTY_STATES):
+        text = f"{problem}, but it is also {', '.join(states)}: run this again once it responds"
+        return LeftAlone(target, text)
+    command = ("scontrol", "update", f"NodeName={node.name}", "State=RESUME")
+    return RecoveryStep(target, f"{node.state.text}, {problem}", command)
 
 
 def _decide_job(job: JobRecord) -> RecoveryStep | LeftAlone | None:

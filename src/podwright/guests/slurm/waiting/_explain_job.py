@@ -69,8 +69,8 @@ async def explain_job(slurm: Slurm, client: Client, job_id: str, site: Site | No
     PodwrightError.
     """
     explanation = await _explain_found_job(slurm, client, job_id, site)
-    config_reply = await slurm.run(*SHOW_CONFIG)
-    version_note = release_note(known(lambda: SlurmConfig(config_reply.out).version, None))
+    reply = await slurm.run(*SHOW_CONFIG)
+    version_note = release_note(known(lambda: SlurmConfig(reply.out).version, None))
     return (
         msgspec.structs.replace(explanation, lines=[*explanation.lines, version_note])
         if version_note
@@ -271,14 +271,8 @@ def _explain_static(
         if partition_count:
             needs_text = f"it needs {partition_count} of the partitions of {size} devices"
             lines.append(f"{needs_text}, of which {free_counts[size]} are free")
-    too_few_free = any(
-        free_counts[size] < partition_count for size, partition_count in needed_counts.items()
-    )
-    alternatives = [
-        f"--gres=vipu:{size}"
-        for size, partition_count in sorted(free_counts.items())
-        if partition_count
-    ]
+    too_few_free = any(free_counts[size] < count for size, count in needed_counts.items())
+    alternatives = [f"--gres=vipu:{size}" for size, count in sorted(free_counts.items()) if count]
     return Explanation(
         lines=lines,
         would_work=f"{' or '.join(alternatives)} would start now"
@@ -305,9 +299,9 @@ def _explain_host_mapping_wait(
             for machine in host.machines
             if machine in allocation_by_machine
         } - {host.cluster}
-        for allocation_name in sorted(allocation_names):
-            job_id = int(allocation_name[1:]) if allocation_name[1:].isdecimal() else 0
-            holder_text = f"job {job_id}" if job_id in jobs else f"allocation {allocation_name}"
+        for name in sorted(allocation_names):
+            job_id = int(name[1:]) if name[1:].isdecimal() else 0
+            holder_text = f"job {job_id}" if job_id in jobs else f"allocation {name}"
             lines.append(
                 f"{host.name}: {holder_text} has its machines{_job_end_text(jobs.get(job_id))}"
             )
@@ -335,19 +329,13 @@ def _job_end_text(job: Listed | None) -> str:
 
 
 def _job_of_holder(holder_name: str) -> int:
-    number_text = (
-        in_short(holder_name).removeprefix("Slurm job ").partition(" ")[0].partition("/")[0]
-    )
-    return (
-        int(number_text) if holder_name.startswith("Slurm job ") and number_text.isdecimal() else 0
-    )
+    text = in_short(holder_name).removeprefix("Slurm job ").partition(" ")[0].partition("/")[0]
+    return int(text) if holder_name.startswith("Slurm job ") and text.isdecimal() else 0
 
 
 def _job_of_partition(partition_name: str) -> int:
-    number_text = partition_name.removeprefix("slurm_")
-    return (
-        int(number_text) if partition_name.startswith("slurm_") and number_text.isdecimal() else 0
-    )
+    text = partition_name.removeprefix("slurm_")
+    return int(text) if partition_name.startswith("slurm_") and text.isdecimal() else 0
 
 
 def _holder_text(partition_name: str, owner: str, jobs: Mapping[int, Listed]) -> str:

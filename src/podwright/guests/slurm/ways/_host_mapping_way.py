@@ -162,8 +162,8 @@ class HostMapping(SchedulingWay):
                     if self._touch_times.get(job_number, 0) <= sweep_start:
                         await self._remove_ended_allocation(job_number, allocation)
         self._touch_times = {
-            job_number: touched_at
-            for job_number, touched_at in self._touch_times.items()
+            number: touched_at
+            for number, touched_at in self._touch_times.items()
             if touched_at > sweep_start
         }
         await self._resume_hosts()
@@ -173,7 +173,7 @@ class HostMapping(SchedulingWay):
         return {
             "mode": self.site.mode,
             "hosts": {host.name: list(host.machines) for host in self.site.hosts},
-            "held": {str(job_number): machines for job_number, machines in self._machines.items()},
+            "held": {str(number): machines for number, machines in self._machines.items()},
             "swept": self.swept,
         }
 
@@ -183,7 +183,7 @@ class HostMapping(SchedulingWay):
             host_names = expand(host_list) if host_list else ()
         except HostsError as error:
             raise InvalidRequest(f"its hosts are not understood: {error}") from None
-        return [self._hosts[host_name] for host_name in host_names if host_name in self._hosts]
+        return [self._hosts[name] for name in host_names if name in self._hosts]
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -252,15 +252,15 @@ class HostMapping(SchedulingWay):
 
     async def _resume_hosts(self) -> None:
         """Resume hosts that were drained because of a job's machines, once those are free."""
-        drained_reply = await self.slurm.run(*node_listing_command(*_DRAINED), "-t", "drain")
+        reply = await self.slurm.run(*node_listing_command(*_DRAINED), "-t", "drain")
         freed_hosts = set()
-        for node_row in read_node_listing(drained_reply.out, *_DRAINED):
-            reason_match = _HOOK_DRAIN_REASON.match(node_row["reason"])
+        for row in read_node_listing(reply.out, *_DRAINED):
+            reason_match = _HOOK_DRAIN_REASON.match(row["reason"])
             if reason_match and int(reason_match[1]) not in self._machines:
-                freed_hosts.add(node_row["node"])
-        for host_name in sorted(freed_hosts):
-            _log.warning("host %s has its machines again", host_name)
-            await self.slurm.run("scontrol", "update", f"nodename={host_name}", "state=resume")
+                freed_hosts.add(row["node"])
+        for name in sorted(freed_hosts):
+            _log.warning("host %s has its machines again", name)
+            await self.slurm.run("scontrol", "update", f"nodename={name}", "state=resume")
 
 
 def _cluster_and_machines(mapped_hosts: Sequence[Mapped]) -> tuple[str, list[str]]:

@@ -89,8 +89,8 @@ class SharedBook(PodBook):
                 del self.holdings[candidate.job]
                 self.leases.pop(candidate.job, None)
         self._released = {
-            job_number: released_at
-            for job_number, released_at in self._released.items()
+            number: released_at
+            for number, released_at in self._released.items()
             if released_at > start_tick
         }
         self.broken = set() if is_usable else set(self.holdings)
@@ -118,18 +118,18 @@ class SharedService(Service):
 
     async def give(self, job: HookJob) -> str:
         """Acquire the job's lease, unless it has one, and write it into the job's AdminComment."""
-        job_number = job.job
+        number = job.job
         for book in self.shared.values():
-            lease, holding = book.leases.get(job_number), book.holdings.get(job_number)
+            lease, holding = book.leases.get(number), book.holdings.get(number)
             if lease and holding and lease.owner != job.user:
                 # The lease belongs to an earlier job of this number, which slurmctld has forgotten.
                 await self.give_back(book, holding)
         environment = await super().give(job)
         for book in self.shared.values():
-            if job_number in book.leases:
-                comment_head = f"ipus={book.holdings[job_number].size}; " if job.het_job else ""
-                comment_text = lease_comment(self.site.shared, [book.leases[job_number]])
-                await comment(self.slurm, job, comment_head + comment_text)
+            if number in book.leases:
+                head = f"ipus={book.holdings[number].size}; " if job.het_job else ""
+                text = lease_comment(self.site.shared, [book.leases[number]])
+                await comment(self.slurm, job, head + text)
         return environment
 
     async def give_back(self, book: PodBook, holding: JobHolding) -> None:

@@ -65,10 +65,9 @@ class Static(SchedulingWay):
         if not wanted_counts:
             raise InvalidRequest("its licences name none of this site's partitions")
         missing_counts = Counter(wanted_counts)
-        missing_counts.subtract(self._seen[partition_name].size for partition_name in names_held)
+        missing_counts.subtract(self._seen[name].size for name in names_held)
         if min(missing_counts.values()) < 0 or any(
-            self._is_partition_of_another(partition_name, job, listed_job)
-            for partition_name in names_held
+            self._is_partition_of_another(name, job, listed_job) for name in names_held
         ):
             await self._release_partitions(names_held)
             missing_counts = Counter(wanted_counts)
@@ -91,7 +90,7 @@ class Static(SchedulingWay):
             self._taking -= set(chosen_names)
         names_held = self._partitions_of_job(job_number)
         joined_names = ",".join(names_held)
-        leases = [self._holdings[partition_name][1] for partition_name in names_held]
+        leases = [self._holdings[name][1] for name in names_held]
         await comment(
             self.slurm, job, lease_comment(joined_names, leases, self._seen[names_held[0]].num_gcds)
         )
@@ -100,11 +99,11 @@ class Static(SchedulingWay):
     async def take(self, job: HookJob) -> None:
         """End the job's leases, and tell Slurm what is free."""
         await self._refresh_holdings()
-        job_number, restart_count = job.job, job.restart or 0
+        number, count = job.job, job.restart or 0
         names_held = [
-            partition_name
-            for partition_name in self._partitions_of_job(job_number)
-            if self._holdings[partition_name][0].restart <= restart_count
+            name
+            for name in self._partitions_of_job(number)
+            if self._holdings[name][0].restart <= count
         ]
         if names_held:
             await self._release_partitions(names_held)
@@ -114,10 +113,7 @@ class Static(SchedulingWay):
         """Return why a step's job does not hold its partitions for this start, or "" if it does."""
         await self._refresh_holdings()
         job_number = job.job
-        job_starts = [
-            self._holdings[partition_name][0]
-            for partition_name in self._partitions_of_job(job_number)
-        ]
+        job_starts = [self._holdings[name][0] for name in self._partitions_of_job(job_number)]
         if not job_starts:
             return f"job {job_number} holds no partition"
         return next(
@@ -174,10 +170,10 @@ class Static(SchedulingWay):
         return {
             "mode": self.site.mode,
             "partitions": {
-                fixed_partition.name: in_short(self._holdings[fixed_partition.name][1].holder)
-                if fixed_partition.name in self._holdings
-                else self._unusable_reason(fixed_partition)
-                for fixed_partition in self.site.partitions
+                partition.name: in_short(self._holdings[partition.name][1].holder)
+                if partition.name in self._holdings
+                else self._unusable_reason(partition)
+                for partition in self.site.partitions
             },
             "told": self.counts.last_hidden,
             "problem": self.counts.problem,
@@ -202,11 +198,9 @@ class Static(SchedulingWay):
             ) + (1 if is_unusable or self._closed else 0)
             if fixed_partition.name in self._holdings and not self._closed:
                 held_counts[self._holdings[fixed_partition.name][0], fixed_partition.licence] += 1
-        for (job_start, licence), held_count in held_counts.items():
+        for (job_start, licence), count in held_counts.items():
             if job_start in self._counted:
-                hidden_counts[licence] += max(
-                    0, held_count - self._counted[job_start].get(licence, 0)
-                )
+                hidden_counts[licence] += max(0, count - self._counted[job_start].get(licence, 0))
         return hidden_counts
 
     # -- inside ------------------------------------------------------------------------------
@@ -214,20 +208,20 @@ class Static(SchedulingWay):
     def _wanted_partition_counts(self, job: HookJob) -> dict[int, int]:
         licence_counts = parse_licences(job.licences)
         return {
-            fixed_partition.size: licence_counts[fixed_partition.licence]
-            for fixed_partition in self.site.partitions
-            if licence_counts.get(fixed_partition.licence)
+            partition.size: licence_counts[partition.licence]
+            for partition in self.site.partitions
+            if licence_counts.get(partition.licence)
         }
 
     def _choose_partitions(self, wanted_counts: Mapping[int, int]) -> list[str]:
         chosen_names = []
         for device_count, partition_count in wanted_counts.items():
             free_names = [
-                fixed_partition.name
-                for fixed_partition in self.site.partitions
-                if fixed_partition.size == device_count
-                and fixed_partition.name not in self._taking
-                and not self._unavailable_reason(fixed_partition)
+                partition.name
+                for partition in self.site.partitions
+                if partition.size == device_count
+                and partition.name not in self._taking
+                and not self._unavailable_reason(partition)
             ]
             if len(free_names) < partition_count:
                 raise Busy(
@@ -239,16 +233,16 @@ class Static(SchedulingWay):
 
     def _unusable_reason(self, fixed_partition: Fixed) -> str:
         """Return why a partition that no job holds cannot be given out, or "" if it can."""
-        partition_info = self._seen.get(fixed_partition.name)
-        if partition_info is None:
+        info = self._seen.get(fixed_partition.name)
+        if info is None:
             return "it is not there"
-        if partition_info.size != fixed_partition.size:
-            return f"it has {partition_info.size} devices now"
-        if partition_info.ready_state is not ReadyState.ACTIVE:
-            return f"it is {partition_info.ready_state.value}"
+        if info.size != fixed_partition.size:
+            return f"it has {info.size} devices now"
+        if info.ready_state is not ReadyState.ACTIVE:
+            return f"it is {info.ready_state.value}"
         stranger_holders = [
             lease.holder or lease.owner
-            for lease in partition_info.leases
+            for lease in info.leases
             if not (lease.parent or holder(lease))
         ]
         return f"{stranger_holders[0]} uses it" if stranger_holders else ""
@@ -262,9 +256,7 @@ class Static(SchedulingWay):
 
     def _partitions_of_job(self, job_number: int) -> list[str]:
         return sorted(
-            partition_name
-            for partition_name, (job_start, _) in self._holdings.items()
-            if job_start.job == job_number
+            name for name, (job_start, _) in self._holdings.items() if job_start.job == job_number
         )
 
     def _is_partition_of_another(
@@ -292,9 +284,7 @@ class Static(SchedulingWay):
     async def _refresh_holdings(self) -> None:
         """Take over the server's state, except for partitions that changed while it was asked."""
         hidden_before, start_tick = self.hidden(), self._clock
-        infos_by_name = {
-            partition_info.name: partition_info for partition_info in await partitions(self.server)
-        }
+        infos_by_name = {info.name: info for info in await partitions(self.server)}
         for fixed_partition in self.site.partitions:
             if self._changed.get(fixed_partition.name, 0) > start_tick:
                 continue
@@ -312,10 +302,10 @@ class Static(SchedulingWay):
             self.counts.poke()
 
     async def _release_partitions(self, partition_names: Sequence[str]) -> None:
-        for partition_name in partition_names:
-            await release(self.server, self._holdings[partition_name][1])
-            self._holdings.pop(partition_name, None)
-            self._note_partition_change(partition_name)
+        for name in partition_names:
+            await release(self.server, self._holdings[name][1])
+            self._holdings.pop(name, None)
+            self._note_partition_change(name)
 
     async def _comments(self, jobs: Mapping[int, Listed]) -> None:
         comments_left = _COMMENTS_PER_SWEEP
@@ -323,12 +313,12 @@ class Static(SchedulingWay):
             is_waiting = (
                 job.state == "PENDING" and job.reason in _LICENCE_WAIT_REASONS and not tried(job)
             )
-            wait_text = self.sentence(job) if is_waiting else ""
-            if wait_text and job.head + wait_text != job.comment and comments_left:
+            text = self.sentence(job) if is_waiting else ""
+            if text and job.head + text != job.comment and comments_left:
                 comments_left -= 1
                 await self.comment_waiting(
                     job,
-                    job.head + wait_text,
+                    job.head + text,
                     lambda job_number: bool(self._partitions_of_job(job_number)),
                 )
 
@@ -339,14 +329,12 @@ class Static(SchedulingWay):
         )
         for device_count, requested_count in requested_counts.items():
             sized_partitions = [
-                fixed_partition
-                for fixed_partition in self.site.partitions
-                if fixed_partition.size == device_count
+                partition for partition in self.site.partitions if partition.size == device_count
             ]
             free_partitions = [
-                fixed_partition
-                for fixed_partition in sized_partitions
-                if not self._unavailable_reason(fixed_partition)
+                partition
+                for partition in sized_partitions
+                if not self._unavailable_reason(partition)
             ]
             if len(free_partitions) >= requested_count:
                 continue
@@ -355,9 +343,9 @@ class Static(SchedulingWay):
                 "devices"
             )
             busy_texts = [
-                f"{fixed_partition.name}: {busy_reason}"
-                for fixed_partition in sized_partitions
-                if (busy_reason := self._unavailable_reason(fixed_partition))
+                f"{partition.name}: {reason}"
+                for partition in sized_partitions
+                if (reason := self._unavailable_reason(partition))
             ]
             return (
                 f"waits for {count_text}; {len(free_partitions)} are free; {', '.join(busy_texts)}"
