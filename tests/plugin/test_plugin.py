@@ -261,7 +261,7 @@ def test_without_it_nothing_is_added() -> None:
 def test_a_broken_one_is_named(installed: Path) -> None:
     """Its error says which package is at fault, and what to do."""
     program = (
-        "from podwright import plugins\n"
+        "from podwright.ground import plugins\n"
         "from podwright.errors import Unavailable\n"
         "try:\n    plugins.load(plugins.FAMILIES, 'acme-ring', int)\n"
         "except Unavailable as error:\n    print(error.message)\n"
