@@ -276,7 +276,8 @@ class NmxModel:
         return shown
 
     def _partition(self, partition: dict[str, Any]) -> dict[str, Any]:
-        health = "UNHEALTHY" if partition["Name"] in self.faults.unhealthy else "HEALTHY"
+        ill = partition["Name"] in self.faults.unhealthy
+        health = "UNHEALTHY" if ill else partition["Health"]
         return {**partition, "Health": health, "Members": partition["Members"] or None}
 
     def _shown(self, operation: Operation) -> dict[str, Any]:
