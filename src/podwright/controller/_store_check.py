@@ -253,10 +253,6 @@ def damaged(faults: list[StoreFault], store_name: str) -> Unavailable:
     )
 
 
-def _records_of_kind(decoded_records: Mapping[tuple[str, str], Any], kind: str) -> list[Any]:
-    return [record for (record_kind, _), record in decoded_records.items() if record_kind == kind]
-
-
 def _future_epochs(
     decoded_records: Mapping[tuple[str, str], Any], epoch_limit: int
 ) -> Iterable[StoreFault]:
