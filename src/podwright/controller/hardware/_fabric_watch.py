@@ -181,8 +181,9 @@ class FabricWatch:
                 # Nobody uses it. The epoch is new, as an ended lease's may be younger than its own.
                 missing = frozenset().union(*(difference.missing for difference in found))
                 elsewhere = missing & frozenset().union(*reading.partitions.values())
-                with suppress(PodwrightError):  # the join says why
-                    await driver.leave(state.epochs.next(), parts_of(elsewhere))
+                if elsewhere:
+                    with suppress(PodwrightError):  # the join says why
+                        await driver.leave(state.epochs.next(), parts_of(elsewhere))
                 faults = await steps.join(state, entry, state.epochs.next(), entry.parts())
                 if not faults:
                     state.record_event("Mended", entry.name, entry.known.owner, reason)
