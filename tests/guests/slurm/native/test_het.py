@@ -13,7 +13,6 @@ import pytest
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
-from podwright.guests.slurm.service._way_interface import state
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.guests.slurm.native.test_service import POD, OnePod, described
 
@@ -297,8 +296,8 @@ async def test_state_names_what_the_first_waiting_job_asked_for(queue: Queue) ->
     made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
     await made.refresh()
     await Sweep(made).once()
-    shown = state(made)["pods"]["pod16"]["next"]
+    shown = made.state()["pods"]["pod16"]["next"]
     assert shown == "job 20: 4 devices of pod16 are free for it: it waits for nodes"
     queue.state = "COMPLETED"
     await Sweep(made).once()
-    assert state(made)["pods"]["pod16"]["next"] == ""
+    assert made.state()["pods"]["pod16"]["next"] == ""
