@@ -82,7 +82,7 @@ class Service(JobCalls):
         self.figures = ServiceFigures()
         self.next_jobs: dict[str, str] = {}  #: pod -> its first waiting job and what it waits for
         self.counts = LicenceCounts(slurm, self.hidden)
-        self.het = Heterogeneous(site, slurm, self.books, self.counts, clock)
+        self.het = Heterogeneous(site, slurm, self.books, self.counts, clock, self.listing)
         #: Jobs that wait in their prolog for devices: the pod and the order of their block.
         self.in_prolog: dict[int, tuple[str, int]] = {}
         self.had: set[tuple[int, int]] = set()  #: starts that held their devices: job, restart
@@ -123,7 +123,7 @@ class Service(JobCalls):
         return f"IPUOF_VIPU_API_PARTITION_ID={job_holding.name}\n"
 
     async def take(self, job: HookJob) -> None:
-        """Take back what the job holds, and tell Slurm.
+        """Take back what the job holds. Slurm gives out nothing that is not free when it returns.
 
         A holding of a later start stays: an epilog that comes late does not end the next start.
         """
@@ -131,7 +131,7 @@ class Service(JobCalls):
             holding = book.holdings.get(job.job)
             if holding and holding.restart <= (job.restart or 0):
                 await self.give_back(book, holding)
-                await self.counts.wait_until_synced()
+                await self.counts.wait_until_safe()
         self.figures.ended += 1
 
     async def unproven(self, job: HookJob) -> str:
