@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,7 +68,7 @@ class Timed(NamedTuple):
     processor time a job, by the process that spent them."""
 
     seconds: float
-    hops: Counter[str]
+    hops: dict[str, float]
 
 
 def timed(lab: NativeLab, count: int, submit: Callable[[], None]) -> Timed:
@@ -77,19 +76,19 @@ def timed(lab: NativeLab, count: int, submit: Callable[[], None]) -> Timed:
     known = _states(lab).count("COMPLETED")
     spent_before, start, submitted = _spent(lab), time.perf_counter(), _children_s()
     submit()
-    spent = Counter(sbatch=_children_s() - submitted)
+    sbatch_s = _children_s() - submitted
     poll("the last end", lambda: _all_over(lab), seconds=300, every=0.1)
     took = time.perf_counter() - start
     done = _states(lab).count("COMPLETED") - known
     if done != count:
         raise LabError(f"{done} of {count} jobs completed")
     lab.wait_free()
-    spent.update(_spent(lab))
-    spent.subtract(spent_before)
-    return Timed(took, Counter({hop: 1000 * seconds / count for hop, seconds in spent.items()}))
+    spent = {hop: seconds - spent_before[hop] for hop, seconds in _spent(lab).items()}
+    hops = {"sbatch": sbatch_s, **spent}
+    return Timed(took, {hop: 1000 * seconds / count for hop, seconds in hops.items()})
 
 
-def _spent(lab: NativeLab) -> Counter[str]:
+def _spent(lab: NativeLab) -> dict[str, float]:
     """Seconds of processor time of the daemons, and of what they started and waited for.
 
     slurmctld has job_submit and the answers to all commands, slurmscriptd forks the hooks. The
@@ -99,7 +98,7 @@ def _spent(lab: NativeLab) -> Counter[str]:
     (scriptd,) = map(int, Path(f"/proc/{slurmctld}/task/{slurmctld}/children").read_text().split())
     own = {"slurmctld": slurmctld, "fork": scriptd, "service": lab.pid("service")}
     own["server"] = lab.pid("server")
-    spent = Counter({hop: _processor_s(pid)[0] for hop, pid in own.items()})
+    spent = {hop: _processor_s(pid)[0] for hop, pid in own.items()}
     spent["hooks"] = _processor_s(scriptd)[1]
     spent["commands"] = _processor_s(own["service"])[1]
     spent["slurmd"] = sum(sum(_processor_s(lab.daemon_pid(name))) for name in lab.nodes)

@@ -87,9 +87,9 @@ def _jobs(lab: NativeLab) -> Figures:
                      limit=least, jobs=count, **spent, **of_plain, turns=TURNS,
                      **PARAMS)  # fmt: skip
         for name, found in turns.items():
-            hops = min((turn.hops for turn in found), key=lambda hops: hops.total())
+            hops = min((turn.hops for turn in found), key=lambda hops: sum(hops.values()))
             columns = {hop: round(ms, 2) for hop, ms in hops.items()}
-            yield figure(f"slurm.{kind}.processor.{name}", round(hops.total(), 2), "ms a job",
+            yield figure(f"slurm.{kind}.processor.{name}", round(sum(hops.values()), 2), "ms a job",
                          jobs=count, **columns)  # fmt: skip
 
 

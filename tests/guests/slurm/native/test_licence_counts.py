@@ -8,8 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from podwright.guests.slurm.service import Service, Site, parse_licences
-from podwright.guests.slurm.service import _licence_counts, _squeue_jobs
+from podwright.guests.slurm.service import (
+    Service,
+    Site,
+    _licence_counts,
+    _squeue_jobs,
+    parse_licences,
+)
 from podwright.guests.slurm.service._licence_check import expected_licences
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.guests.slurm.native.test_service import POD, OnePod, ask
@@ -89,9 +94,8 @@ async def test_a_job_that_ends_waits_for_no_update_that_lets_slurm_give_out_more
     assert slurm.told["ipu_x16"] == 16
     slurm.open.set()
     await service.end_job(ask(2, 8))
-    async with asyncio.timeout(120):
-        while slurm.told.get("ipu_x16"):
-            await asyncio.sleep(0)
+    await service.counts.wait_until_synced()
+    assert "ipu_x16" not in slurm.told
 
 
 async def test_a_job_that_ends_waits_until_slurm_knows_that_a_larger_block_is_in_pieces(
