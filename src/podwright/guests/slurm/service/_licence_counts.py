@@ -58,8 +58,8 @@ class LicenceCounts:
             raise Unavailable(f"Slurm was not told: {self.problem or 'it is slow'}") from None
 
     async def wait_until_safe(self) -> None:
-        """Return when Slurm gives out nothing that is not free. What more it may give out, it is told
-        soon. Raises Unavailable.
+        """Return when Slurm gives out nothing that is not free. It is told soon what more it may.
+        Raises Unavailable.
         """
         self.poke()
         if any(count > self._least_hidden.get(name, 0) for name, count in self._hidden().items()):
