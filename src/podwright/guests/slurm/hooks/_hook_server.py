@@ -18,11 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
-from podwright.guests.slurm.hooks._active_standby_roles import ROLE_PATH as ROLE
 from podwright.guests.slurm.hooks._active_standby_roles import Peers, StandbyRole
 from podwright.guests.slurm.hooks._hook_request_proofs import HookIdentity
 from podwright.guests.slurm.service._hook_calls import JobCalls
-from podwright.guests.slurm.service._hook_job_request import HookJob, hook_job
+from podwright.guests.slurm.service._hook_job_request import ROLE_PATH, HookJob, hook_job
 from podwright.hosts import MungeError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
 
@@ -110,7 +109,7 @@ class HookFront:
         self, proofs: HookIdentity, own_address: str, request: HttpRequest
     ) -> Reply:
         authorization = request.header("authorization")
-        role = (request.method, request.path) == ("GET", ROLE)
+        role = (request.method, request.path) == ("GET", ROLE_PATH)
         if role:  # with our own address, so that a reply passed on by another host is refused
             reply = _text_reply(200, f"{self.role()} {own_address}\n")
         else:
