@@ -212,7 +212,7 @@ def test_a_request_for_static_partitions_becomes_their_licences(
     assert "takes no licence list with |" in either.words
 
 
-def test_a_request_for_mapped_hosts_becomes_one_licence_a_host(
+def test_a_job_has_its_mapped_hosts_alone_if_they_make_an_allocation(
     version: str, tmp_path: Path
 ) -> None:
     named, three, forged, plain = submit(
