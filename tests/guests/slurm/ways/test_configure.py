@@ -29,8 +29,8 @@ def test_it_prints_files_and_the_next_command_and_asks_the_server_for_its_port(
         f"Before that: `podwright slurm build {pod.folder}/built`."
     )
     assert lines[-2] == (
-        "Heterogeneous jobs start in Slurm's backfill passes, every 30 s here. To start them within "
-        "seconds: SchedulerParameters=bf_interval=2,bf_max_time=30"
+        "Heterogeneous jobs start in Slurm's backfill passes, every 30 s here. To start them "
+        "within seconds: SchedulerParameters=bf_interval=2,bf_max_time=30"
     )
     conf.write_text(f"{conf.read_text()}SchedulerParameters=bf_interval=2\n")
     assert "backfill passes" not in pod.good(*command)
