@@ -92,7 +92,7 @@ def test_no_mistakes_found_says_what_was_not_judged() -> None:
     )
     assert odd.lines(alone=True) == [
         "a.sh: no mistakes found; sbatch has no option --foo; a plugin of the site may have it"
-        " (line 4)"
+        " (line 7)"
     ]
     judged = check_script("a.sh", f"{TWO}srun ./train\n", CachedSite(), LintSettings())
     assert judged.lines(alone=True) == ["a.sh: no mistakes found"]
