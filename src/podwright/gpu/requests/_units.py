@@ -58,29 +58,3 @@ def minutes(time_text: str, option_name: str) -> int:
     else:
         hours, mins, secs = (0, *clock_numbers, 0)[:3]
     return (int(days_text or 0) * 24 + hours) * 60 + mins + (secs > 0)
-
-
-def names(list_text: str) -> tuple[str, ...]:
-    """The names in `n[1-3,7],m2`, in order."""
-    expanded_names: list[str] = []
-    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", list_text):
-        if part:
-            expanded_names += _expand_brackets(part)
-    return tuple(dict.fromkeys(expanded_names))
-
-
-def _expand_brackets(name_pattern: str) -> list[str]:
-    bracket_match = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", name_pattern)
-    if not bracket_match:
-        return [name_pattern]
-    expanded_heads: list[str] = []
-    for range_text in bracket_match[2].split(","):
-        low_text, dash, high_text = range_text.partition("-")
-        if not is_number(low_text) or (dash and not is_number(high_text)):
-            raise InvalidRequest(f"{name_pattern!r} is not a list of nodes")
-        last_number = int(high_text) if dash else int(low_text)
-        expanded_heads += [
-            f"{bracket_match[1]}{number:0{len(low_text)}d}"
-            for number in range(int(low_text), min(last_number, int(low_text) + 65536) + 1)
-        ]
-    return [head + tail for tail in _expand_brackets(bracket_match[3]) for head in expanded_heads]
