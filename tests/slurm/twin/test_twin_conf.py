@@ -208,7 +208,6 @@ def test_nodes_that_are_alike_share_their_lines() -> None:
         "NodeName=g[1-400],a1 Name=gpu File=/dev/nvidia[0-1]\n", nodes, "/run/twin"
     )
     assert text.splitlines()[1:] == [
-        "NodeName=a1,g[1-400] Name=gpu "
-        "File=/run/twin/dev/nvidia0,/run/twin/dev/nvidia1"
+        "NodeName=a1,g[1-400] Name=gpu File=/run/twin/dev/nvidia0,/run/twin/dev/nvidia1"
     ]
     assert len(devices) == 2

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster
-from podwright.gpu.requests._units import MIB
 from podwright.gpu.requests._unshown_fields import UnshownFields
 from podwright.hosts import read_list
 from podwright.slurm.reader import (
@@ -24,6 +23,7 @@ from podwright.slurm.reader import (
     read_partitions,
     release_note,
 )
+from podwright.slurm.site.time_and_memory import MIB
 
 #: Settings that decide about a request. A twin gets them from the output of scontrol.
 _NEEDED_SETTINGS = (
