@@ -18,8 +18,8 @@ from podwright.gpu.configure import (
     make_inventory,
     take_back,
 )
-from podwright.gpu.configure._edit_conf_lines import fold, folded_in_order
-from podwright.hosts import expand
+from podwright.gpu.configure._edit_conf_lines import folded_in_order
+from podwright.hosts import expand, fold_names
 from podwright.slurm.site.file_changes import carry_out
 from tests.gpu.configure.test_inventory import NODE
 
@@ -169,7 +169,7 @@ def test_switches_of_rails_are_one_to_slurm(tmp_path: Path) -> None:
     st.lists(st.from_regex(r"(gpu|r1-n)[0-9]{1,3}|login", fullmatch=True), min_size=1, unique=True)
 )
 def test_folded_names_are_the_names(names: list[str]) -> None:
-    assert sorted(expand(fold(names))) == sorted(names)
+    assert sorted(expand(fold_names(names))) == sorted(names)
     assert list(expand(folded_in_order(names))) == names
 
 
