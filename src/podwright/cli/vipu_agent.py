@@ -122,7 +122,7 @@ async def _await_stop(
     )
     front = MetricsFront(partial(figures, machine, machine.machine.name, agent.calls))
     if arguments.http_port is not None:
-        address = await front.start(arguments.http_host, arguments.http_port)
+        address = await front.open(arguments.http_host, arguments.http_port)
         complain(f"figures at http://{arguments.http_host}:{address}/metrics")
     tell_ready()
     stop = asyncio.Event()
