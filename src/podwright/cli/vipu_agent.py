@@ -129,7 +129,7 @@ async def _await_stop(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     announcing = asyncio.create_task(
-        _announce(arguments.server, machine, bound, arguments.tls_certs or "")
+        _announce(arguments.server, machine, bound, str(arguments.tls_certs or ""))
     )
     await stop.wait()
     announcing.cancel()

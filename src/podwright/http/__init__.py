@@ -15,6 +15,10 @@ from ._http_client import HttpAnswer as HttpAnswer
 from ._http_client import NotHttp as NotHttp
 from ._http_client import ask as ask
 from ._http_client import open_connection as open_connection
+from ._http_refusals import STATUS_BY_CODE as STATUS_BY_CODE
+from ._http_refusals import complain as complain
+from ._http_refusals import refusal as refusal
+from ._http_refusals import refused as refused
 from ._http_server import HttpServer as HttpServer
 from ._http_server import listen as listen
 from ._http_server import more_descriptors as more_descriptors
@@ -26,7 +30,3 @@ from ._listener_state import Reply as Reply
 from ._metrics_front import Figure as Figure
 from ._metrics_front import MetricsFront as MetricsFront
 from ._metrics_front import metrics_text as metrics_text
-from ._http_refusals import STATUS_BY_CODE as STATUS_BY_CODE
-from ._http_refusals import complain as complain
-from ._http_refusals import refusal as refusal
-from ._http_refusals import refused as refused

@@ -10,13 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from podwright.errors import (
-    Denied,
     InvalidRequest,
-    NoCapacity,
     PodwrightError,
     TimedOut,
-    Unauthenticated,
     Unavailable,
+    error_from_json,
 )
 from podwright.ground.endpoints import system_path
 from podwright.hosts import Vouches
@@ -32,13 +30,6 @@ ANSWER_LIMIT_S: Final = 60.0  # seconds for an answer
 _ASK_PATH: Final = "/slurm-twin.v1/Ask"  # the same as in _twin_http_server, which loads more
 _STATUS_PATH: Final = "/slurm-twin.v1/Status"
 _LARGEST_ANSWER_BYTES: Final = 64 << 20  # bytes of an answer
-_ERROR_BY_CODE: Final[dict[str, type[PodwrightError]]] = {
-    "INVALID_ARGUMENT": InvalidRequest,
-    "UNAUTHENTICATED": Unauthenticated,
-    "PERMISSION_DENIED": Denied,
-    "RESOURCE_EXHAUSTED": NoCapacity,
-    "DEADLINE_EXCEEDED": TimedOut,
-}
 
 
 class TwinService:
@@ -171,9 +162,6 @@ def _local_munge() -> Vouches:
 
 def _service_error(service_place: str, http_status: int, reply_body: bytes) -> PodwrightError:
     try:
-        fields = msgspec.json.decode(reply_body, type=dict)
-        problem, work = str(fields["problem"]), str(fields["would_work"])
-    except (msgspec.MsgspecError, KeyError):
+        return error_from_json(msgspec.json.decode(reply_body, type=dict))
+    except msgspec.MsgspecError:
         return Unavailable(f"the twin service at {service_place} answered {http_status}")
-    error_type = _ERROR_BY_CODE.get(str(fields.get("code")), Unavailable)
-    return error_type(problem, would_work=work)
