@@ -113,7 +113,7 @@ class _ProbesAndMetrics:
 
     async def __aenter__(self) -> _ProbesAndMetrics:
         if self._listen is not None:
-            await self._front.start(*self._listen)
+            await self._front.open(*self._listen)
         return self
 
     async def __aexit__(self, *_: object) -> None:

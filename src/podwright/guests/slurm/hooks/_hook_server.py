@@ -16,19 +16,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from podwright.errors import InvalidRequest, PodwrightError
+from podwright.errors import PodwrightError
 from podwright.guests.slurm.hooks._active_standby_roles import ROLE_PATH as ROLE
 from podwright.guests.slurm.hooks._hook_request_proofs import HookIdentity
 from podwright.guests.slurm.service._hook_job_request import HookJob, hook_job
 from podwright.hosts import MungeError
-from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.http import STATUS_BY_CODE, HttpRequest, HttpServer, Limits, Reply
 
 _log = logging.getLogger("podwright.slurm")
 #: A hook asks once and leaves. The hooks of a whole machine may come at once, all as one user.
 LOCAL_LIMITS = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
 #: A caller without a credential must not use up the whole service.
 REMOTE_LIMITS = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
-_STATUS_BY_ERROR_CODE = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
+#: The statuses after which a hook does not ask again.
+_FINAL = (400, 403, 404)
 Handler = Callable[[HookJob], Awaitable[str]]
 
 
@@ -61,7 +62,7 @@ class Answers(Protocol):
 
 
 class HookFront:
-    """Answers hooks and steps.
+    """Answers hooks and steps: `local` those on a Unix socket.
 
     proofs: checks requests over TCP. uids: the users who may use the Unix socket; None: the
     socket's file mode alone decides.
@@ -82,33 +83,20 @@ class HookFront:
             "/slurm.v1/PrologFailed": answers.failed,
             "/slurm.v1/StepBegins": answers.prove_step,
         }
-        self._servers: list[HttpServer] = []
+        self.local = HttpServer(self._answer_local, LOCAL_LIMITS)
+        self._remote = HttpServer(self._answer_remote, REMOTE_LIMITS)
         self._address = ""
-
-    async def start(self, listener: socket.socket) -> None:
-        """Answer callers on a Unix socket."""
-        await self._start_server(listener, self._answer_local, LOCAL_LIMITS)
 
     async def start_remote(self, listener: socket.socket, own_address: str = "") -> None:
         """Answer callers over TCP who prove who they are. own_address: the address by which others
         know this service.
         """
         self._address = own_address
-        await self._start_server(listener, self._answer_remote, REMOTE_LIMITS)
+        await self._remote.start(listener)
 
     async def finish(self, seconds: float) -> None:
         """Accept no more connections, and let open requests finish within `seconds`."""
-        await asyncio.gather(*(server.stop(seconds) for server in self._servers))
-
-    async def _start_server(
-        self,
-        listener: socket.socket,
-        handler: Callable[[HttpRequest], Awaitable[Reply]],
-        limits: Limits,
-    ) -> None:
-        server = HttpServer(handler, limits)
-        await server.start(listener)
-        self._servers.append(server)
+        await asyncio.gather(self.local.stop(seconds), self._remote.stop(seconds))
 
     async def _answer_local(self, request: HttpRequest) -> Reply:
         if self._uids is not None and request.uid not in self._uids:
@@ -147,10 +135,9 @@ class HookFront:
     async def _call_handler(self, handler: Handler, request_body: bytes) -> tuple[int, str]:
         try:
             return 200, await handler(hook_job(request_body))
-        except InvalidRequest as error:
-            return 400, f"{error}\n"
         except PodwrightError as error:
-            return _STATUS_BY_ERROR_CODE.get(error.code, 503), f"{error}\n"
+            status = STATUS_BY_CODE.get(error.code, 503)
+            return status if status in _FINAL else 503, f"{error}\n"
         except Exception:
             _log.exception("a hook's request failed")
             return 500, "a fault in the service: see its log\n"

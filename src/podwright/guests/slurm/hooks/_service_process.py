@@ -74,7 +74,7 @@ async def serve(
     metrics = MetricsFront(now)
     try:
         if site.metrics:
-            await metrics.start(*host_port(site.metrics, "serve metrics"))
+            await metrics.open(*host_port(site.metrics, "serve metrics"))
         if len(site.doors) > 1:
             own_index = await hook_sockets.open(dispatcher)
             assert hook_sockets.identity is not None
@@ -159,7 +159,7 @@ class Doors:
         self.identity = proofs(site) if site.doors else None
         self._front = HookFront(dispatcher, self.identity, callers(site))
         index, listener = listen_tcp(site.doors) if site.doors else (0, None)
-        await self._front.start(listen(self.path, slurm_uid(site)))
+        await self._front.local.start(listen(self.path, slurm_uid(site)))
         _log.info("listens at %s", self.path)
         if listener is not None:
             await self._front.start_remote(listener, site.doors[index])
