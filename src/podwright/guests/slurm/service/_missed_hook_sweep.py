@@ -135,10 +135,7 @@ class Sweep:
     async def _sweep_heterogeneous(self, listed_jobs: Mapping[int, Listed]) -> None:
         heterogeneous = self._service.het
         await self._hold_jobs_without_note(listed_jobs)
-        leaders = heterogeneous.waiting(listed_jobs.values())
-        if leaders:
-            heterogeneous.wake.set()
-        for leader_number in leaders:
+        for leader_number in heterogeneous.waiting(listed_jobs.values()):
             leader_job = listed_jobs.get(leader_number)
             if (
                 leader_job
