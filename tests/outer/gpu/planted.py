@@ -50,6 +50,11 @@ def on(node: str, what: str) -> str:
     return f'[ "$SLURMD_NODENAME" != {node} ] || {{ {what}; }}'
 
 
+def at_first(count: int, what: str) -> str:
+    """What happens on the nodes that a job of so many gets first."""
+    return f'[ "$SLURM_JOB_NODELIST" != "n[1-{count}]" ] || {{ {what}; }}'
+
+
 def ranks(count: int, what: str) -> str:
     """A process on each of so many nodes."""
     return f"srun -N{count} -n{count} --input=none sh -c {shlex.quote(what)}"
@@ -97,14 +102,14 @@ GPU_FAULTS = [
     _sick("a program that is not there", RESET, "exit 127"),
     _sick("an abort", RESET, "kill -ABRT $$"),
     _several("two nodes, the second is sick", 2, ("n2",), on("n2", "exit 1"), quick=True),
-    _several("two nodes, the peer of the sick one fails", 2, ("n2",), on("n1", TORN)),
+    _several("two nodes, the peer of the sick one fails", 2, ("n2",), at_first(2, on("n1", TORN))),
     _several("three nodes, the third is sick", 3, ("n3",), on("n3", "kill -BUS $$")),
     _several("three nodes, the first is sick", 3, ("n1",), on("n1", NCCL)),
     _several(
         "three nodes, a peer records the failure first",
         3,
         ("n2",),
-        f"{on('n1', torch_record('RuntimeError: NCCL timeout', 5))}; {on('n1', 'exit 1')}",
+        at_first(3, f"{torch_record('RuntimeError: NCCL timeout', 5)}; {on('n1', 'exit 1')}"),
     ),
     _several(
         "two nodes, both are sick",
@@ -170,7 +175,7 @@ SLURMS_WORDS = [
     ),
     Fault(
         "one of two nodes does not answer",
-        f'[ "$SLURM_JOB_NODELIST" != "n[1-2]" ] || {{ {WAIT}; exit 1; }}',
+        at_first(2, f"{WAIT}; exit 1"),
         (HARDWARE,),
         ("n2",),
         2,
@@ -178,7 +183,7 @@ SLURMS_WORDS = [
     ),
     Fault(
         "one of three nodes does not answer",
-        f'[ "$SLURM_JOB_NODELIST" != "n[1-3]" ] || {{ {WAIT}; exit 1; }}',
+        at_first(3, f"{WAIT}; exit 1"),
         (HARDWARE,),
         ("n3",),
         3,

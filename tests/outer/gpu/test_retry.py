@@ -6,6 +6,7 @@ lost or doubled, and of a hundred faults at least 85 get a name; the others are 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import shlex
@@ -68,7 +69,7 @@ class RetryLab(IllLab):
         for seen in itertools.count():
             jobs = self.wait(
                 "its end or another start",
-                lambda jobs, seen=seen: jobs[job].over or int(jobs[job].fields["Restarts"]) > seen,
+                functools.partial(_has_moved_on, job, seen),
                 seconds=500,
             )
             if jobs[job].over:
@@ -201,6 +202,10 @@ def test_a_task_of_an_array_requeues_itself_alone(lab: RetryLab, sick: tuple[str
         "1" if lab.starts(number)[0] in sick else "0" for number in tasks
     )
     assert {lab.starts(number)[0] for number in tasks} == {"n1", "n2"}
+
+
+def _has_moved_on(job: int, restarts: int, jobs: Mapping[int, Job]) -> bool:
+    return jobs[job].over or int(jobs[job].fields["Restarts"]) > restarts
 
 
 def _tasks(jobs: Mapping[int, Job], first: int) -> dict[int, Job]:
