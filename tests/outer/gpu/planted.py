@@ -120,6 +120,22 @@ GPU_FAULTS = [
     _several("two nodes, the first is sick, a rank is killed", 2, ("n1",), on("n1", "kill -9 $$")),
     _several("two nodes, a TypeError on the sick one", 2, ("n2",), on("n2", python("len(3)"))),
     Fault(
+        "two nodes, the GPU of the second is lost",
+        ranks(2, on("n2", "exit 1")),
+        (HARDWARE,),
+        ("n2",),
+        2,
+        sick={"n2": "lost = true"},
+    ),
+    Fault(
+        "three nodes, wrong memory in the second",
+        ranks(3, on("n2", "echo CUDA error: ECC; exit 1")),
+        (HARDWARE,),
+        ("n2",),
+        3,
+        sick={"n2": "ecc_uncorrected = 5"},
+    ),
+    Fault(
         "two sick nodes, one after the other",
         '[ "$SLURMD_NODENAME" = n3 ]',
         (HARDWARE, HARDWARE),
@@ -206,6 +222,7 @@ PROGRAM_FAULTS = [
     _program("UnboundLocalError", python("def f():\n  x += 1\nf()")),
     _program("IndentationError", python("if 1:\nx")),
     _program("TypeError below a shell", f"set -e; {python('int([])')}; echo not reached"),
+    _program("TypeError in three ranks", ranks(3, python("len(3)")), nodes=3),
     _program("NameError in both ranks", ranks(2, python("undefined")), nodes=2),
     _program(
         "NameError in one rank, the other loses its peer",
