@@ -240,6 +240,16 @@ def test_a_program_that_fails_ends_a_job_that_slurm_would_hold(site: Site) -> No
     assert site.read("told") == "update JobId=7 Requeue=0\n"
 
 
+def test_a_job_that_slurm_preempts_may_be_requeued_once_more(site: Site) -> None:
+    site.expedited = True
+    site.squeue()
+    process = site.popen("sh", "-c", f": > {site.folder}/up; exec sleep 100")
+    poll("its start", (site.folder / "up").exists)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 128 + signal.SIGTERM
+    assert site.read("told") == ""
+
+
 def test_the_history_is_shown(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.health(SICK)
     site.run("false")

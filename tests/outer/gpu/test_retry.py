@@ -114,8 +114,11 @@ def lab(request: pytest.FixtureRequest) -> Iterator[RetryLab]:
 
 
 @pytest.fixture(autouse=True)
-def well(lab: RetryLab) -> Iterator[None]:
+def well(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
+    if "lab" not in request.fixturenames:
+        return
+    lab: RetryLab = request.getfixturevalue("lab")
     lab.all_gpus()
     if lab.cut:
         lab.start_daemon(lab.cut)

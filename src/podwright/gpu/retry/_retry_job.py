@@ -81,9 +81,9 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
     failures = [*seen.failures, *read_poprun_lines(_text_since(records) or "")]
     cause = find_cause(code, seen.words, _text_since(outputs), failures)
     _ignore_signals()  # whether the job is to end is known from here on
-    step = after_failure(cause, job.restarts, limit, job.nodes, seen.usable_others)
     if running.told:
-        step = told
+        return job.stop(told, None, code)
+    step = after_failure(cause, job.restarts, limit, job.nodes, seen.usable_others)
     job.say(f"the command ended with {code}. Cause: {cause.name}: {cause.at_fault.because}")
     if isinstance(step, Stop):
         return job.stop(step, cause, code)
@@ -134,11 +134,11 @@ class _Job:
         print(f"podwright slurm retry: {sentence}.", file=sys.stderr, flush=True)
 
     def stop(self, step: Stop, cause: JobFault | None, code: int) -> int:
-        """End with the command's exit code."""
+        """End with the command's exit code. cause: None where Slurm asked for the end."""
         self._record(step, cause, code)
         self.say(f"the job is not started again: {step.because}")
         with contextlib.suppress(FieldNotKnown):
-            if self.shown and self.shown.expedited:
+            if cause and self.shown and self.shown.expedited:
                 # Slurm would hold this job, or start it again if an Epilog fails.
                 self._tell_slurm(f"update JobId={self.name} Requeue=0")
         return code
