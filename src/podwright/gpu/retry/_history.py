@@ -62,8 +62,13 @@ def write_attempt(path: Path, attempt: JobAttempt) -> None:
 def table_of_attempts(attempts: Sequence[JobAttempt]) -> str:
     """The attempts as a table."""
     rows = [
-        (str(a.restarts + 1), ",".join(a.nodes), "" if a.code is None else str(a.code), a.cause)
-        + (a.because, a.source, a.step)
-        for a in attempts
+        (
+            attempt.restarts + 1,
+            ",".join(attempt.nodes),
+            "" if attempt.code is None else attempt.code,
+        )
+        for attempt in attempts
     ]
-    return table(("Attempt", "Nodes", "Code", "Cause", "Because", "Source", "Then"), rows)
+    why = [(attempt.cause, attempt.because, attempt.source, attempt.step) for attempt in attempts]
+    columns = ("Attempt", "Nodes", "Code", "Cause", "Because", "Source", "Then")
+    return table(columns, [(*row, *words) for row, words in zip(rows, why, strict=True)])
