@@ -202,7 +202,7 @@ def test_a_signal_that_ends_the_command_is_shown_as_a_shell_shows_it(site: Site)
     assert site.run("sh", "-c", "kill -SEGV $$") == 139
 
 
-def test_a_command_that_is_not_there(site: Site) -> None:
+def test_a_command_that_is_not_there_ends_with_127(site: Site) -> None:
     assert site.run("no-such-program") == 127
     assert site.read("told") == ""
 
@@ -260,7 +260,9 @@ def test_the_history_is_shown(site: Site, capsys: pytest.CaptureFixture[str]) ->
     assert (attempt["cause"], attempt["without"]) == ("hardware", ["n1"])
 
 
-def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_and_no_readable_history_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     from podwright.gpu.retry import read_history, retry
 
