@@ -24,9 +24,9 @@ from podwright.gpu.retry._retry_decisions import NodeWord
 from podwright.ground.judgement import Says
 
 _PROBE_SECONDS = 60
-#: Seconds before each look, while a node does not answer. slurmctld notices that within a third of
+#: Seconds before each look, while a node does not answer. slurmctld notices that within
 #: SlurmdTimeout (300 s). Until then a node is not blamed: this node's network may be at fault.
-_PAUSES_SECONDS = (0, 40, 80)
+_PAUSES_SECONDS = (0, 30, 30, 60, 60, 60, 60)
 _USABLE = ("idle", "mixed", "allocated", "completing")
 _UNREADABLE = (Says.NOT_KNOWN, "its health cannot be read", "")
 
