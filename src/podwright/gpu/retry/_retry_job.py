@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 import signal
 import stat
 import subprocess
@@ -62,7 +61,7 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
         return job.again(early, None, None)
     outputs = _sizes(("/proc/self/fd/1", "/proc/self/fd/2"))
     records = _sizes(poprun_files(command))
-    error_file = f"{OWN_ERROR_FILE}{job.number}-{secrets.token_hex(8)}.json"
+    error_file = f"{OWN_ERROR_FILE}{job.number}-{os.urandom(8).hex()}.json"
     environ = {ERROR_FILE_VARIABLE: error_file, **environ}
     running = _Command()
     try:
