@@ -154,9 +154,12 @@ def test_the_record_that_poprun_has_as_first_is_read() -> None:
     assert only.message == "it ended with 134"
 
 
-def test_the_folders_of_records_are_those_that_the_command_names() -> None:
+def test_the_folders_of_records_are_those_that_the_command_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOGS", "/l")
     assert poprun_files(["poprun", "--log-dir", "a", "x"]) == ["a/failures.jsonl"]
-    assert poprun_files(["sh", "-c", "poprun --log-dir=b x"]) == ["b/failures.jsonl"]
+    assert poprun_files(["sh", "-c", "poprun --log-dir=$LOGS/b x"]) == ["/l/b/failures.jsonl"]
     assert poprun_files(["srun", "torchrun"]) == []
 
 

@@ -61,6 +61,7 @@ class RetryLab(IllLab):
 
     def job_that_runs(self, command: str, *options: str, limit: int = 2) -> int:
         script = f"echo $SLURMD_NODENAME >> {self.folder}/out/starts-$SLURM_JOB_ID\n"
+        command = f": > {self.folder}/out/up-$SLURM_JOB_ID; {command}"
         script += f"exec {self.folder}/bin/retry --max {limit} -- sh -c {shlex.quote(command)}"
         return self.submit(script, "--gpus-per-node=1", *options)
 
@@ -83,7 +84,7 @@ class RetryLab(IllLab):
         if not how:
             return
         self.wait_state(job, "RUNNING", seconds=300)
-        poll("its start", (self.folder / f"out/starts-{job}").exists, seconds=300)
+        poll("its command", (self.folder / f"out/up-{job}").exists, seconds=300)
         what, _, more = how.partition(" ")
         node, _, reason = more.partition(" ")
         if what == "cancel":

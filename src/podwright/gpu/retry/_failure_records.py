@@ -6,6 +6,7 @@ TORCHELASTIC_ERROR_FILE names; each node has one. poprun appends to `failures.js
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -52,7 +53,7 @@ def read_error_file(node: str, text: str) -> FailureRecord | None:
 
 def poprun_files(command: Sequence[str]) -> list[str]:
     """The files of records in the folders that a command names by --log-dir."""
-    folders = re.findall(r"--log-dir[= ](\S+)", " ".join(command))
+    folders = re.findall(r"--log-dir[= ](\S+)", os.path.expandvars(" ".join(command)))
     return [f"{folder}/failures.jsonl" for folder in folders]
 
 
