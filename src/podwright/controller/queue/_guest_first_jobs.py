@@ -446,7 +446,7 @@ class GuestQueue:
                 return False
             spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
             try:
-                request = CheckedSpec(spec, "keep a place").at(cluster.layout)
+                request, _ = CheckedSpec(spec, "keep a place").at(cluster.layout)
             except InvalidRequest:
                 return False  # the cluster has no such block
             if cluster.index.find(request) is None:
