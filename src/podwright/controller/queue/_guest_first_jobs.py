@@ -298,8 +298,7 @@ class GuestQueue:
             waiting[PEOPLE] = self._waiter.tag
         device_counts: Counter[str] = Counter()
         if waiting:
-            for record in self._state.partitions.records():
-                device_counts[record.guest] += record.size
+            device_counts.update(self._state.partitions.guest_devices)
             for reservation in self._state.reservations.values():
                 device_counts[reservation.guest] += reservation.reserved
         self._guests_compete = len(waiting) > 1
