@@ -87,14 +87,14 @@ def check_role(caller: Caller, method: Method, request: Any) -> None:
     )
 
 
-_RIGHTS_COLUMNS = {name: place for place, name in enumerate(Rights._fields)}
+_RIGHTS_COLUMNS: Final = {role: Rights._fields.index(role.value) for role in Role}
+_ANONYMOUS_COLUMN: Final = Rights._fields.index("anonymous")
 
 
 def _rights_column(caller: Caller) -> int:
-    name = caller.role.value
     if caller.role is Role.READER and caller.name == ANONYMOUS:
-        name = "anonymous"
-    return _RIGHTS_COLUMNS[name]
+        return _ANONYMOUS_COLUMN
+    return _RIGHTS_COLUMNS[caller.role]
 
 
 def _with_checks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -106,7 +107,7 @@ def place(
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
-    with reservations_lent_to(state, guest):
+    with reservations_lent_to(state, guest) if guest else nullcontext():
         claim = try_place(state, checked, owner=owner, instead_of=instead_of)
     if claim is not None:
         return claim

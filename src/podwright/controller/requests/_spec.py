@@ -337,11 +337,13 @@ def _checked_routing(
 def _check_gateway_routing(wanted_routing: GatewayRouting, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest where the cluster's second-tier links cannot do it (V-IPU 1.18
     protocol: RING for loop links, SWRING for switched ones)."""
-    topology = {
-        GatewayRouting.RING: ClusterTopology.LOOPED,
-        GatewayRouting.SWRING: ClusterTopology.SWITCHED,
-    }.get(wanted_routing)
-    if topology is not None and cluster.topology is not topology:
+    if wanted_routing is GatewayRouting.RING:
+        topology = ClusterTopology.LOOPED
+    elif wanted_routing is GatewayRouting.SWRING:
+        topology = ClusterTopology.SWITCHED
+    else:
+        return
+    if cluster.topology is not topology:
         raise InvalidRequest(
             f"gateway routing {wanted_routing.value} needs {topology.value} link domains, "
             "and those of "
