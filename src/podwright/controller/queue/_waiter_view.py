@@ -7,9 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.queue._fair_share import guest_name
 from podwright.controller.queue._waiter import Waiter
+from podwright.controller.requests._device_claims import place, undo_claim
 from podwright.controller.requests._spec import described
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._reservation import Reservation
@@ -126,8 +126,8 @@ def _obstacle_in_words(state: ControllerState, waiter: Waiter) -> str:
     `vipu explain` shows the same refusal, so that both say the same.
     """
     try:
-        claim = partitions.place(state, waiter.checked, owner=waiter.caller.name)
+        claim = place(state, waiter.checked, owner=waiter.caller.name)
     except PodwrightError as error:
         return error.problem
-    partitions.undo_claim(state, claim)
+    undo_claim(state, claim)
     return "its turn, which comes at once"
