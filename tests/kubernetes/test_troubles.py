@@ -46,11 +46,20 @@ def attempts(jobs: World, name: str) -> int:
     return count
 
 
-def test_a_node_that_does_not_answer(jobs: World, nodes: StandIns) -> None:
+def test_a_job_ends_once_kubernetes_ends_the_pods_of_a_node_that_does_not_answer(
+    jobs: World, nodes: StandIns
+) -> None:
     both_run(jobs)
     where = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in lab_pods(jobs)}
-    for name in {where["never-worker-0"], where["anew-worker-0"]}:
-        nodes.say(name, "Unknown")
+    for ready in ("Unknown", "True", "Unknown"):
+        for name in set(where.values()):
+            nodes.say(name, ready)
+        for job in ("never", "anew"):
+            lost = f"node {where[f'{job}-worker-0']} of {job}-worker-0 does not answer"
+            words = lost if ready == "Unknown" else "All instances running"
+            jobs.is_said(job, "Running", words)
+    for name in where:
+        jobs.lab.ok("delete", "pod", name, "--wait=false")
     jobs.is_said("never", "Failed", f"node {where['never-worker-0']}")
     jobs.until("anew", lambda: attempts(jobs, "anew") == 1)
     for name in nodes.names:

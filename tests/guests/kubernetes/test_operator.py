@@ -348,15 +348,32 @@ async def test_a_partition_that_is_gone_ends_its_job(world: World) -> None:
     await world.pods()
 
 
-async def test_a_node_that_dies_is_said(world: World) -> None:
+NODE_LOST = "node node0 of job-worker-0 does not answer"
+
+
+async def test_a_job_goes_on_when_its_node_answers_again(world: World) -> None:
+    """All nodes are Unknown for a moment after the API server was away for a minute."""
     world.kube.node("node0")
     world.kube.create(job())
     await world.pods("job-worker-0")
     world.kube.run("job-worker-0")
     await world.becomes("Running")
     world.kube.node("node0", "Unknown")
+    await world.until(lambda: NODE_LOST in world.status()["lastMessage"])
+    assert world.status()["launcherStatus"] == "Running"
+    world.kube.node("node0")
+    await world.until(lambda: world.status()["lastMessage"] == "All instances running")
+
+
+async def test_a_job_fails_once_kubernetes_ends_the_pods_of_a_dead_node(world: World) -> None:
+    world.kube.node("node0")
+    world.kube.create(job())
+    await world.pods("job-worker-0")
+    world.kube.run("job-worker-0")
+    world.kube.node("node0", "Unknown")
+    world.kube.evict("job-worker-0")
     await world.becomes("Failed")
-    assert "node node0 of job-worker-0 does not answer" in world.status()["lastMessage"]
+    assert NODE_LOST in world.status()["lastMessage"]
 
 
 async def test_a_pod_that_somebody_deleted_comes_back_on_reset_ipus(world: World) -> None:

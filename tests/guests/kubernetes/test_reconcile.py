@@ -115,7 +115,7 @@ def test_restart_policies(kind: str, codes: str, code: int, again: bool) -> None
 
 def test_one_that_failed_for_no_fault_of_its_own_is_restarted_by_exit_code() -> None:
     policy = {"type": "ExitCode", "exitCodes": "3"}
-    todo = plan(job(restartPolicy=policy), [worker(lost=True)], holds(), NOW)
+    todo = plan(job(restartPolicy=policy), [worker(lost=True, deleting=True)], holds(), NOW)
     assert todo.status is not None
     assert todo.status["restartCount"] == 1
 
