@@ -49,11 +49,11 @@ def waiter_info(
         if reservation.goal.known:
             estimate_s = max(0.0, reservation.goal.starts_at - state.now())
     else:
-        needs_text = (
-            "those ahead, and devices that are free"
-            if queue_position > 1
-            else _obstacle_in_words(state, waiter)
-        ) + _turn_in_words(state, waiter)
+        turn_text = _turn_in_words(state, waiter)
+        if queue_position > 1:
+            needs_text = f"those ahead; {turn_text or 'devices that are free'}"
+        else:
+            needs_text = turn_text or _obstacle_in_words(state, waiter)
     return msgspec.structs.replace(
         info,
         place=queue_position,
@@ -112,7 +112,7 @@ def _turn_in_words(state: ControllerState, waiter: Waiter) -> str:
             first = reservation.waiter if is_visible else "another guest"
             device_count = sum(block.size for block in reservation.goal.blocks)
             return (
-                f"; it is the turn of {first} first: {reservation.reserved} of {device_count} "
+                f"it is the turn of {first} first: {reservation.reserved} of {device_count} "
                 f"devices that are kept for it in {allocation} are free"
             )
     return ""
