@@ -100,7 +100,7 @@ class _ProbesAndMetrics:
         self.counts, self.acts = OperatorCounts(), False
         self._kube, self._listen = kube, listen_address
         probes = {
-            "/readyz": lambda: deaf(kube.watches, time.monotonic()),
+            "/readyz": lambda: deaf(kube.watches, time.monotonic()) or kube.problem,
             "/livez": lambda: deaf(kube.watches, time.monotonic(), FAILING_DEAF_SECONDS),
         }
         self._front = MetricsFront(self._figures, probes=probes)
