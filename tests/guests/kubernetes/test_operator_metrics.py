@@ -70,7 +70,9 @@ async def test_probes_answer_by_their_path() -> None:
     assert (await ask("/livez"))[0] == 404
 
 
-async def test_an_operator_that_the_api_server_does_not_answer_is_not_ready() -> None:
+async def test_an_operator_that_the_api_server_does_not_answer_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It may wait for the lease, and then it has no watch yet."""
     kube = KubeApi(cast(Any, None))
     front = _ProbesAndMetrics(kube, None)._front
@@ -84,7 +86,7 @@ async def test_an_operator_that_the_api_server_does_not_answer_is_not_ready() ->
             raise failure
         return FakeAnswer()
 
-    kube._send_request = answer  # type: ignore[method-assign]
+    monkeypatch.setattr(kube, "_send_request", answer)
     assert await ready() == 503
     failure: Exception | None = None
     await kube.cluster_uid()
