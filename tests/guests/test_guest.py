@@ -154,7 +154,7 @@ async def book(server: Eight) -> Claims:
     return made
 
 
-async def test_a_guests_jobs_hold_blocks_and_a_new_life_finds_them(
+async def test_a_guests_jobs_hold_blocks_and_its_next_process_finds_them(
     server: Eight, book: Claims
 ) -> None:
     assert await _start(book, server, A, 2)
@@ -187,7 +187,7 @@ async def test_a_place_is_closed_until_all_of_it_is_free(server: Eight, book: Cl
     assert book.find(3) == 0
 
 
-async def test_who_waits_looks_again_when_something_is_freed() -> None:
+async def test_waiting_jobs_look_again_when_devices_are_given_back() -> None:
     freed = Freed()
     await freed.wait(0.01)
     import asyncio

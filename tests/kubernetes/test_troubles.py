@@ -74,7 +74,9 @@ def lab_pods(jobs: World) -> list[dict[str, dict[str, str]]]:
     return found
 
 
-def test_a_partition_that_somebody_removed(jobs: World, nodes: StandIns) -> None:
+def test_a_job_fails_or_restarts_when_somebody_removes_its_partition(
+    jobs: World, nodes: StandIns
+) -> None:
     both_run(jobs)
     for name in jobs.partitions():
         jobs.good("vipu", "remove", "partition", name, "--force")
@@ -85,7 +87,9 @@ def test_a_partition_that_somebody_removed(jobs: World, nodes: StandIns) -> None
     jobs.nothing_is_left()
 
 
-def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
+def test_a_job_goes_on_on_a_drained_machine_and_restarts_elsewhere(
+    jobs: World, nodes: StandIns
+) -> None:
     """What runs on it goes on, and goes elsewhere at a restart."""
     jobs.create("moves", restartPolicy=ANEW)
     jobs.is_said("moves", "Running", "All instances running")
@@ -104,7 +108,9 @@ def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
     jobs.nothing_is_left()
 
 
-def test_newer_versions_leave_what_runs_alone(jobs: World, nodes: StandIns, tmp_path: Path) -> None:
+def test_newer_versions_leave_running_jobs_alone(
+    jobs: World, nodes: StandIns, tmp_path: Path
+) -> None:
     jobs.create("stays", instances=2)
     jobs.is_said("stays", "Running", "All instances running")
     pods = sorted(pod["metadata"]["uid"] for pod in lab_pods(jobs))
