@@ -11,6 +11,7 @@ import pytest
 
 from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role
+from podwright.controller.state._records import DrainRecord
 from podwright.fabric import Cluster, LinkDomain, Machine, family_named
 from podwright.page import DOMAIN_STATES, FOLDED_FROM
 from podwright.server import Identity, ListenOptions, Server
@@ -98,7 +99,7 @@ async def test_numbers_follow_what_happens_and_only_that_is_looked_at(
     state = server.controller._state
     state.mark_down("m05-00")
     cluster = state.inventory.clusters["large"]
-    cluster.drained.add("m06-01")
+    cluster.drains["m06-01"] = DrainRecord(reason="fan 3 is loud")
     cluster.touch_machine("m06-01")
     topics = await overview(server)
     assert sorted(looked[1:]) == [5, 6]

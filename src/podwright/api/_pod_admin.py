@@ -52,7 +52,7 @@ class MachineRow(NamedTuple):
     """A machine in a listing.
 
     state: UP, DRAINED or DOWN. devices: number of its devices. free: number of those that are free.
-    partitions: names of the partitions on it.
+    partitions: names of the partitions on it. reason: why it is drained, if somebody said so.
     """
 
     machine: str
@@ -62,6 +62,7 @@ class MachineRow(NamedTuple):
     devices: int
     free: int
     partitions: list[str]
+    reason: str = ""
 
 
 class PodAdmin:
@@ -206,8 +207,9 @@ class PodAdmin:
         """Return all machines and what is on them, in the order of their clusters."""
         with self._lock:
             clusters, devices = self._client.list_clusters(), self._client.list_devices()
-        states = {}
+        states, reasons = {}, {}
         for cluster in clusters:
+            reasons.update({(cluster.name, one.machine): one.reason for one in cluster.drains})
             states.update({(cluster.name, name): "DRAINED" for name in cluster.drained})
             states.update({(cluster.name, name): "DOWN" for name in cluster.down})
         rows = []
@@ -226,6 +228,7 @@ class PodAdmin:
                     partitions=sorted(
                         {info.partition for info in machine_devices if info.partition}
                     ),
+                    reason=reasons.get(cluster_and_machine, ""),
                 )
             )
         return rows
@@ -237,10 +240,13 @@ class PodAdmin:
             return match
         raise _not_found_error("machine", name, [row.machine for row in rows], action)
 
-    def drain_machine(self, name: str) -> None:
-        """Place nothing new on a machine. What is on it stays, or moves if it can."""
+    def drain_machine(self, name: str, *, reason: str = "") -> None:
+        """Place nothing new on a machine. What is on it stays, or moves if it can.
+
+        reason: shown to everybody wherever the machine is shown as drained.
+        """
         with self._lock:
-            self._client.drain_machine(name)
+            self._client.drain_machine(name, reason=reason)
 
     def resume_machine(self, name: str) -> None:
         """Place partitions on a machine again."""

@@ -29,6 +29,7 @@ from podwright.wire import (
     CreateRequest,
     DeviceInfo,
     DeviceList,
+    DrainRequest,
     Empty,
     EventList,
     EventsRequest,
@@ -299,9 +300,9 @@ class Client:
         """Return the events after a number. The answer may take the request's timeout."""
         return self._call("ListEvents", request, EventList, self.timeout + request.timeout)
 
-    def drain_machine(self, name: str) -> None:
+    def drain_machine(self, name: str, *, reason: str = "") -> None:
         """Place nothing new on a machine. For administrators."""
-        self._call("DrainMachine", MachineName(name=name), Empty)
+        self._call("DrainMachine", DrainRequest(name=name, reason=reason), Empty)
 
     def resume_machine(self, name: str) -> None:
         """Place partitions on a machine again. For administrators."""

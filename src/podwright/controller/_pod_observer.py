@@ -269,8 +269,8 @@ class PodObserver:
         for name, cluster in self._state.inventory.clusters.items():
             silent = [machine for machine in self._state.down if machine in cluster.places]
             states[name, "DOWN"] = len(silent)
-            states[name, "DRAINED"] = len(cluster.drained.difference(silent))
-            states[name, "UP"] = len(cluster.places) - len(cluster.drained.union(silent))
+            states[name, "DRAINED"] = len(cluster.drained - set(silent))
+            states[name, "UP"] = len(cluster.places) - len(cluster.drained | set(silent))
             down += [(name, machine) for machine in sorted(silent)]
         return states, down
 
