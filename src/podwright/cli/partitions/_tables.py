@@ -77,6 +77,7 @@ def device_table(devices: list[DeviceInfo]) -> Table:
             "State": lambda d: d.state,
             "Allocation": lambda d: d.allocation,
             "Partition": lambda d: d.partition,
+            "Reason": lambda d: d.attributes.get("drained", ""),
         },
         "Device",
         ("Allocation", "Cluster"),
