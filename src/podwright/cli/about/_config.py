@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  podwright config set-context lab --api-host head1:8090 --tls-certs ~/.podwright/lab
+  podwright config set-context lab --api-host head1:8090 --tls-certs ~/lab
   podwright config use-context lab
   podwright config get-contexts
   vipu --context lab list partitions

@@ -23,7 +23,7 @@ class _CompletionOptions(opt.OptionTable):
 
 
 class _WordsOptions(opt.OptionTable):
-    kind = opt.argument("", None, KINDS)
+    kind = opt.argument("", "KIND", KINDS)
 
 
 class _ManualOptions(opt.OptionTable):

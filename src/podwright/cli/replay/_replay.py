@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 a report of what you have:
   podwright replay --example
-  podwright replay sacct.txt --pod pod64 --ways native,static:8x4+2x16,host-mapping:4x16
+  podwright replay sacct.txt --pod pod64 --ways native,static:8x4+2x16
   podwright replay trace.csv --pod pod256 --policy best-fit,lowest,moves
 
 to get sacct.txt from a Slurm site (as somebody who sees all jobs):

@@ -11,7 +11,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from podwright.cli.shared._run_to_exit_code import complain as complain
@@ -22,13 +22,44 @@ EXIT_USAGE = 2
 _NUMBER = re.compile(r"-\d+(\.\d+)?$")
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that determines the width itself. argparse makes one for each option, and would
-    load shutil.
+class _Formatter(argparse.HelpFormatter):
+    """A formatter that keeps the lines of a description, and folds those that are too long.
+
+    It determines the width itself: argparse makes one for each option, and would load shutil.
     """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=columns() - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Fold what is too long: text is filled anew, an example's comment goes below it."""
+        import itertools
+        import textwrap
+
+        lines: list[str] = []
+        for is_text, run in itertools.groupby(
+            text.splitlines(), lambda line: bool(line[:1].strip())
+        ):
+            block = list(run)
+            if max(map(len, block)) <= width + 2:
+                lines += block
+            elif is_text:
+                lines += textwrap.wrap(" ".join(block), width, break_on_hyphens=False)
+            else:
+                for line in block:
+                    lines += _folded_example(line, width)
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def _folded_example(line: str, width: int) -> list[str]:
+    """Return the line of an example, with its comment below it where both do not fit into one."""
+    example, comment = re.fullmatch(r"(\s*\S.*?)(?:\s{3,}(\S.*))?|\s*", line).groups()  # type: ignore[union-attr]
+    if len(line) <= width + 2 or not comment:
+        return [line]
+    import textwrap
+
+    below = " " * 6
+    return [example, *textwrap.wrap(comment, width, initial_indent=below, subsequent_indent=below)]
 
 
 def columns() -> int:
@@ -67,6 +98,27 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self._given: list[str] = []
+        #: Headings under which --help lists the verbs, each with its verbs.
+        self.verb_groups: Mapping[str, Sequence[str]] = {}
+
+    def format_help(self) -> str:
+        """Return the help, with the verbs in their groups."""
+        lists = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+        verbs = {verb.dest: verb for verb in lists[0]._choices_actions} if lists else {}
+        if not self.verb_groups or not verbs:
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        formatter.add_text(self.description)
+        for heading, names in self.verb_groups.items():
+            formatter.start_section(heading)
+            formatter.add_arguments([verbs[name] for name in names if name in verbs])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments(self._optionals._group_actions)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
