@@ -10,7 +10,7 @@ from podwright.api import Pod
 from podwright.cli.partitions._create_request import partition_spec
 from podwright.cli.partitions._options import EventOptions, ExplainOptions
 from podwright.cli.shared import _json
-from podwright.cli.shared._listing import ListView
+from podwright.cli.shared._listing import ListView, yaml_text
 from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
 from podwright.cli.shared._print_replies import show, success
 from podwright.client import Client
@@ -183,9 +183,14 @@ def command(spec: PartitionSpec) -> str:
 
 def events(arguments: EventOptions, pod: Pod) -> int:
     """`vipu events`: prints events, oldest first; with --follow also new ones, until Ctrl-C."""
+    formats: dict[str, Callable[[EventInfo], str]] = {
+        "json": _json.line,
+        "yaml": lambda event: yaml_text([event]),
+        "name": lambda event: str(event.number),
+    }
+    form = formats.get("json" if arguments.json else arguments.output, event_line)
     for event in pod.events(since=arguments.since, follow=arguments.follow):
-        line = _json.line(event) if arguments.json else event_line(event)
-        print(line, flush=arguments.follow)
+        print(form(event), flush=arguments.follow)
     return 0
 
 

@@ -37,10 +37,10 @@ class _Formatter(argparse.HelpFormatter):
         import textwrap
 
         lines: list[str] = []
-        for is_text, run in itertools.groupby(
+        for is_text, group in itertools.groupby(
             text.splitlines(), lambda line: bool(line[:1].strip())
         ):
-            block = list(run)
+            block = list(group)
             if max(map(len, block)) <= width + 2:
                 lines += block
             elif is_text:
