@@ -38,7 +38,7 @@ def reference_page(command: str) -> str:
 def all_examples() -> dict[str, str]:
     """Return the examples, by the words of their verbs."""
     pages = "".join(page.read_text() for page in sorted(EXAMPLES.glob("*.md")))
-    return dict(re.findall(r"^## (.*)\n\n(.*?\n)(?=\n?## |\Z)", pages, re.M | re.S))
+    return dict(re.findall(r"^## ([^\n]*)\n\n(.*?\n)(?=\n?^## |\Z)", pages, re.M | re.S))
 
 
 def verbs_of(command: str) -> list[str]:

@@ -32,34 +32,39 @@ class _Formatter(argparse.HelpFormatter):
         super().__init__(prog, width=columns() - 2)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Fold what is too long: text is filled anew, an example's comment goes below it."""
-        import itertools
-        import textwrap
-
+        """Fold what is too long: sentences are filled anew, an example's comment goes below it."""
         lines: list[str] = []
-        for is_text, group in itertools.groupby(
-            text.splitlines(), lambda line: bool(line[:1].strip())
-        ):
-            block = list(group)
-            if max(map(len, block)) <= width + 2:
-                lines += block
-            elif is_text:
-                lines += textwrap.wrap(" ".join(block), width, break_on_hyphens=False)
-            else:
-                for line in block:
-                    lines += _folded_example(line, width)
-        return "".join(f"{indent}{line}\n" for line in lines)
+        paragraph: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            is_text = bool(line[:1].strip())
+            if is_text:
+                paragraph.append(line)
+            if paragraph and (not is_text or line.endswith((".", ":", ";"))):
+                too_long = max(map(len, paragraph)) > width + 2
+                lines += _wrapped(" ".join(paragraph), width) if too_long else paragraph
+                paragraph = []
+            if not is_text:
+                lines += _folded_example(line, width)
+        return "".join(f"{indent}{line}\n" for line in lines[:-1])
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _wrapped(" ".join(text.split()), width)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    import textwrap  # only for help
+
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def _folded_example(line: str, width: int) -> list[str]:
     """Return the line of an example, with its comment below it where both do not fit into one."""
-    example, comment = re.fullmatch(r"(\s*\S.*?)(?:\s{3,}(\S.*))?|\s*", line).groups()  # type: ignore[union-attr]
+    example, *comment = re.split(r"(?<=\S)\s{3,}", line, maxsplit=1)
     if len(line) <= width + 2 or not comment:
         return [line]
-    import textwrap
-
-    below = " " * 6
-    return [example, *textwrap.wrap(comment, width, initial_indent=below, subsequent_indent=below)]
+    return [example, *_wrapped(comment[0], width, " " * 6)]
 
 
 def columns() -> int:
