@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from podwright.errors import InvalidRequest, Unavailable, WrongState
+from podwright.ground.plural import counted
 from podwright.store._format import OURS, Format, check
 from podwright.store._store_interface import Snapshot, Store
 
@@ -174,7 +175,7 @@ async def restore(store: Store, backup: Snapshot, *, replace: bool = False) -> N
     try:
         if opened_store.records and not replace:
             raise WrongState(
-                f"the store holds {len(opened_store.records)} records already",
+                f"the store holds {counted(len(opened_store.records), 'record')} already",
                 operation="restore a backup",
                 would_work="restore into an empty store, or say that what it holds may go",
             )

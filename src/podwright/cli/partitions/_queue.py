@@ -15,14 +15,13 @@ from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
 from podwright.cli.shared._print_replies import show, success
 from podwright.client import Client
 from podwright.errors import InvalidRequest, as_sentence
+from podwright.ground.plural import span
 from podwright.ground.tables import Table, table_of
 from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 
 def waiter_table(waiters: list[WaiterInfo]) -> Table:
     """Return the queue as a table for people. The columns are our own: V-IPU has no queue."""
-    from podwright.client import span
-
     return table_of(
         waiters,
         {
@@ -89,8 +88,6 @@ def queue_rows(waiters: Iterable[WaiterInfo], jobs: Iterable[JobInfo]) -> list[Q
 
 def list_queue(_: ListOptions, pod: Pod) -> ListView:
     """`vipu list queue`: all who wait for devices, people and schedulers' jobs."""
-    from podwright.client import span
-
     rows = queue_rows(pod.waiters(), pod.jobs())
     columns: dict[str, Callable[[QueueRow], object]] = {
         "Guest": lambda row: row.guest,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from podwright.cli.shared._terminal import ProgressLine
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground.plural import counted
 from podwright.replay.command._replay_options import ReplayOptions
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _anonymise(trace: Trace, path: str) -> int:
     text = io.StringIO()
     write_anonymous(trace, text)
     _write(path, text.getvalue())
-    print(f"{path}: {len(trace)} jobs, without names or dates")
+    print(f"{path}: {counted(len(trace), 'job')}, without names or dates")
     for line in left_out(trace.skipped.figures()):
         print(line)
     return 0
