@@ -275,7 +275,9 @@ def _suite_folder(text: str) -> tuple[str, Path]:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m tools.debian", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.debian", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--suite", choices=SUITES, action="append", help="default: all")
     parser.add_argument("--architecture", choices=MACHINES, default="amd64")
     parser.add_argument("--into", type=Path, default=ROOT / "dist", help="a folder (dist)")

@@ -14,6 +14,18 @@ from pathlib import Path
 from podwright.cli.about._command_parsers import parser_of
 from podwright.ground.option_rows.manual_page import verb_parsers
 
+#: Verbs that need more than a page of the reference can start: the page that shows each at work.
+SHOWN_ON = {
+    "podwright kubernetes operator": "kubernetes.md",
+    "podwright kubernetes plan": "kubernetes.md",
+    "podwright kubernetes remove": "kubernetes.md",
+    "podwright slurm efficiency": "slurm/gpu-efficiency.md",
+    "podwright slurm rehearse": "slurm/rehearse.md",
+    "podwright slurm serve": "slurm/admin.md",
+    "podwright slurm serve-lint": "slurm/gpus.md",
+    "podwright slurm twin serve": "slurm/twin.md",
+    "podwright slurm twin status": "slurm/twin.md",
+}
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 
 
@@ -50,6 +62,8 @@ def _section(parser: argparse.ArgumentParser, example: str, common: set[str]) ->
     yield f"```text\n{parser.format_usage().removeprefix('usage: ').rstrip()}\n```\n"
     if example:
         yield example
+    elif parser.prog in SHOWN_ON:
+        yield f"[Here](../{SHOWN_ON[parser.prog]}) it is shown at work.\n"
     yield f"```{{program}} {parser.prog}\n```\n"
     for action in parser._actions:
         hidden = action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction)

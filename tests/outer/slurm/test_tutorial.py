@@ -1,4 +1,4 @@
-"""README and the quickstarts as printed, from a release alone: each line typed, each answer there."""
+"""README and the quickstarts as printed, from a release alone: each line typed."""
 
 from __future__ import annotations
 
