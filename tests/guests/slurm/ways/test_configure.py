@@ -23,7 +23,7 @@ def test_it_prints_files_and_the_next_command_and_asks_the_server_for_its_port(
     printed = pod.good(*command)
     lines = printed.splitlines()
     assert len(lines) < 20
-    assert any(re.fullmatch(rf"change {conf}: \d+ lines come", line) for line in lines)
+    assert any(re.fullmatch(rf"change {conf}: \d+ lines are added", line) for line in lines)
     assert lines[-1] == (
         "Nothing was changed. --diff shows each line; --write makes these changes. "
         f"Before that: `podwright slurm build {pod.folder}/built`."

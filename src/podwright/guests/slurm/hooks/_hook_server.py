@@ -17,20 +17,21 @@ from typing import Any, Final
 
 import msgspec
 
-from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.errors import PodwrightError, Unavailable
 from podwright.guests.slurm.hooks._active_standby_roles import Peers, StandbyRole
 from podwright.guests.slurm.hooks._hook_request_proofs import HookIdentity
 from podwright.guests.slurm.service._hook_calls import JobCalls
 from podwright.guests.slurm.service._hook_job_request import ROLE_PATH, HookJob, hook_job
 from podwright.hosts import MungeError
-from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.http import STATUS_BY_CODE, HttpRequest, HttpServer, Limits, Reply
 
 _log = logging.getLogger("podwright.slurm")
 #: A hook asks once and leaves. The hooks of a whole machine may come at once, all as one user.
 LOCAL_LIMITS = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
 #: A caller without a credential must not use up the whole service.
 REMOTE_LIMITS = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
-_STATUS_BY_ERROR_CODE = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
+#: The statuses after which a hook does not ask again.
+_FINAL = (400, 403, 404)
 _STEP_BEGINS: Final = "/slurm.v1/StepBegins"
 _CALLS: Final[Mapping[str, Callable[[JobCalls, HookJob], Awaitable[str]]]] = {
     "/slurm.v1/JobBegins": lambda calls, job: calls.begin_job(job),
@@ -134,10 +135,9 @@ class HookFront:
         try:
             calls = self._calls(steps=request.path == _STEP_BEGINS)
             return _text_reply(200, await _CALLS[request.path](calls, hook_job(request.body)))
-        except InvalidRequest as error:
-            return _text_reply(400, f"{error}\n")
         except PodwrightError as error:
-            return _text_reply(_STATUS_BY_ERROR_CODE.get(error.code, 503), f"{error}\n")
+            status = STATUS_BY_CODE.get(error.code, 503)
+            return _text_reply(status if status in _FINAL else 503, f"{error}\n")
         except Exception:
             _log.exception("a hook's request failed")
             return _text_reply(500, "a fault in the service: see its log\n")

@@ -72,7 +72,7 @@ async def serve(
     metrics = MetricsFront(now)
     try:
         if site.metrics:
-            await metrics.start(*host_port(site.metrics, "serve metrics"))
+            await metrics.open(*host_port(site.metrics, "serve metrics"))
         if len(site.doors) > 1:
             own_index = await hook_sockets.open()
             assert hook_sockets.identity is not None

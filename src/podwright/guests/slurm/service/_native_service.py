@@ -333,12 +333,9 @@ class Service(JobCalls):
             if holding is not None:
                 self.in_prolog.pop(hook_job.job, None)
                 return holding
-            if self.het.give_back_reserved():
-                continue
-            if not pod_book.closed or pod_book.closed_for == hook_job.job:
+            if not self.het.give_back_reserved():
                 self.in_prolog[hook_job.job] = (pod_book.pod.type, block_order)
                 raise Busy(f"no free block of {1 << block_order} devices for job {hook_job.job}")
-            pod_book.close(0)  # Slurm started the job before the block was closed
 
     async def _make(
         self, pod_book: PodBook, job_holding: JobHolding, hook_job: HookJob, gcd_count: int

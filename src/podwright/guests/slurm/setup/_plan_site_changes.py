@@ -16,16 +16,10 @@ from podwright.errors import InvalidRequest
 from podwright.guests.slurm.hooks import slurm_uid, socket_of
 from podwright.guests.slurm.service import Site, dump
 from podwright.guests.slurm.service._pods_and_licences import JOB_MARK_LICENCE
-from podwright.slurm.site.edit import (
-    OUR_LINE_MARK,
-    append_own_line,
-    changed,
-    joined,
-    settings,
-    undone,
-)
+from podwright.slurm.site.conf_lines import settings
+from podwright.slurm.site.edit import OUR_LINE_MARK, append_own_line, changed, joined, undone
 from podwright.slurm.site.file_changes import FileChanges
-from podwright.slurm.site.files import included_files, lines, read
+from podwright.slurm.site.files import included_files, read, site_settings
 
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"
@@ -201,7 +195,7 @@ def _backfill_interval_s(scheduler_parameters: str) -> int:
 def _all_settings(slurm_conf: Path) -> dict[str, str]:
     """Return the settings of slurm.conf and of the files that it includes."""
     read(slurm_conf)  # raises the error if it cannot be read
-    return settings("\n".join(lines(slurm_conf)))
+    return site_settings(slurm_conf)
 
 
 def slurm_user(slurm_conf: Path) -> str:

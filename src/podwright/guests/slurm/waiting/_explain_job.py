@@ -180,7 +180,9 @@ def _explain_block_wait(
         until_text = _job_end_text(jobs.get(_job_of_partition(holder.partition)))
         lines.append(f"{holder_text} has {holder.size}{until_text}")
     lines += [f"machine {machine} does not answer" for machine in explanation.down]
-    lines += [f"machine {machine} is drained" for machine in explanation.drained]
+    for machine in explanation.drained:
+        reason = explanation.drain_reasons.get(machine)
+        lines.append(f"machine {machine} is drained{f': {reason}' if reason else ''}")
     devices = client.list_devices(cluster=pod.cluster, allocation=pod.allocation)
     free_time, occupying_jobs = soonest(devices, size, jobs)
     holder_text = (
