@@ -14,8 +14,9 @@ from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.guests.slurm.service._way_interface import state
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
-from tests.guests.slurm.native.test_service import POD, OnePod, described
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakePod, FakeSlurm
+from tests.guests.slurm.native.test_service import POD, described
 
 
 class Queue:
@@ -57,7 +58,7 @@ def queue() -> Queue:
 
 @pytest.fixture
 async def service(queue: Queue) -> AsyncIterator[Service]:
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     tasks = [asyncio.create_task(made.counts.run()), asyncio.create_task(made.het.run())]
     made.het.wake.set()
@@ -119,7 +120,7 @@ async def lost(queue: Queue, **notes: str) -> Service:
     """
     queue.notes |= {int(job[1:]): note for job, note in notes.items()}
     queue.state = "RUNNING"
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     return made
 
@@ -224,7 +225,7 @@ class TwoJobs:
 
 async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
     jobs = TwoJobs(4)
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     service.het.wake.set()
@@ -239,7 +240,7 @@ async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
 async def test_an_offer_that_is_not_taken_holds_up_no_job_that_comes_later() -> None:
     jobs = TwoJobs(4)
     jobs.submitted = [20, 21]
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     service.het.wake.set()
@@ -263,7 +264,7 @@ async def test_an_error_of_one_offer_ends_that_offer_alone(
             raise Unavailable("slurmctld is slow")
         return jobs(argv)
 
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(slurm))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(slurm))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     service.het.wake.set()
@@ -278,7 +279,7 @@ async def test_an_error_of_one_offer_ends_that_offer_alone(
 
 async def test_of_two_that_do_not_fit_together_the_older_is_offered() -> None:
     jobs = TwoJobs(8)
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     service.het.wake.set()
@@ -294,7 +295,7 @@ async def test_state_names_what_the_first_waiting_job_asked_for(queue: Queue) ->
     """Regression: it named a job of the largest size, whatever waited: 16 devices for a job
     of 4.
     """
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     await Sweep(made).once()
     shown = state(made)["pods"]["pod16"]["next"]

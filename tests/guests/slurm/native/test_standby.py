@@ -24,7 +24,7 @@ from podwright.guests.slurm.hooks._hook_socket import listen_tcp
 from podwright.guests.slurm.service._hook_job_request import HookJob
 from podwright.guests.slurm.service._pods_and_licences import Site
 from podwright.guests.slurm.service._retry_limit import RetryLimit
-from podwright.slurm.site.commands import FakeSlurm
+from podwright.testing import FakeSlurm
 from tests.ports import free_ports
 
 ACTIVE, STANDBY, UNKNOWN, GONE = (

@@ -13,7 +13,8 @@ from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.guests.slurm.waiting import explain_job
 from podwright.slurm.reader import SHOW_CONFIG
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakeSlurm
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
