@@ -18,6 +18,7 @@ import msgspec
 
 from podwright.errors import InvalidRequest, Unavailable, WrongState
 from podwright.ground.durable_files import write_whole
+from podwright.ground.plural import counted
 from podwright.store._format import OURS, Format, check
 from podwright.store._store_interface import Snapshot, Store
 
@@ -163,7 +164,7 @@ async def restore(store: Store, backup: Snapshot, *, replace: bool = False) -> N
     try:
         if opened_store.records and not replace:
             raise WrongState(
-                f"the store holds {len(opened_store.records)} records already",
+                f"the store holds {counted(len(opened_store.records), 'record')} already",
                 operation="restore a backup",
                 would_work="restore into an empty store, or say that what it holds may go",
             )

@@ -33,9 +33,9 @@ class FakePod:
     name.
 
     made: the partitions by name. down, drained: devices of such machines. away: it answers nothing.
-    fails: what the next creations raise. places: what `enqueue` says is kept; None: the pod is not
-    shared. refusal: what `enqueue` raises instead. did: the changes, in order. requests, reported,
-    reporters: what guests named, what they reported, and under which name.
+    fails: what the next creations raise. sharing, places: whether guests share the pod, and what
+    `enqueue` says is kept. refusal: what `enqueue` raises instead. did: the changes, in order.
+    requests, reported, reporters: what guests named, what they reported, and under which name.
     """
 
     guest = ""
@@ -47,7 +47,8 @@ class FakePod:
         self.drained: set[int] = set()
         self.away = False
         self.fails: list[Exception] = []
-        self.places: list[KeptPlace] | None = None
+        self.sharing = False
+        self.places: list[KeptPlace] = []
         self.refusal: Exception | None = None
         self.did: list[str] = []
         self.requests: list[EnqueueRequest] = []
@@ -152,9 +153,7 @@ class FakePod:
         if self.refusal is not None:
             raise self.refusal
         self.requests.append(request)
-        if self.places is None:
-            return EnqueueReply()
-        return EnqueueReply(sharing=True, places=self.places)
+        return EnqueueReply(sharing=self.sharing, places=self.places)
 
     async def report(self, jobs: list[JobInfo]) -> None:
         """See `GuestServer.report`."""
@@ -193,6 +192,7 @@ class FakePod:
 
     def keep(self, job: str, first: int, count: int, *, offered: bool = False) -> None:
         """Keep these devices for a job, and no others for anybody."""
+        self.sharing = True
         devices = [(0, first + place) for place in range(count)]
         self.places = [
             KeptPlace(

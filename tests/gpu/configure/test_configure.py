@@ -67,7 +67,7 @@ def write(conf: Path, inventory: SiteInventory, *, version: tuple[int, int] = (2
 
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(LINES, st.one_of(st.none(), GRES), st.booleans())
-def test_any_file_comes_back(
+def test_undo_gives_every_byte_of_any_file_back(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], gres: list[str] | None, cut: bool
 ) -> None:
     etc = tmp_path_factory.mktemp("etc")
@@ -173,7 +173,7 @@ def test_folded_names_are_the_names(names: list[str]) -> None:
     assert list(expand(folded_in_order(names))) == names
 
 
-def test_no_root_is_made_up(tmp_path: Path) -> None:
+def test_a_tree_of_several_roots_gets_no_other_root(tmp_path: Path) -> None:
     two = [{"name": "a", "nodes": "gpu[01-02]"}, {"name": "b", "nodes": "gpu[03-04]"}]
     found = topology(tmp_path, site(switches=two), version=(22, 5), wish="tree")
     assert found.splitlines() == ["SwitchName=a Nodes=gpu[01-02]", "SwitchName=b Nodes=gpu[03-04]"]

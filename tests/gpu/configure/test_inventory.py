@@ -65,7 +65,7 @@ def test_amds_gpus_have_render_nodes(type_: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["1g.10gb", "3g.20gb+me", "a100_1g.5gb"])
-def test_types_of_mig_slices(type_: str) -> None:
+def test_a_mig_slice_is_a_type_of_gpu(type_: str) -> None:
     found = make_inventory({"nodes": [{**NODE, "gpus": {"type": type_, "count": 7}}]})
     assert found.nodes["gpu01"].gres == f"gpu:{type_}:7"
 
@@ -76,7 +76,7 @@ def test_what_slurm_would_read_as_a_count_is_no_type(type_: str) -> None:
         make_inventory({"nodes": [{**NODE, "gpus": {"type": type_, "count": 7}}]})
 
 
-def test_json_says_the_same(tmp_path: Path) -> None:
+def test_an_inventory_in_json_is_the_same_as_in_toml(tmp_path: Path) -> None:
     path = tmp_path / "site.json"
     each = [{**NODE, "names": f"gpu{n:02}"} for n in range(1, 5)]
     path.write_text(json.dumps({"nodes": each}))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from podwright.errors import Unavailable
 from podwright.ground.durable_files import write_whole
+from podwright.ground.plural import counted
 from podwright.slurm.site.files import read
 
 
@@ -93,9 +94,11 @@ def summary(file_changes: FileChanges) -> str:
             if diff_lines[0].startswith("--- /dev/null")
             else "change"
         )
-        count_texts = [f"{added_lines} lines come"] * bool(added_lines) + [
-            f"{removed_lines} lines go"
-        ] * bool(removed_lines)
+        count_texts = [
+            f"{counted(count, 'line', ('is', 'are'))} {change}"
+            for count, change in ((added_lines, "added"), (removed_lines, "removed"))
+            if count
+        ]
         summary_lines.append(f"{verb} {path}: {', '.join(count_texts)}\n")
     return "".join(summary_lines)
 

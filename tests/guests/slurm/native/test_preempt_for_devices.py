@@ -145,6 +145,7 @@ async def world() -> AsyncIterator[World]:
     slurm = FakeSlurm(cluster)
     site = Site(pods=(POD,), patience_s=0.05, room_s=300)
     server = ChoosingPod()
+    server.sharing = True
     service = server.service = Service(site, server, slurm, clock=clock)
     await service.refresh()
     task = asyncio.create_task(service.counts.run())
