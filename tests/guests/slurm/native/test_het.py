@@ -197,6 +197,7 @@ class TwoJobs:
     def __init__(self, size: int) -> None:
         self.size, self.offers = size, list[str]()
         self.submitted = [30, 31, 20, 21]
+        self.running: set[int] = set()
         self.first, self.both = asyncio.Event(), asyncio.Event()
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
@@ -212,7 +213,8 @@ class TwoJobs:
         return ""
 
     def _row(self, job: int, leader: int) -> str:
-        words = [str(job), "PENDING", "0", str(leader), "9", "Resources", "", "1:00"]
+        state = "RUNNING" if leader in self.running else "PENDING"
+        words = [str(job), state, "0", str(leader), "9", "Resources", "", "1:00"]
         words += ["podwright_het_wait:1" if job == leader else ""]
         words += [f"ipus={self.size} gcds=1 pod=pod16", *[""] * 5]
         padded = (
@@ -246,6 +248,36 @@ async def test_an_offer_that_is_not_taken_holds_up_no_job_that_comes_later() -> 
         await jobs.both.wait()  # the first one's window is an hour, and has not passed
     assert jobs.offers == ["jobid=20+0", "jobid=30+0"]
     assert service.het.busy() == {20, 21, 30, 31}
+    for task in tasks:
+        task.cancel()
+
+
+def looks(slurm: FakeSlurm) -> int:
+    return sum(argv[0] == "squeue" for argv in slurm.commands)
+
+
+@pytest.mark.parametrize(("started", "stands"), [(20, True), (30, False)])
+async def test_an_offer_stands_longer_once_slurm_has_started_one_that_was_made_before_it(
+    started: int, stands: bool
+) -> None:
+    """A pass of Slurm's starts only those whose nodes no other of them was tested with."""
+    jobs, now = TwoJobs(4), [0.0]
+    slurm = FakeSlurm(jobs)
+    service = Service(Site(pods=(POD,), window_s=60.0), OnePod(), slurm, clock=lambda: now[0])
+    await service.refresh()
+    tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
+    other = 50 - started
+    async with asyncio.timeout(120):
+        await jobs.both.wait()
+        now[0] = 50.0
+        jobs.running = {started}
+        while started in service.het.busy():
+            await service.counts.wait_until_synced()
+        now[0], seen = 70.0, looks(slurm)
+        while looks(slurm) < seen + 8:
+            await service.counts.wait_until_synced()
+        assert (other in service.het.busy()) is stands
+        assert service.het.declined == (set() if stands else {other})
     for task in tasks:
         task.cancel()
 

@@ -305,6 +305,24 @@ async def test_a_slurmctld_that_forgot_what_it_was_asked_is_asked_again(world: W
     assert sorted(world.requeued) == ["3", "4", "4"]
 
 
+@pytest.mark.parametrize(("restart", "again"), [(0, ["3"]), (1, [])])
+async def test_a_victim_that_slurm_counts_although_its_devices_are_back_is_ended_again(
+    world: World, restart: int, again: list[str]
+) -> None:
+    """slurmctld was killed, and takes job 3 for running. One that was restarted since is new."""
+    await world.sweep()
+    assert sorted(world.requeued) == ["3", "4"]
+    for job in (3, 4):
+        await world.service.end_job(ask(job, 4))
+        world.jobs[job] = listed(job, 4, "PENDING")._replace(restart=1)
+    world.jobs[3] = listed(3, 4, "RUNNING")._replace(restart=restart)
+    await world.sweep()
+    assert sorted(world.requeued) == sorted(["3", "4", *again])
+    world.jobs[3] = listed(3, 4, "PENDING")._replace(restart=1)
+    await world.sweep()
+    assert len(world.requeued) == 2 + len(again)
+
+
 async def test_qos_decides_where_slurm_preempts_by_qos(world: World) -> None:
     world.cluster.preempt_type = "preempt/qos"
     await world.sweep()
@@ -338,6 +356,7 @@ async def test_what_does_not_take_its_block_gets_no_second_one_soon(world: World
     await world.sweep()
     for job in (3, 4):
         await world.service.end_job(ask(job, 4))
+        world.jobs[job] = world.jobs[job]._replace(restart=1)
     await world.sweep()
     for job in (3, 4):
         await world.service.begin_job(ask(job, 4, restart=1))
