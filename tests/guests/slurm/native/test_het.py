@@ -263,7 +263,7 @@ async def test_an_offer_stands_longer_once_slurm_has_started_one_that_was_made_b
     """A pass of Slurm's starts only those whose nodes no other of them was tested with."""
     jobs, now = TwoJobs(4), [0.0]
     slurm = FakeSlurm(jobs)
-    service = Service(Site(pods=(POD,), window_s=60.0), OnePod(), slurm, clock=lambda: now[0])
+    service = Service(Site(pods=(POD,), window_s=60.0), FakePod(), slurm, clock=lambda: now[0])
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     other = 50 - started
