@@ -13,8 +13,9 @@ import pytest
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
-from tests.guests.slurm.native.test_service import POD, OnePod, described
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakePod, FakeSlurm
+from tests.guests.slurm.native.test_service import POD, described
 
 
 class Queue:
@@ -56,7 +57,7 @@ def queue() -> Queue:
 
 @pytest.fixture
 async def service(queue: Queue) -> AsyncIterator[Service]:
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     tasks = [asyncio.create_task(made.counts.run()), asyncio.create_task(made.het.run())]
     async with asyncio.timeout(120):
@@ -117,7 +118,7 @@ async def lost(queue: Queue, **notes: str) -> Service:
     """
     queue.notes |= {int(job[1:]): note for job, note in notes.items()}
     queue.state = "RUNNING"
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     return made
 
@@ -224,7 +225,7 @@ class TwoJobs:
 
 async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
     jobs = TwoJobs(4)
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -238,7 +239,7 @@ async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
 async def test_an_offer_that_is_not_taken_holds_up_no_job_that_comes_later() -> None:
     jobs = TwoJobs(4)
     jobs.submitted = [20, 21]
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -262,7 +263,7 @@ async def test_an_offer_stands_longer_once_slurm_has_started_one_that_was_made_b
     """A pass of Slurm's starts only those whose nodes no other of them was tested with."""
     jobs, now = TwoJobs(4), [0.0]
     slurm = FakeSlurm(jobs)
-    service = Service(Site(pods=(POD,), window_s=60.0), OnePod(), slurm, clock=lambda: now[0])
+    service = Service(Site(pods=(POD,), window_s=60.0), FakePod(), slurm, clock=lambda: now[0])
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     other = 50 - started
@@ -291,7 +292,7 @@ async def test_an_error_of_one_offer_ends_that_offer_alone(
             raise Unavailable("slurmctld is slow")
         return jobs(argv)
 
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(slurm))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(slurm))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -305,7 +306,7 @@ async def test_an_error_of_one_offer_ends_that_offer_alone(
 
 async def test_of_two_that_do_not_fit_together_the_older_is_offered() -> None:
     jobs = TwoJobs(8)
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -320,7 +321,7 @@ async def test_state_names_what_the_first_waiting_job_asked_for(queue: Queue) ->
     """Regression: it named a job of the largest size, whatever waited: 16 devices for a job
     of 4.
     """
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     await Sweep(made).once()
     shown = made.state()["pods"]["pod16"]["next"]

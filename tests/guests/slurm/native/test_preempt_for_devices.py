@@ -11,11 +11,12 @@ from podwright.guests.slurm.service import Service, Site
 from podwright.guests.slurm.service._preempt_for_devices import DevicePreemption
 from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
 from podwright.guests.slurm.service._squeue_jobs import Listed
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakePod, FakeSlurm
 from podwright.wire import EnqueueReply, EnqueueRequest, KeptPlace
 from tests.guests.slurm.native.test_room import Clock, listed
 from tests.guests.slurm.native.test_service import POD, ask
-from tests.guests.slurm.native.test_shared_room import SharedPod, devices
+from tests.guests.slurm.native.test_shared_room import devices
 
 LATER, EARLIER = "2100-01-01T00:00:00", "2000-01-01T00:00:00"
 
@@ -67,7 +68,7 @@ class Cluster:
         )
 
 
-class ChoosingPod(SharedPod):
+class ChoosingPod(FakePod):
     """A server that keeps the block whose last job ends first, for a job that is due."""
 
     service: Service
@@ -144,6 +145,7 @@ async def world() -> AsyncIterator[World]:
     slurm = FakeSlurm(cluster)
     site = Site(pods=(POD,), patience_s=0.05, room_s=300)
     server = ChoosingPod()
+    server.sharing = True
     service = server.service = Service(site, server, slurm, clock=clock)
     await service.refresh()
     task = asyncio.create_task(service.counts.run())
