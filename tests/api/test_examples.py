@@ -19,7 +19,7 @@ from tests.whole.conftest import Pod as Server
 FOLDER = Path(__file__).parents[2] / "docs" / "examples"
 
 
-def test_each_command_has_one() -> None:
+def test_each_command_has_an_example() -> None:
     assert {page.stem for page in FOLDER.glob("*.md")} == set(COMMANDS)
     for page in FOLDER.glob("*.md"):
         found = blocks(page)
@@ -28,7 +28,7 @@ def test_each_command_has_one() -> None:
 
 
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
-def test_it_prints_what_the_page_says(page: Path, server: Server, tmp_path: Path) -> None:
+def test_an_example_prints_what_its_page_says(page: Path, server: Server, tmp_path: Path) -> None:
     """Standard output, as none of them is a terminal; a server's first line is on the other."""
     for number, block in enumerate(blocks(page)):
         out = tmp_path / f"out{number}"

@@ -29,7 +29,7 @@ FULL = (
 
 
 @pytest.mark.parametrize("line", ["", GUIDE, FULL])
-def test_what_was_written_is_read_again(tmp_path: Path, line: str) -> None:
+def test_options_that_were_written_are_read_again(tmp_path: Path, line: str) -> None:
     path = str(tmp_path / "training.conf")
     options = parse([*shlex.split(line), "--export-config", path, "python3", "t.py", "--a", "b c"])
     assert write_config(options, path, overwrite=False) == path
@@ -46,7 +46,7 @@ def test_any_text_survives(words: list[str]) -> None:
     assert tomllib.loads(config_text(options))["program"] == ["t", *words]
 
 
-def test_what_is_typed_counts_more(tmp_path: Path) -> None:
+def test_typed_options_override_those_of_the_file(tmp_path: Path) -> None:
     """PopRun guide 2.9: 4 instances, and the program with its new argument."""
     path = str(tmp_path / "training.conf")
     options = parse([*GUIDE.split(), "--mpi-local-args=-x A", "python3", "train.py"])
@@ -105,7 +105,7 @@ def test_broken_files_get_one_line(tmp_path: Path, text: str, why: str) -> None:
     assert len(caught.value.message) < 500
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_only_an_ordinary_file_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name in ("none", "fifo", "."):
         with pytest.raises(InvalidRequest, match="--import-config"):
@@ -116,7 +116,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         config_text(parse(["t", "\udcff"]))
 
 
-def test_both_at_once(tmp_path: Path) -> None:
+def test_import_and_export_at_once_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c").touch()
     words = [f"--import-config={tmp_path}/c", f"--export-config={tmp_path}/d", "t"]
     with pytest.raises(InvalidRequest, match="cannot be used at the same time"):
