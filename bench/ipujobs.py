@@ -158,7 +158,7 @@ def _node(jobs: Troubled, nodes: StandIns) -> float:
     node = jobs.lab.get("pod", "one-worker-0")["spec"]["nodeName"]
     begin = time.perf_counter()
     nodes.say(node, "Unknown")
-    took = _until_said(jobs, "Failed", f"node {node}", begin)
+    took = _until_said(jobs, "Running", f"node {node}", begin)
     nodes.say(node, "True")
     jobs.nothing_is_left()
     return took

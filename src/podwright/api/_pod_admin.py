@@ -24,6 +24,7 @@ from podwright.wire import (
     DiscoveredAgent,
     DiscoveredList,
     DiscoverRequest,
+    DrainRequest,
     Empty,
     ListRequest,
     MachineName,
@@ -53,7 +54,7 @@ class MachineRow(NamedTuple):
     """A machine in a listing.
 
     state: UP, DRAINED or DOWN. devices: number of its devices. free: number of those that are free.
-    partitions: names of the partitions on it.
+    partitions: names of the partitions on it. reason: why it is drained, if somebody said so.
     """
 
     machine: str
@@ -63,6 +64,7 @@ class MachineRow(NamedTuple):
     devices: int
     free: int
     partitions: list[str]
+    reason: str = ""
 
 
 class PodAdmin:
@@ -199,8 +201,9 @@ class PodAdmin:
     def machines(self) -> list[MachineRow]:
         """Return all machines and what is on them, in the order of their clusters."""
         clusters, devices = self._client.list_clusters(), self._client.list_devices()
-        states = {}
+        states, reasons = {}, {}
         for cluster in clusters:
+            reasons.update({(cluster.name, one.machine): one.reason for one in cluster.drains})
             states.update({(cluster.name, name): "DRAINED" for name in cluster.drained})
             states.update({(cluster.name, name): "DOWN" for name in cluster.down})
         rows = []
@@ -219,6 +222,7 @@ class PodAdmin:
                     partitions=sorted(
                         {info.partition for info in machine_devices if info.partition}
                     ),
+                    reason=reasons.get(cluster_and_machine, ""),
                 )
             )
         return rows
@@ -230,9 +234,12 @@ class PodAdmin:
             return match
         raise _not_found_error("machine", name, [row.machine for row in rows], action)
 
-    def drain_machine(self, name: str) -> None:
-        """Place nothing new on a machine. What is on it stays, or moves if it can."""
-        self._ask("DrainMachine", MachineName(name=name), Empty)
+    def drain_machine(self, name: str, *, reason: str = "") -> None:
+        """Place nothing new on a machine. What is on it stays, or moves if it can.
+
+        reason: shown to everybody wherever the machine is shown as drained.
+        """
+        self._ask("DrainMachine", DrainRequest(name=name, reason=reason), Empty)
 
     def resume_machine(self, name: str) -> None:
         """Place partitions on a machine again."""

@@ -187,14 +187,18 @@ async def _handle_asgi_request(scope: Any, receive: Any, send: Any) -> None:
         reply = Reply(500, listener.complain(500, "the server failed; its log says more"))
     finally:
         connection.rest(len(request_body))
-    headers = [(b"content-type", reply.kind.encode()), *reply.headers]
     reply_body = reply.body
+    plain = not (reply.headers or listener.ending or request.method == "HEAD")
+    headers = [(b"content-type", reply.kind.encode()), *reply.headers]
     if isinstance(reply_body, bytes):
         headers.append((b"content-length", b"%d" % len(reply_body)))
     if listener.ending:
         headers.append((b"connection", b"close"))
     start_event = {"type": "http.response.start", "status": reply.status, "headers": headers}
     try:
+        if plain and isinstance(reply_body, bytes):
+            await connection.answer_at_once(send.__self__, reply.status, reply.kind, reply_body)
+            return
         await send(start_event)
         if isinstance(reply_body, bytes):
             await send({"type": "http.response.body", "body": reply_body})

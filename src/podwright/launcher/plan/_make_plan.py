@@ -11,6 +11,7 @@ from typing import Any
 
 from podwright.errors import InvalidRequest
 from podwright.ground.endpoints import SOCKET_VARIABLE
+from podwright.ground.plural import counted
 from podwright.hosts import (
     WORKER_VARIABLE,
     WORKERS_VARIABLE,
@@ -112,7 +113,7 @@ def make_plan(
     host_choice = choose_hosts(options, environ, this_host)
     if host_choice.spares and not host_choice.by_slurm:
         notes.append(
-            f"{instance_count} instances run on {fold(host_choice.hosts)}; "
+            f"{counted(instance_count, 'instance', ('runs', 'run'))} on {fold(host_choice.hosts)}; "
             f"{fold(host_choice.spares)}: spare"
         )
     wanted_partition = _wanted(options, environ)

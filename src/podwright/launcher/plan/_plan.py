@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from podwright.ground.plural import counted
 from podwright.hosts import fold
 from podwright.launcher.options._core_placement import InstancePlace
 from podwright.launcher.options._instance_environment import (
@@ -222,7 +223,7 @@ class Plan(NamedTuple):
         ]
         plan_lines = [
             ("program", shlex.join(self.program)),
-            ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
+            ("replicas", f"{self.replicas} of {counted(self.ipus_per_replica, 'device')}"),
             ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
             *self._ways(),
             ("server", self._reason_without_server or server_address or "found when it is needed"),

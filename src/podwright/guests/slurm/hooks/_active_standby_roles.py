@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from podwright.guests.slurm.hooks._hook_request_proofs import SIGNATURE_HEADER, HookIdentity
+from podwright.guests.slurm.service._hook_job_request import ROLE_PATH
 from podwright.hosts import MungeError
 from podwright.http import Reply, ask
 
@@ -29,7 +30,6 @@ PEER_SILENCE_S: Final = 3.0
 _ROLE_TIMEOUT_S: Final = 1.5
 #: The most bytes that are read of a reply.
 MAX_ROLE_REPLY_BYTES: Final = 512
-ROLE_PATH: Final = "/slurm.v1/Role"
 
 
 class StandbyRole(enum.Enum):
