@@ -33,8 +33,7 @@ from podwright.launcher.options._instance_environment import (
 )
 from podwright.launcher.options._move_notice import DEFAULT_MOVE_SECONDS, DEFAULT_MOVE_SIGNAL
 from podwright.launcher.options._offline import offline_options
-from podwright.launcher.options._option_table import MAX_FENCE_SECONDS, MIN_FENCE_SECONDS
-from podwright.launcher.options._options import Options
+from podwright.launcher.options._option_table import MAX_FENCE_SECONDS, MIN_FENCE_SECONDS, Options
 from podwright.launcher.options._split_mpi_arguments import split_mpi_arguments
 from podwright.launcher.plan._executable_cache import CACHE_VARIABLE, TEMPORARY_CACHE, cache_path
 from podwright.launcher.plan._host_selection import HostChoice, choose_hosts
