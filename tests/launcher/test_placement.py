@@ -227,10 +227,11 @@ def test_the_kernel_is_told_of_the_memory(tmp_path: Path) -> None:
     assert nodes.strip() == f"[{node}] [{cpu}]"
 
 
-def test_a_program_that_cannot_be_started_says_so() -> None:
+def test_a_program_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none")
     words = [sys.executable, "-I", "-S", _bind_exec.__file__, "", ""]
-    ran = subprocess.run([*words, "/nowhere"], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (127, "/nowhere: No such file or directory\n")
+    ran = subprocess.run([*words, missing], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (127, f"{missing}: No such file or directory\n")
     ran = subprocess.run([*words, "/etc/passwd"], capture_output=True, text=True, check=False)
     assert ran.returncode == 126
 
