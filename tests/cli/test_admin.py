@@ -32,6 +32,8 @@ from podwright.wire import (
     DeviceRef,
     DiscoveredAgent,
     DiscoveredList,
+    DrainInfo,
+    DrainRequest,
     Empty,
     EventList,
     ListRequest,
@@ -226,6 +228,12 @@ def test_lists_as_tables_and_as_json(server: Server, run: Run) -> None:
     assert (code, err) == (1, expected)
 
 
+def test_agents_are_listed_in_the_order_in_which_people_count(server: Server, run: Run) -> None:
+    agents = [AgentInfo(name=f"ag{number}", host="h", port=1) for number in (1, 10, 2)]
+    server.answers["ListAgents"] = AgentList(agents=agents)
+    assert run("list agents -o name")[1] == "ag1\nag2\nag10\n"
+
+
 def test_discovered_agents_stand_under_v_ipus_columns(server: Server, run: Run) -> None:
     server.answers["DiscoverAgents"] = DiscoveredList(
         agents=[DiscoveredAgent(name="ag1", host="10.1.2.1", port=8081, interface="eno1", seen=2.4)]
@@ -340,7 +348,16 @@ def test_moves_are_shown_and_forbidden(server: Server, run: Run) -> None:
 def test_a_machine_is_drained_and_what_stays_on_it_is_said(server: Server, run: Run) -> None:
     places = [DeviceRef(domain=0, offset=at, machine=f"ag{at // 4 + 1}") for at in range(8)]
     server.answers["ListClusters"] = ClusterList(
-        clusters=[ClusterInfo(name="c1", family="ipu", size=8, free=6, drained=["ag2"])]
+        clusters=[
+            ClusterInfo(
+                name="c1",
+                family="ipu",
+                size=8,
+                free=6,
+                drained=["ag2"],
+                drains=[DrainInfo(machine="ag2", reason="fan 3 is loud", who="root", at=9.0)],
+            )
+        ]
     )
     server.answers["ListDevices"] = DeviceList(
         devices=[
@@ -359,16 +376,16 @@ def test_a_machine_is_drained_and_what_stays_on_it_is_said(server: Server, run: 
         "",
     )
     assert "DrainMachine" not in [name for name, _ in server.asked]
-    code, out, _ = run("drain machine ag1")
+    code, out, _ = run("drain machine ag1 --reason its-PSU")
     assert (code, out) == (0, "drain machine (ag1): success.\nIt still has p1 on it.\n")
-    assert ("DrainMachine", MachineName(name="ag1")) in server.asked
+    assert ("DrainMachine", DrainRequest(name="ag1", reason="its-PSU")) in server.asked
     _, out, _ = run("drain machine ag2 --json")
     assert json.loads(out)["partitions"] == []
     _, out, _ = run("list machines")
     rows = [[cell.strip() for cell in line.split(" | ")] for line in out.splitlines()[2:]]
     assert rows == [
-        ["ag1", "c1", "a1", "UP", "4", "2", "p1"],
-        ["ag2", "c1", "a1", "DRAINED", "4", "4", "-"],
+        ["ag1", "c1", "a1", "UP", "4", "2", "p1", "-"],
+        ["ag2", "c1", "a1", "DRAINED", "4", "4", "-", "fan 3 is loud"],
     ]
     code, _, err = run("drain machine ag9")
     assert (code, "there is no machine ag9. There are: ag1, ag2" in err) == (1, True)

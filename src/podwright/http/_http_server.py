@@ -62,8 +62,10 @@ class HttpServer:
     """Serves a handler at one listener.
 
     complain: returns the body of a refusal of HTTP itself, from status and problem. clock: seconds,
-    never backwards.
+    never backwards. other_port: what an error suggests where the port is taken.
     """
+
+    other_port = "another port"
 
     def __init__(
         self,
@@ -78,18 +80,17 @@ class HttpServer:
         self._sweeper: asyncio.Task[None] | None = None
         self._state: Any = None
 
-    async def open(self, host: str, port: int, alternative: str) -> int:
+    async def open(self, host: str, port: int) -> int:
         """Answer at an address of TCP; port 0 takes a free one. Return the port.
 
-        alternative: what the error suggests instead. Raises Unavailable when the address cannot be
-        bound.
+        Raises Unavailable when the address cannot be bound.
         """
         try:
             listener = await listen(host, port)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-                would_work=f"choose {alternative}, or 0 for a free one",
+                would_work=f"choose {self.other_port}, or 0 for a free one",
             ) from None
         await self.start(listener)
         return int(listener.getsockname()[1])
@@ -127,7 +128,7 @@ class HttpServer:
             self._server = await loop.create_server(connect, sock=listener, backlog=512)
         self._sweeper = asyncio.create_task(self._sweep_silent_visitors())
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, grace: float = 1.0) -> None:
         """Accept no more, give calls under way `grace` seconds to end, and close the rest."""
         self.door.ending = True
         if self._server is None:

@@ -28,6 +28,7 @@ from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import PartitionEntry
+from podwright.controller.state._records import DrainRecord
 from podwright.controller.state._reservation import Reservation
 from podwright.fabric import Cluster
 from podwright.placement import Block
@@ -219,10 +220,10 @@ class PodRehearsal:
         """Take a machine out of service, or return it."""
         cluster = self._state.inventory.clusters[self._pool[0]]
         if in_service:
-            cluster.drained.discard(machine)
+            cluster.drains.pop(machine, None)
             cluster.index.resume(machine)
         else:
-            cluster.drained.add(machine)
+            cluster.drains[machine] = DrainRecord()
             cluster.index.drain(machine)
         self._state.freed(None, (), "")
 

@@ -75,6 +75,8 @@ def _device_info(
     attributes = cluster.attributes_of(device_ref.machine, index)
     if view.states[offset] == "RESERVED":
         attributes["kept_for"] = view.kept[offset]
+    if (drain := cluster.drains.get(device_ref.machine)) and drain.reason:
+        attributes["drained"] = drain.reason
     return DeviceInfo(
         cluster=cluster.layout.name,
         device=device_ref,

@@ -104,19 +104,15 @@ def _explain_named_object(services: Services, caller: Caller, object_name: str) 
     )
     if waiter_info.estimate:
         sentences.append(f"it can start in about {waiter_info.estimate:.0f} s")
+    explanation = Explanation(asked="", lines=[])
     try:
         claim = place(state, waiter.checked, owner=waiter.caller.name)
+        undo_claim(state, claim)
     except PodwrightError as error:
         explanation = explaining.explanation_of_error(waiter_info.asked, error)
-        return Explanation(
-            **{
-                **{
-                    field_name: getattr(explanation, field_name)
-                    for field_name in explanation.__struct_fields__
-                },
-                "asked": f"waiter {object_name}: {waiter_info.asked}",
-                "lines": [*sentences, *explanation.lines],
-            }
-        )
-    undo_claim(state, claim)
-    return Explanation(asked=f"waiter {object_name}: {waiter_info.asked}", lines=sentences)
+    return msgspec.structs.replace(
+        explanation,
+        asked=f"waiter {object_name}: {waiter_info.asked}",
+        would_work="",  # it waits already
+        lines=[*sentences, *explanation.lines],
+    )

@@ -25,6 +25,7 @@ from podwright.errors import (
     PodwrightError,
     WrongState,
 )
+from podwright.ground.plural import span
 from podwright.placement import Placement, Refusal
 from podwright.wire import Routing
 
@@ -86,9 +87,9 @@ def check_duration(duration: float, action: str) -> None:
     """Raise InvalidRequest for a duration that is not possible."""
     if not 0 <= duration <= MAX_DURATION_S:
         raise InvalidRequest(
-            f"nothing can be needed for {duration:g} s",
+            f"nothing can be needed for {span(duration)}",
             operation=action,
-            would_work=f"say how long, up to {MAX_DURATION_S:g} s, or leave it out",
+            would_work=f"say how long, up to {MAX_DURATION_S:.0f} s, or leave it out",
         )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from podwright.controller.requests._pool_hosts import short_name
 from podwright.errors import InvalidRequest
 from podwright.fabric import Attachment, Cluster, ClusterTopology, DomainTopology
+from podwright.ground.plural import counted
 from podwright.placement import Block, Request
 from podwright.wire import GatewayRouting, PartitionSpec, Routing, SyncType
 
@@ -127,7 +128,8 @@ def _check_counts(spec: PartitionSpec, action: str, *, for_job: bool) -> None:
         )
     if spec.devices and spec.size not in (0, len(spec.devices)):
         refuse(
-            f"{len(spec.devices)} devices are named, but the size is {spec.size}",
+            f"{counted(len(spec.devices), 'device', ('is', 'are'))} named, but the size is "
+            f"{spec.size}",
             f"use size {len(spec.devices)}, or name {spec.size} devices",
         )
     if len(set(spec.devices)) != len(spec.devices):

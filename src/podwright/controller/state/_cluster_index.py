@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from copy import copy
 from itertools import count
 from typing import Any, Final, TypeVar, cast
 
 from podwright.agents import MachineReport
+from podwright.controller.state._records import DrainRecord
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block, Index, NodeIndex, index_of
@@ -35,7 +36,7 @@ class IndexedCluster:
         if not self.allocations:
             self.allocations[layout.name] = self.machines()
         self._devices_per_machine = layout.family.devices_per_machine
-        self.drained: set[str] = set()
+        self.drains: dict[str, DrainRecord] = {}  #: by machine
         #: By machine: the names of its devices' attributes, and their values.
         self._attributes: dict[str, tuple[_AttributeNames, tuple[tuple[str, ...], ...]]] = {}
         self._shared: dict[Any, Any] = {}  #: what many devices have in common, by itself
@@ -77,6 +78,11 @@ class IndexedCluster:
         ]
         self.size = sum(map(len, self.refs))  #: the number of devices
 
+    @property
+    def drained(self) -> KeysView[str]:
+        """Machines that take nothing new."""
+        return self.drains.keys()
+
     def redefined(
         self, layout: Cluster, machines_by_allocation: Mapping[str, Sequence[str]]
     ) -> NodeIndex | Index:
@@ -114,10 +120,9 @@ class IndexedCluster:
         self.allocations = {
             name: list(names) for name, names in machines_by_allocation.items()
         } or {layout.name: self.machines()}
-        for table in (self._attributes, self.unhealthy, self.unjoinable):
+        for table in (self._attributes, self.unhealthy, self.unjoinable, self.drains):
             for name in table.keys() - self.places.keys():
                 del table[name]
-        self.drained &= self.places.keys()
         self.measuring &= self.places.keys()
         self.redefined_now()
         for name in self._attributes:
