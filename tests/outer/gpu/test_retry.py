@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -127,6 +128,10 @@ def well(request: pytest.FixtureRequest) -> Iterator[None]:
     if lab.cut:
         lab.start_daemon(lab.cut)
         lab.cut = None
+        # 22.05 does not take back all GPUs of a job that was requeued without one of its nodes.
+        lab.kill_daemon("slurmctld", signal.SIGTERM)
+        lab.start_daemon("slurmctld")
+        poll("slurmctld", lambda: lab.run("sinfo").returncode == 0, seconds=300)
     for line in lab.ok("sinfo", "-h", "-N", "-o", "%N %T").splitlines():
         name, state = line.split()
         if state.startswith(("drain", "down")):
