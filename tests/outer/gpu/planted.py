@@ -325,7 +325,6 @@ REQUEUES = [
         sick={"n1": RESET},
         options=("--requeue=expedite",),
         newest_only=True,
-        quick=True,
     ),
     Fault(
         "expedited, the program fails",
