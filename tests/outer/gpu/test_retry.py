@@ -99,8 +99,8 @@ class RetryLab(IllLab):
         elif what == "cut":
             self.kill_daemon(node)
             self.cut = node
-        elif what in ("drain", "down"):
-            words = [f"nodename={node}", f"state={what}", f"reason={reason or 'no more'}"]
+        elif what == "drain":
+            words = [f"nodename={node}", "state=drain", f"reason={reason}"]
             self.ok("scontrol", "update", *words)
         (self.folder / f"out/go-{job}").touch()
 
