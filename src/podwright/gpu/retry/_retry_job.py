@@ -62,6 +62,8 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
     outputs = _sizes(("/proc/self/fd/1", "/proc/self/fd/2"))
     records = _sizes(poprun_files(command))
     error_file = f"{OWN_ERROR_FILE}{job.number}-{os.urandom(8).hex()}.json"
+    # An older job may have written the file that its user names.
+    oldest_record = time.time() // 1 if ERROR_FILE_VARIABLE in environ else 0
     environ = {ERROR_FILE_VARIABLE: error_file, **environ}
     running = _Command()
     try:
@@ -77,7 +79,8 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
     from podwright.gpu.retry._node_words import ask_nodes
 
     seen = ask_nodes(job.nodes, job.excluded, environ, _run, time.sleep)
-    failures = [*seen.failures, *read_poprun_lines(_text_since(records) or "")]
+    failures = [record for record in seen.failures if record.at >= oldest_record]
+    failures += read_poprun_lines(_text_since(records) or "")
     cause = find_cause(code, seen.words, _text_since(outputs), failures)
     _ignore_signals()  # whether the job is to end is known from here on
     if running.told:
