@@ -160,9 +160,19 @@ def test_a_bad_node_that_comes_again_runs_nothing(site: Site) -> None:
     assert site.read("told").count("requeue 7\n") == 2
 
 
-def test_beyond_the_limit_the_command_is_not_started(site: Site) -> None:
+@pytest.mark.parametrize("expedited", [False, True])
+def test_beyond_the_limit_the_command_is_not_started(site: Site, *, expedited: bool) -> None:
+    site.expedited = expedited
+    site.squeue()
     assert site.run("sh", "-c", "echo started", SLURM_RESTART_COUNT="4") == 75
     assert "started\n" not in site.read("out")
+    assert site.read("told") == "update JobId=7 Requeue=0\n" * expedited
+    (attempt,) = site.history()
+    assert attempt["because"] == "Slurm has started this job 5 times, and --max is 3"
+    assert attempt["code"] is None
+
+
+def test_the_last_attempt_ends_with_the_commands_code(site: Site) -> None:
     assert site.run("false", SLURM_RESTART_COUNT="3") == 1
     assert site.read("told") == ""
 
