@@ -1,8 +1,9 @@
 // The pod as it stands in its racks: link domains, machines, devices.
 import { STATES, assign, hueClass, patterns } from './colours.js';
-import { h, link, s } from './dom.js';
+import { h, link, s, time, whom } from './dom.js';
 import { Opened, deviceCount, folded, sizeOf, states as statesOf, total } from './folded.js';
 import { fragments } from './fragments.js';
+import { Hour } from './hour.js';
 import { topic } from './live.js';
 import { deviceProblems, hasProblem, problemStrip } from './problems.js';
 import { Queue } from './queue.js';
@@ -10,6 +11,8 @@ import { Selected, words } from './selected.js';
 import { ask } from './session.js';
 
 const GAP = 2;
+// Names in the legend: all of a small pod.
+const named = (devices) => (devices > 256 ? 10 : 20);
 
 // A control with its label, which stay on one line.
 const pair = (id, text, control) => h('span', { class: 'pair' }, h('label', { for: id }, text), control);
@@ -35,6 +38,8 @@ function scale(count, room, columns, devices) {
   return { side: 12, wide: 12, name: 50 };
 }
 
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+
 // Columns in which the machines of a domain are drawn.
 function columnsOf(machines) {
   const widest = Math.max(0, ...[...machines.values()].map((keys) => keys.length));
@@ -43,16 +48,20 @@ function columnsOf(machines) {
 
 export class Pod {
   title = 'Pod';
-  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves', 
+  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves',
     'problems', 'jobs', 'fragments', 'readings', 'domains', 'totals'];
 
   // source: where topics come from; base: the address that keeps the choices, none: nowhere.
   // details: the address of what is in a link domain of a large pod.
   constructor(host, address, { source: given = topic, base = '/pod', title = 'Pod',
-    details = (domain) => `/v1/domain?name=${encodeURIComponent(domain)}` } = {}) {
-    this.opened = new Opened(given, { address: details, keep: Boolean(base), changed: () => this.draw() });
+    details = (domain) => (this.hour?.when ? `/v1/history/at?time=${this.hour.when}&domain=${encodeURIComponent(domain)}`
+      : `/v1/domain?name=${encodeURIComponent(domain)}`) } = {}) {
+    // What was, while a minute of the last hour is chosen.
+    this.then = null;
+    const chosen = (name) => (this.then ? this.then.get(name) ?? new Map() : given(name));
+    this.opened = new Opened(chosen, { address: details, keep: Boolean(base), changed: () => this.draw() });
     const source = (name) => this.opened.topic(name);
-    Object.assign(this, { source, base });
+    Object.assign(this, { source, base, given, host });
     this.by = address.get('by') in BY ? address.get('by') : 'partition';
     this.find = address.get('find') ?? '';
     this.problem = address.get('problem') ?? '';
@@ -66,8 +75,11 @@ export class Pod {
     this.sizes = h('div', { class: 'sizes' });
     this.moving = h('div', { id: 'moving', role: 'status' });
     this.numbers = h('dl', { class: 'numbers' });
-    this.legend = h('p', { class: 'legend', role: 'group', 'aria-label': 'Legend', tabindex: 0 });
-    this.about = h('p', { id: 'about', role: 'status' });
+    this.legend = h('div', { class: 'legend', role: 'group', 'aria-label': 'Legend', tabindex: 0 });
+    this.about = h('p', { id: 'about', role: 'status' }, h('span', { class: 'quiet' },
+      'Point at a device, or walk by the arrow keys, to read whose it is. ', ...(base ? ['The same: ', h('code', {}, 'vipu list devices')] : [])));
+    this.tip = s('text', { class: 'tip', 'aria-hidden': 'true' });
+    this.hour = base ? new Hour((topics) => this.showThen(topics), Number(address.get('at')) || 0) : null;
     this.side = h('aside', { class: 'side', 'aria-label': 'Selected' });
     this.selected = new Selected(this.side, source, { acts: Boolean(base) });
     this.plan = h('div', { class: 'pod' });
@@ -79,18 +91,18 @@ export class Pod {
     this.matching = h('span', { id: 'matching', role: 'status' });
     const controls = h('div', { class: 'controls' },
       pair('by', 'Colour by', choose), pair('find', 'Show only', find),
-      ...(base ? [pair('problem', 'Problem', this.kinds)] : []), this.matching,
-      h('span', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list devices')));
+      ...(base ? [pair('problem', 'Problem', this.kinds)] : []), this.matching);
     this.queue = base ? new Queue(source) : null;
     if (base) host.className = 'pod-view';
     host.replaceChildren(patterns(), ...(title ? [h('h1', { class: 'hidden' }, title)] : []),
-      ...(base ? [problemStrip(source)] : []), this.numbers,
+      ...(base ? [problemStrip(given)] : []), h('div', { class: 'top' }, this.numbers, controls),
       h('div', { class: 'screen' },
-        h('div', { class: 'map' }, controls, this.waySaid, this.plan, this.legend, this.about),
+        h('div', { class: 'map' }, this.waySaid, this.plan, this.legend, this.about, ...(base ? [this.hour.host] : [])),
         h('div', { class: 'beside' }, this.side, ...(this.queue ? [this.queue.host] : []), this.sizes, this.moving)));
     this.strip = host.querySelector('.problems');
     this.plan.addEventListener('keydown', (event) => this.move(event));
     this.plan.addEventListener('click', ({ target }) => this.choose(target.dataset.key));
+    for (const kind of ['mouseleave', 'focusout']) this.plan.addEventListener(kind, () => this.point(''));
     this.draw();
     this.stands();
     new ResizeObserver(() => { if (this.scaleNow().wide !== this.scale.wide) this.draw(); }).observe(this.plan);
@@ -111,11 +123,25 @@ export class Pod {
     if (this.problem) query.set('problem', this.problem);
     if (this.size !== 16) query.set('size', this.size);
     if (this.way) query.set('way', this.way);
+    if (this.hour.when) query.set('at', this.hour.when);
     history.replaceState(null, '', `${this.base}${query.size ? `?${query}` : ''}`);
   }
 
   close() {
     this.opened.close();
+    this.hour?.close();
+  }
+
+  // topics: of a minute; null: what is.
+  showThen(topics) {
+    this.then = topics;
+    this.selected.acts = !topics;
+    this.host.classList.toggle('past', Boolean(topics));
+    this.keep();
+    if (folded(this.source)) this.opened.again();
+    if (this.shape === this.shapeNow()) this.paint();
+    else this.draw();
+    this.queue.draw();
   }
 
   update(changed) {
@@ -124,7 +150,7 @@ export class Pod {
     else this.paint();
     if (changed.has('partitions') || changed.has('waiters')) this.stands();
     if (changed.has('problems')) {
-      const strip = problemStrip(this.source);
+      const strip = problemStrip(this.given);
       this.strip.replaceWith(strip);
       this.strip = strip;
     }
@@ -138,7 +164,11 @@ export class Pod {
     if (this.asking) return;
     this.asking = true;
     let said;
-    if (!this.source('waiters').has(this.way)) said = { lines: ['It waits no more.'] };
+    const job = this.given('jobs').get(this.way);
+    const waits = job ?? this.given('waiters').get(this.way);
+    this.keptFor = job ? `job ${job.job} of ${job.scheduler}` : this.way;
+    if (job) said = { lines: [job.needs || job.asked] };
+    else if (!waits) said = { lines: ['It waits no more.'] };
     else try {
       said = await ask(`/v1/explain?name=${encodeURIComponent(this.way)}`);
     } catch (error) {
@@ -148,10 +178,11 @@ export class Pod {
     if (this.old) { this.stands(); return; }
     this.inWay = new Set([...(said.partitions ?? []).map((one) => `p ${one.partition}`),
       ...[...(said.down ?? []), ...(said.drained ?? [])].map((name) => `m ${name}`)]);
-    this.waySaid.replaceChildren(h('h2', {}, `In the way of request ${this.way}`),
-      ...(said.problem ? [h('p', {}, said.problem)] : []),
+    const starts = waits?.starts ? [`${said.problem ? '; it' : 'It'} can start `, time(waits.starts)] : [];
+    this.waySaid.replaceChildren(h('h2', {}, `Why ${whom(this.keptFor)}${waits?.owner ? ` of ${waits.owner}` : ''} waits`),
+      ...(said.problem || starts.length ? [h('p', {}, said.problem ?? '', ...starts)] : []),
       h('ul', {}, ...(said.lines ?? []).map((line) => h('li', {}, line))),
-      h('p', { class: 'quiet' }, 'the same: ', h('code', {}, `vipu explain ${this.way}`), ' · ',
+      h('p', { class: 'quiet' }, ...(job ? [] : ['the same: ', h('code', {}, `vipu explain ${this.way}`), ' · ']),
         link('/pod', 'show it no more')));
     this.paint();
   }
@@ -220,7 +251,7 @@ export class Pod {
       return [text, ...keys.map((key, column) => {
         const cell = s('rect', { class: 'device', x: x + wide + column * (broad + GAP) + 1, y: y + 1, width: broad - 2,
           height: side - 2, rx: 2, tabindex: this.cells.size ? -1 : 0, role: 'img', 'data-key': key,
-          'data-column': column, onfocus: () => this.tell(key), onmouseenter: () => this.tell(key) });
+          'data-column': column, onfocus: () => this.point(key), onmouseenter: () => this.point(key) });
         this.cells.set(key, cell);
         return cell;
       }), ...(broad > side ? keys.map((key, column) => {
@@ -269,12 +300,14 @@ export class Pod {
     const domains = new Map();
     const kinds = new Map();
     const find = this.find.trim().toLowerCase();
-    const ill = this.problem ? hasProblem(this.source, this.problem) : null;
+    const ill = this.problem ? hasProblem(this.given, this.problem) : null;
     let matching = 0;
     const kindOf = (device) => (device[2] === 'IN_USE' || device[2] === 'RESETTING' || device[2] === 'DOWN'
       ? BY[this.by](device, partitions.get(device[3]), held.get(device[3])) : '');
     const numbers = this.colours(kindOf);
-    const drained = new Set([...this.source('clusters').values()].flatMap((cluster) => cluster.drained));
+    const drained = new Set([...this.source('clusters').values()].flatMap((cluster) => cluster.drained ?? []));
+    const pointed = this.source('devices').get(this.pointed)?.[3];
+    const why = this.way && (this.inWay.size || [...this.source('devices').values()].some((device) => device[5] === this.keptFor));
     for (const [key, device] of this.source('devices')) {
       states.set(device[2], (states.get(device[2]) ?? 0) + 1);
       const at = key.slice(0, key.lastIndexOf('/'));
@@ -292,14 +325,16 @@ export class Pod {
       if (match) matching += 1;
       const cell = this.cells.get(key);
       if (!cell) continue;
-      const faint = match ? '' : ' faint';
-      const way = this.inWay.has(`p ${device[3]}`) || this.inWay.has(`m ${device[0]}`) ? ' way' : '';
+      const way = this.inWay.has(`p ${device[3]}`) || this.inWay.has(`m ${device[0]}`) ? ' way'
+        : why && device[5] === this.keptFor ? ' ours' : '';
+      const faint = match && (way || !why) ? '' : ' faint';
+      const same = pointed && device[3] === pointed ? ' same' : '';
       const moves = held.get(device[3])?.move ? ' moving' : '';
       const leaving = device[2] === 'IN_USE' && drained.has(device[0]) ? ' leaving' : '';
       const broken = partition?.state === 'ERROR' ? ' broken' : '';
       const chosen = key === this.selected.key ? ' chosen' : '';
       const hue = kind && device[2] === 'IN_USE' ? ` ${hueClass(numbers.get(kind))}` : '';
-      const seen = `device ${device[2]}${way}${moves}${leaving}${broken}${chosen}${hue}${faint}`;
+      const seen = `device ${device[2]}${way}${moves}${leaving}${broken}${chosen}${hue}${same}${faint}`;
       if (cell.getAttribute('class') !== seen) cell.setAttribute('class', seen);
       if (cell.getAttribute('aria-label') !== text) cell.setAttribute('aria-label', text);
     }
@@ -330,7 +365,7 @@ export class Pod {
     this.moves(held);
     this.left();
     this.keys(kinds, states, numbers);
-    if (this.told) this.tell(this.told);
+    if (this.pointed) this.point(this.pointed);
     this.selected.draw();
   }
 
@@ -347,8 +382,9 @@ export class Pod {
       if (run.label !== label) label.textContent = '';
     }
     for (const { kind, length, label } of runs) {
-      const owner = this.by === 'partition' ? partitions.get(kind)?.owner : '';
-      const text = owner ? `${kind} · ${owner}` : kind;
+      const { owner, until } = (this.by === 'partition' && partitions.get(kind)) || {};
+      const end = until && this.inWay.has(`p ${kind}`) ? `until ${clock(until)}` : '';
+      const text = [kind, owner, end].filter(Boolean).join(' · ');
       const most = Math.floor((length * this.scale.wide - 12) / 7);
       label.textContent = text.length > most ? `${text.slice(0, most - 1)}…` : text;
     }
@@ -356,7 +392,7 @@ export class Pod {
 
   // The problems that devices have now, and the chosen one, which stays when it is solved.
   choices() {
-    const kinds = new Map([['', 'all devices'], ['any', 'any problem'], ...deviceProblems(this.source)]);
+    const kinds = new Map([['', 'all devices'], ['any', 'any problem'], ...deviceProblems(this.given)]);
     if (!kinds.has(this.problem)) kinds.set(this.problem, this.problem);
     const shown = JSON.stringify([...kinds, this.problem]);
     if (shown === this.kindsShown) return;
@@ -369,27 +405,15 @@ export class Pod {
     const all = deviceCount(this.source);
     const figures = [['devices', all], ['in use', states.get('IN_USE') ?? 0], ['free', states.get('FREE') ?? 0]];
     for (const name of ['RESERVED', 'RESETTING', 'DRAINED', 'DOWN']) {
-      if (states.get(name)) figures.push([STATES[name], states.get(name)]);
+      if (states.get(name)) figures.push([name === 'RESERVED' ? 'kept' : STATES[name], states.get(name)]);
     }
     const fits = [...this.source('fragments').values()].flatMap(({ sizes }) => sizes);
     if (fits.length) {
       figures.push(['largest that fits', Math.max(0, ...fits.filter(([, count]) => count).map(([size]) => size))]);
     }
-    const useless = this.useless();
-    if (useless !== null) figures.push([`free, but in no block of ${this.size}`, useless]);
     figures.push(['partitions', total('partitions', this.source)], ['waiting', this.source('waiters').size + this.source('jobs').size]);
     this.numbers.replaceChildren(...figures.map(([name, value]) =>
       h('div', {}, h('dt', {}, name), h('dd', {}, String(value)))));
-  }
-
-  // Free devices that are in no block of the chosen size.
-  useless() {
-    let sum = null;
-    for (const { sizes, free } of this.source('fragments').values()) {
-      const found = sizes.find(([size]) => size === this.size);
-      sum = (sum ?? 0) + (found ? found[2] : free);
-    }
-    return sum;
   }
 
   left() {
@@ -433,17 +457,37 @@ export class Pod {
     const others = Object.keys(STATES).filter((name) => states.has(name) && (name !== 'IN_USE' || plain))
       .map((name) => key(STATES[name], name));
     const marks = [['leaving', 'in use on a drained machine'], ['broken', 'its partition is in error'],
-      ['moving', 'asked to move'], ['way', 'in the way']]
+      ['moving', 'asked to move'], ['way', 'in the way'], ['ours', 'kept for it']]
       .filter(([name]) => this.plan.querySelector(`.device.${name}`))
-      .map(([name, text]) => key(text, `IN_USE ${name}`));
-    this.legend.replaceChildren(...known, ...others, ...marks);
+      .map(([name, text]) => key(text, name === 'ours' ? 'RESERVED ours' : `IN_USE ${name}`));
+    const most = named(deviceCount(this.source));
+    const more = known.length - most;
+    this.legend.replaceChildren(...known.slice(0, most), ...(more > 0 ? [link('/partitions', `${more} more`)] : []), ...others, ...marks);
   }
 
-  tell(key) {
-    this.told = key;
-    const text = this.cells.get(key)?.getAttribute('aria-label');
+  // Name a device, and mark all that its partition has. key: empty for none.
+  point(key) {
+    this.pointed = key;
+    const cell = this.cells.get(key);
     const device = this.source('devices').get(key);
-    if (!device) return;
+    for (const [other, { classList }] of this.cells) {
+      classList.toggle('same', Boolean(device?.[3]) && this.source('devices').get(other)?.[3] === device[3]);
+    }
+    if (!device || !cell) {
+      this.tip.remove();
+      return;
+    }
+    const text = cell.getAttribute('aria-label');
+    if (!this.labels.size) {
+      const [x, y, width] = ['x', 'y', 'width'].map((name) => Number(cell.getAttribute(name)));
+      const right = x > Number(cell.ownerSVGElement.getAttribute('width')) / 2;
+      for (const [name, value] of Object.entries({ x: right ? x + width : x, y: y - 4, 'text-anchor': right ? 'end' : 'start' })) {
+        this.tip.setAttribute(name, value);
+      }
+      const owner = this.source('partitions').get(device[3])?.owner;
+      this.tip.textContent = device[3] ? `${device[3]}${owner ? ` · ${owner}` : ''}` : STATES[device[2]] ?? device[2];
+      cell.ownerSVGElement.append(this.tip);
+    }
     this.about.replaceChildren(...(device[3]
       ? [link(`/partitions/${encodeURIComponent(device[3])}`, device[3]), ' · '] : []), text ?? '');
   }

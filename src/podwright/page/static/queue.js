@@ -17,7 +17,7 @@ export class Queue {
     const guests = new Map();
     const add = (guest, key, item) => guests.set(guest, [...(guests.get(guest) ?? []), [key, item]]);
     for (const [key, waiter] of this.source('waiters')) add('people', key, waiter);
-    for (const job of [...this.source('jobs').values()]) add(job.scheduler, '', job);
+    for (const [key, job] of this.source('jobs')) add(job.scheduler ?? 'jobs', key, job);
     for (const entries of guests.values()) entries.sort(([, a], [, b]) => a.place - b.place);
     const shown = JSON.stringify([[...guests], Math.floor(Date.now() / 60000)]);
     if (shown === this.shown) return;
@@ -34,13 +34,13 @@ export class Queue {
         : [h('p', { class: 'quiet' }, 'Nobody waits.')]));
   }
 
-  // key: of a waiter; empty for a scheduler's job.
   line(key, item) {
     return h('li', item.place ? { value: item.place } : {}, h('strong', {}, item.owner || 'somebody'),
       `: ${item.job ? `job ${item.job}, ` : ''}${item.asked}`,
       h('div', { class: 'quiet' }, item.needs || (item.state ?? '').toLowerCase(),
         `; waits ${ago(item.since)}`, ...(item.starts ? ['; can start ', time(item.starts)] : []),
         ...(item.reserved ? [`; ${item.reserved} devices are kept for it`] : [])),
-      ...(key ? [link(`/pod?way=${encodeURIComponent(key)}`, 'show what is in the way')] : []));
+      ...(item.scheduler && !item.reserved ? []
+        : [link(`/pod?way=${encodeURIComponent(key)}`, item.scheduler ? 'show its place' : 'why it waits')]));
   }
 }
