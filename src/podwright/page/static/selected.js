@@ -65,7 +65,7 @@ export class Selected {
     const events = [...this.source('events').values()]
       .filter(({ about }) => about.split(' ').some((word) => word === machine || (name && word === name))).slice(-HISTORY).reverse();
     const readings = this.source('readings').get(this.key) ?? {};
-    const shown = JSON.stringify([device, readings, partition, leases, known, why, events, Math.floor(Date.now() / 60000)]);
+    const shown = JSON.stringify([this.acts, device, readings, partition, leases, known, why, events, Math.floor(Date.now() / 60000)]);
     if (shown === this.shown) return;
     this.shown = shown;
     const rows = [['State', STATES[state] ?? state], ['Machine', `${machine}, device ${index}${drained ? ', drained' : ''}`],
