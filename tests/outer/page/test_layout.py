@@ -245,6 +245,34 @@ def test_a_thousand_devices_need_no_scrolling(browser: Browser) -> None:
         assert seen["legend"] <= 900
 
 
+def folded_scene(domains: int = 2048) -> dict[str, dict[str, Any]]:
+    """A pod of so many link domains of 64 devices, in numbers alone."""
+    topics = pod_scene()
+    pod = {**topics["clusters"]["pod"], "size": 64 * domains, "domains": []}
+    counts: dict[str, Any] = {f"pod/{at}": [64, 0, 0, 0, 0, 0] for at in range(domains)}
+    counts |= {"pod/3": [16, 48, 0, 0, 0, 0], "pod/4": [0, 56, 0, 0, 4, 4]}
+    totals = {"partitions": {"count": 5}, "problems": {"count": 150}}
+    return {**topics, "clusters": {"pod": pod}, "devices": {}, "domains": counts, "totals": totals}
+
+
+def test_each_domain_of_a_large_pod_is_a_tile_that_tells_its_numbers(browser: Browser) -> None:
+    with shown(browser, View("index.html", "/pod"), folded_scene()) as page:
+        tiles = page.locator(".tile button")
+        expect(tiles).to_have_count(2048)
+        expect(page.locator("[data-open='pod/4'] .share")).to_have_count(3)
+        page.locator("[data-open='pod/4']").hover()
+        told = "Link domain 4 of pod: 56 in use, 4 drained, 4 down. Show its devices"
+        expect(page.locator("#about")).to_have_text(told)
+        page.locator("[data-open='pod/0']").focus()
+        for key in ("ArrowRight", "ArrowDown", "ArrowUp", "ArrowRight", "ArrowRight"):
+            page.keyboard.press(key)
+        expect(page.locator("#about")).to_contain_text("48 in use")
+        expect(page.locator(".numbers")).to_contain_text("131,072")
+        expect(page.locator(".problems h2")).to_have_text("150 problems")
+        expect(page.locator(".problems a", has_text="149 more")).to_be_visible()
+        assert tiles.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
+
+
 @pytest.mark.parametrize("view", [*VIEWS, "partitions/bert", "login"])
 def test_every_view_fits_a_phone_without_scrolling_sideways(browser: Browser, view: str) -> None:
     path = f"/{view}?at={NOW - 1200}" if view == "time" else f"/{view}"

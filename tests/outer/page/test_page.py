@@ -252,7 +252,7 @@ def test_a_large_pod_shows_numbers_of_all_and_devices_of_an_opened_domain(
     site = make_site("--cluster-file", pod_file(tmp_path, 64))
     site.good("vipu", "create", "partition", "first", "--size", "4")
     page.goto(f"{site.address}/pod")
-    expect(page.locator(".numbers")).to_contain_text("4096")
+    expect(page.locator(".numbers")).to_contain_text("4,096")
     expect(page.locator(".domain")).to_have_count(64)
     page.locator(".domain button").first.click()
     drawn = page.locator("svg[role=group] .device")

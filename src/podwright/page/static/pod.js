@@ -59,7 +59,11 @@ export class Pod {
     // What was, while a minute of the last hour is chosen.
     this.then = null;
     const chosen = (name) => (this.then ? this.then.get(name) ?? new Map() : given(name));
-    this.opened = new Opened(chosen, { address: details, keep: Boolean(base), changed: () => this.draw() });
+    this.opened = new Opened(chosen, { address: details, keep: Boolean(base), changed: (domain) => {
+      const opens = document.activeElement?.dataset.open === domain;
+      this.draw();
+      if (opens) this.plan.querySelector(`[data-key^="${CSS.escape(domain)}/"]`)?.focus();
+    } });
     const source = (name) => this.opened.topic(name);
     Object.assign(this, { source, base, given, host });
     this.by = address.get('by') in BY ? address.get('by') : 'partition';
@@ -197,6 +201,7 @@ export class Pod {
     this.cells.clear();
     this.labels.clear();
     this.heads = new Map();
+    this.first = false;
     // Of a folded pod all link domains are drawn, and the devices of those that are opened.
     const places = new Map([...this.source('domains').keys()].map((at) => [at, new Map()]));
     for (const [key, device] of this.source('devices')) {
@@ -215,7 +220,7 @@ export class Pod {
     const clusters = [...this.source('clusters')].map(([name, cluster]) => h('section', {},
       h('h2', {}, `${name} · ${cluster.family}`, cluster.simulated ? ' · simulated' : ''),
       h('div', { class: 'domains' }, ...[...places].filter(([at]) => at.startsWith(`${name}/`))
-        .map(([at, machines]) => this.domain(at, machines, count)))));
+        .sort(([, a], [, b]) => !a.size - !b.size).map(([at, machines]) => this.domain(at, machines, count)))));
     this.plan.replaceChildren(...(clusters.length ? clusters
       : [h('p', {}, 'There is no cluster yet: ', h('code', {}, 'vipu-admin create cluster'), ' makes one.')]));
     this.paint();
@@ -223,18 +228,43 @@ export class Pod {
 
   domain(at, machines, all) {
     const [, index] = at.split('/');
+    if (!machines.size) return this.tile(at, index);
     const head = h('h3', {}, `${all > 256 ? 'Domain' : 'Link domain'} ${index}`);
     const used = h('meter', { min: 0, max: 1, value: 0, 'aria-label': `used of link domain ${index}` });
     const count = h('span', { class: 'quiet' });
     this.heads.set(at, { used, count });
     const box = h('section', { class: 'domain', 'aria-label': `Link domain ${index}` },
       h('div', { class: 'domain-head' }, head, used, count));
-    if (machines.size) box.append(this.machines(machines));
-    else {
-      box.append(h('button', { 'aria-expanded': 'false', 'data-focus': `open ${at}`, onclick: () => this.opened.open(at) },
-        `show its ${sizeOf(this.source('domains').get(at) ?? [])} devices`));
-    }
+    box.append(this.machines(machines));
     return box;
+  }
+
+  // A link domain of a large pod that is not opened: how its devices are, from used ones at the bottom.
+  tile(at, index) {
+    const bars = s('svg', { viewBox: `0 0 1 1`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
+    const tell = () => this.about.replaceChildren(button.getAttribute('aria-label'));
+    const button = h('button', { 'data-open': at, tabindex: this.first ? -1 : 0, onclick: () => this.opened.open(at), onfocus: tell, onmouseenter: tell }, bars,
+      h('span', {}, index));
+    this.first = true; // the others are reached by arrow keys
+    this.heads.set(at, { bars, button });
+    return h('section', { class: 'domain tile' }, button);
+  }
+
+  paintTile({ bars, button }, at) {
+    const counts = this.source('domains').get(at) ?? [];
+    const all = sizeOf(counts);
+    const found = statesOf(counts);
+    if (bars.dataset.shown === String(counts)) return;
+    bars.dataset.shown = counts;
+    let y = 1;
+    const shown = Object.keys(STATES).filter((name) => found.has(name));
+    bars.replaceChildren(...shown.filter((name) => name !== 'FREE').map((name) => {
+      const height = found.get(name) / all;
+      y -= height;
+      return s('rect', { class: `share ${name}`, x: 0, y, width: 1, height });
+    }));
+    button.setAttribute('aria-label', `Link domain ${at.slice(at.lastIndexOf('/') + 1)} of ${at.slice(0, at.lastIndexOf('/'))}: ${
+      shown.map((name) => `${found.get(name)} ${STATES[name]}`).join(', ')}. Show its devices`);
   }
 
   // Machines in two columns where there are many, first down, then across.
@@ -346,7 +376,9 @@ export class Pod {
         for (const [name, count] of found) states.set(name, (states.get(name) ?? 0) + count);
       }
     }
-    for (const [at, { used, count }] of this.heads) {
+    for (const [at, head] of this.heads) {
+      const { used, count } = head;
+      if (head.bars) { this.paintTile(head, at); continue; }
       const [all, taken, free, match] = domains.get(at) ?? [0, 0, 0, 0];
       used.value = all ? taken / all : 0;
       count.textContent = `${taken} used, ${free} free${(find || ill) && (!folded(this.source) || this.opened.has(at)) ? `, ${match} shown` : ''}`;
@@ -413,7 +445,7 @@ export class Pod {
     }
     figures.push(['partitions', total('partitions', this.source)], ['waiting', this.source('waiters').size + this.source('jobs').size]);
     this.numbers.replaceChildren(...figures.map(([name, value]) =>
-      h('div', {}, h('dt', {}, name), h('dd', {}, String(value)))));
+      h('div', {}, h('dt', {}, name), h('dd', {}, value.toLocaleString()))));
   }
 
   left() {
@@ -454,7 +486,7 @@ export class Pod {
         `IN_USE ${hueClass(numbers.get(name))}`));
     const plain = [...this.source('devices').values()].some((device) => device[2] === 'IN_USE'
       && !BY[this.by](device, this.source('partitions').get(device[3])));
-    const others = Object.keys(STATES).filter((name) => states.has(name) && (name !== 'IN_USE' || plain))
+    const others = Object.keys(STATES).filter((name) => states.has(name) && (name !== 'IN_USE' || plain || folded(this.source)))
       .map((name) => key(STATES[name], name));
     const marks = [['leaving', 'in use on a drained machine'], ['broken', 'its partition is in error'],
       ['moving', 'asked to move'], ['way', 'in the way'], ['ours', 'kept for it']]
@@ -500,6 +532,16 @@ export class Pod {
     }
     const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
     const from = event.target.dataset?.key;
+    const tile = event.target.closest('.tile');
+    if (step && tile) {
+      const all = [...tile.parentNode.children];
+      const across = all.filter((one) => one.offsetTop === tile.offsetTop).length;
+      const to = all[all.indexOf(tile) + step[0] + step[1] * across]?.querySelector('[data-open]');
+      if (!to) return;
+      event.preventDefault();
+      Object.assign(event.target, { tabIndex: -1 });
+      Object.assign(to, { tabIndex: 0 }).focus();
+    }
     if (!step || !from) return;
     event.preventDefault();
     const keys = [...this.cells.keys()];
