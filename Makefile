@@ -85,12 +85,14 @@ bench: $(VENV)/.dev  ## Figures, one JSON object a line; one of them: make bench
 proto: $(VENV)/.dev  ## Regenerate the wire's messages
 	@$(BIN)/python -m tools.generate_wire
 
-release: $(VENV)/.dev  ## Wheel, source archive, SBOM, licences, checksums of HEAD, into dist/
+release: $(VENV)/.dev  ## Wheel, archive, SBOM, licences, Debian packages, checksums of HEAD, into dist/
 	@rm -rf dist
 	@$(BIN)/python -m tools.release
+	@$(MAKE) --no-print-directory debian
 
+# podwright-slurm for a Debian needs its libslurm-dev: SLURM_INCLUDE="trixie=DIR bookworm=DIR"
 debian: $(VENV)/.dev  ## Debian packages of HEAD, into dist/
-	@$(BIN)/python -m tools.debian
+	@$(BIN)/python -m tools.debian $(addprefix --slurm-include ,$(SLURM_INCLUDE))
 
 pictures: $(VENV)/.dev  ## Pictures of README and documentation, from a real run and the code
 	@$(BIN)/python -m tools.pictures

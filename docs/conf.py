@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -29,31 +28,6 @@ copybutton_prompt_is_regexp = True
 copybutton_selector = "div:not(.highlight-text) > div.highlight pre"
 #: The examples stand in the commands' pages.
 exclude_patterns = ["_build", "examples", "**/NOTE-*"]
-#: Pages that this file writes, with the commands and sub-commands that they show.
-COMMANDS = {
-    "vipu": [
-        "",
-        "create partition",
-        "list partitions",
-        "get partition",
-        "reset partition",
-        "remove partition",
-    ],
-    "vipu-admin": [
-        "",
-        "create agent",
-        "create cluster",
-        "create allocation",
-        "create user",
-        "create certificate",
-    ],
-    "vipu-agent": [""],
-    "vipu-server": [""],
-    "poprun": [""],
-    "podwright": ["", "config", "inventory", "slurm adopt"],
-    "gc-info": [""],
-    "gc-monitor": [""],
-}
 ROLES = """\
 # Calls and roles
 
@@ -69,32 +43,18 @@ token, TLS with a key, TLS with a certificate, MUNGE, and as nobody.
 """
 
 
-def _help(command: str, words: str) -> str:
-    """What `--help` prints; raises CalledProcessError for a command that has none."""
-    return subprocess.run(
-        [Path(sys.executable).parent / command, *words.split(), "--help"],
-        env={**os.environ, "COLUMNS": "96", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-
-
 def _write_reference(app: Sphinx) -> None:
-    folder = Path(app.srcdir) / "reference"
-    folder.mkdir(exist_ok=True)
-    for command, uses in COMMANDS.items():
-        example = (Path(app.srcdir) / "examples" / f"{command}.md").read_text()
-        parts = [f"# {command}\n", f"## Example\n\n{example}", "## Options\n"]
-        for words in uses:
-            if words:
-                parts.append(f"## {command} {words}\n")
-            parts.append(f"```text\n{_help(command, words)}```\n")
-        page = folder / f"{command}.md"
-        _write(page, "\n".join(parts))
     from tools.calls_page import calls_page
     from tools.pictures import house
+    from tools.reference import reference_page
 
+    from podwright.cli.about._command_parsers import COMMANDS
+
+    os.environ["COLUMNS"] = "96"
+    folder = Path(app.srcdir) / "reference"
+    folder.mkdir(exist_ok=True)
+    for command in COMMANDS:
+        _write(folder / f"{command}.md", reference_page(command))
     _write(Path(app.srcdir) / "pictures" / "house.svg", house())
     _write(folder / "roles.md", ROLES + calls_page())
 

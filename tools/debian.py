@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.release import ROOT, build, commit_time, export, record_commit
+from tools.release import ROOT, SUMS, build, commit_time, export, record_commit, write_sums
 from tools.wheels import Pin, read_lock, without_markers
 
 PACKAGING = ROOT / "packaging"
@@ -275,7 +275,9 @@ def _suite_folder(text: str) -> tuple[str, Path]:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(prog="make debian", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.debian", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--suite", choices=SUITES, action="append", help="default: all")
     parser.add_argument("--architecture", choices=MACHINES, default="amd64")
     parser.add_argument("--into", type=Path, default=ROOT / "dist", help="a folder (dist)")
@@ -314,6 +316,8 @@ def main() -> None:
                 when=when,
             ):
                 print(made)
+    if (arguments.into / SUMS).exists():
+        write_sums(arguments.into)
 
 
 if __name__ == "__main__":

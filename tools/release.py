@@ -31,10 +31,15 @@ def release(root: Path, into: Path, *, commit: str = "HEAD") -> list[Path]:
         build(source, into, when)
         version = _version(source)
         _describe(source, into, version, when)
-    files = sorted(path for path in into.iterdir() if path.name != SUMS)
+    return write_sums(into)
+
+
+def write_sums(folder: Path) -> list[Path]:
+    """Write the checksums of the files of a folder beside them; all files."""
+    files = sorted(path for path in folder.iterdir() if path.name != SUMS)
     sums = "".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in files)
-    (into / SUMS).write_text(sums)
-    return [*files, into / SUMS]
+    (folder / SUMS).write_text(sums)
+    return [*files, folder / SUMS]
 
 
 def commit_time(root: Path, commit: str) -> int:

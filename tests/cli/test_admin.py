@@ -228,6 +228,12 @@ def test_lists_as_tables_and_as_json(server: Server, run: Run) -> None:
     assert (code, err) == (1, expected)
 
 
+def test_agents_are_listed_in_the_order_in_which_people_count(server: Server, run: Run) -> None:
+    agents = [AgentInfo(name=f"ag{number}", host="h", port=1) for number in (1, 10, 2)]
+    server.answers["ListAgents"] = AgentList(agents=agents)
+    assert run("list agents -o name")[1] == "ag1\nag2\nag10\n"
+
+
 def test_discovered_agents_stand_under_v_ipus_columns(server: Server, run: Run) -> None:
     server.answers["DiscoverAgents"] = DiscoveredList(
         agents=[DiscoveredAgent(name="ag1", host="10.1.2.1", port=8081, interface="eno1", seen=2.4)]

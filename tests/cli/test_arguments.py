@@ -161,7 +161,7 @@ def test_a_module_that_is_not_found_is_told_by_whose_it_is(
 @pytest.mark.parametrize(
     ("source", "command"),
     [
-        ("", "pip install 'podwright[pods]'"),
+        ("", "pip install 'WHEEL[pods]', where WHEEL is the file of the release"),
         ("file:///a/p.whl", "pip install 'podwright[pods] @ file:///a/p.whl'"),
     ],
 )

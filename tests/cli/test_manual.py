@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,47 @@ def test_verbs_stand_once_with_their_own_options() -> None:
     assert text.count("\\fB--num-gcds\\fR") == 2  # create, explain
     assert text.count("\\fB--api-port\\fR") == 1
     assert '.SS "podwright complete"' not in page("podwright")
+
+
+def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser, and those of its verbs and nouns."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in {id(verb): verb for verb in action.choices.values()}.values():
+                yield from _all_parsers(verb)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_fits_80_columns(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for parser in _all_parsers(parser_of(command)):
+        lines = parser.format_help().splitlines()
+        assert [line for line in lines if len(line) > 80] == [], parser.prog
+
+
+@pytest.mark.parametrize("words", [(), ("slurm",)], ids=["podwright", "podwright-slurm"])
+def test_every_listed_verb_stands_once_under_a_heading_for_its_reader(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    shown = capsys.readouterr().out
+    parser = parser_of("podwright")
+    for word in words:
+        parser = _verbs_of(parser).choices[word]
+    assert "positional arguments" not in shown
+    for verb in _verbs_of(parser)._choices_actions:
+        assert len(re.findall(rf"^  {verb.dest}  ", shown, re.M)) == 1, verb.dest
+
+
+def _verbs_of(
+    parser: argparse.ArgumentParser,
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return verbs
 
 
 @pytest.mark.parametrize("command", COMMANDS)

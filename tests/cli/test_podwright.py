@@ -14,6 +14,27 @@ from podwright.cli.about._command_parsers import COMMANDS
 from podwright.cli.podwright import main
 
 
+def test_lists_that_no_server_has_take_the_formats_of_all_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("lab10", "lab2"):
+        assert main(["config", "set-context", name, "--api-host", "head1:8090"]) == 0
+    capsys.readouterr()
+    listing = ["config", "get-contexts"]
+    assert main([*listing, "-o", "name", "--sort-by", "name"]) == 0
+    assert capsys.readouterr().out == "lab2\nlab10\n"
+    assert main([*listing, "-o", "json"]) == 0
+    assert [context["name"] for context in json.loads(capsys.readouterr().out)] == ["lab10", "lab2"]
+    assert main(["plugins", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["plugins"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Group | Name | Package | State\n")
+    assert "no other package adds anything" in shown.err
+
+
 def complete(script: str, *words: str) -> list[str]:
     """Return what bash would offer for the last of these words."""
     command = words[0].replace("-", "_")

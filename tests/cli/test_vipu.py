@@ -277,6 +277,15 @@ c       | -          | p         | 1    | RING       | RINGSWNC    | 64   | 1   
     )
 
 
+def test_the_wide_list_of_partitions_names_the_owner_last(vipu: Vipu) -> None:
+    rows = PartitionList(partitions=[partition("p1", 4, owner="ann")])
+    assert vipu("list partitions -o wide", rows) == 0
+    assert vipu.out.splitlines()[0].endswith("| GCDs | State  | Owner")
+    assert vipu.out.splitlines()[2].endswith("| ACTIVE | ann")
+    assert vipu("list partitions", rows) == 0
+    assert vipu.out.splitlines()[0].endswith("| State"), "scripts take the last column"
+
+
 def test_an_empty_list_is_its_header(vipu: Vipu) -> None:
     assert vipu("list partition", PartitionList()) == 0
     assert len(vipu.out.splitlines()) == 2
@@ -489,6 +498,19 @@ pod16   | 0:4    | m1      | 0   | IN_USE | a1         | p1        | -
     )
     assert vipu("list devices --json", DEVICES) == 0
     assert json.loads(vipu.out)[0]["device"]["chip_id"] == "c0"
+
+
+def test_the_wide_list_of_devices_names_the_owner_of_each(
+    vipu: Vipu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed(client: Client, *_: object, **__: object) -> list[PartitionInfo]:
+        return [partition("p1", 4, owner="ann")]
+
+    monkeypatch.setattr(Client, "list_partitions", listed)
+    assert vipu("list devices -o wide", DEVICES) == 0
+    rows = [line.split(" | ") for line in vipu.out.splitlines() if "-+-" not in line]
+    assert rows[0][-1] == "Owner"
+    assert [row[-1] for row in rows[2:]] == ["-", "ann", "ann"]
 
 
 def test_attributes(vipu: Vipu) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from podwright.cli.partitions._queue import command
@@ -234,6 +235,18 @@ def test_events_page_by_page(vipu: Told) -> None:
     assert len(vipu.out.splitlines()) == 2
     assert vipu.out.splitlines()[0].endswith("ann (unix) CreatePartition p1: ok")
     assert vipu.calls[1] == ("ListEvents", EventsRequest(since=2))
+
+
+def test_events_in_each_format(vipu: Told) -> None:
+    pages = EventList(events=[event(1), event(2)], last=2), EventList(last=2)
+    assert vipu("events -o name", *pages) == 0
+    assert vipu.out == "1\n2\n"
+    assert vipu("events -o yaml", *pages) == 0
+    assert [found["number"] for found in yaml.safe_load(vipu.out)] == [1, 2]
+    assert vipu("events -o json", *pages) == 0
+    as_json = vipu.out
+    assert vipu("events --json", *pages) == 0
+    assert vipu.out == as_json
 
 
 def test_events_followed_until_interrupted(vipu: Told) -> None:

@@ -138,6 +138,19 @@ def test_a_machine_of_a_systems_server_never_simulates(
         assert world.find().how == "system"
 
 
+def test_a_masked_unit_says_that_a_machine_has_no_server(world: World, tmp_path: Path) -> None:
+    """`systemctl mask` links the unit to /dev/null; the package's own files stay."""
+    unit, settings = tmp_path / "vipu-server.service", tmp_path / "vipu-server.env"
+    world.marks = (str(unit), str(settings))
+    settings.touch()
+    with pytest.raises(Unavailable, match="systemctl mask vipu-server"):
+        world.find()
+    unit.symlink_to("/dev/null")
+    world.folder.mkdir(mode=0o700)
+    with stub(world.user, answers_info(version="user")):
+        assert world.find().info.version == "user"
+
+
 def test_what_is_kept_from_us_is_somebodys(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

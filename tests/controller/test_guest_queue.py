@@ -299,7 +299,9 @@ async def test_who_waits_learns_whose_turn_it_is_and_how_far_that_place_is(world
     await enqueue(world, "b", head("job 1", 16))
     spec = PartitionSpec(name="p1", size=8, cluster="pod16")
     reply = await world.controller.wait(ALICE, WaitRequest(create=CreateRequest(spec=spec)))
-    turn = "it is the turn of b first: 8 of 16 devices that are kept for it in pod16 are free"
+    turn = (
+        "it is the turn of job 1 of b first: 8 of 16 devices that are kept for it in pod16 are free"
+    )
     assert turn in reply.waiter.needs
     explanation = await world.controller.explain(ALICE, ExplainRequest(name=reply.waiter.id))
     assert any(turn in line for line in explanation.lines)

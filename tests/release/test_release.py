@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,10 @@ from tools.wheels import (
 )
 
 import podwright
+from podwright.agents._protocol_versions import OLDEST_PEER, PROTOCOL_VERSION
+from podwright.cli.shared import _run_to_exit_code
+from podwright.errors import PodwrightError
+from podwright.store._format import FORMAT, OLDEST_READER
 
 LOCKS = ("demo", "dev", "release")
 
@@ -231,3 +237,53 @@ def test_there_is_one_version() -> None:
         check=True,
     )
     assert said.stdout.split() == ["src/podwright/_version.py"]
+
+
+def test_the_pages_name_the_files_of_this_release() -> None:
+    version = podwright.__version__
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("[a-z]*.md"),
+        *(ROOT / "docs").glob("[a-z]*/*.md"),
+    ]
+    named = {
+        (page.name, found)
+        for page in pages
+        for found in re.findall(
+            r"podwright(?:-slurm)?[-_](\d[\w.]*?)(?:-1~|-py3|\.tar|\.cdx|-lic)", page.read_text()
+        )
+    }
+    assert {page for page, _ in named} >= {"README.md", "install.md", "laptop.md", "releases.md"}
+    assert {found for _, found in named} == {version}
+
+
+def test_no_page_and_no_message_says_that_an_index_has_podwright() -> None:
+    """`pip install podwright` finds nothing of ours; a file, an address or a checkout is named."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *(ROOT / "src").rglob("*.py")]
+    said = [
+        (page.name, line)
+        for page in pages
+        if "_build" not in page.parts
+        for line in page.read_text().splitlines()
+        if re.search(r"pip install '?podwright(\[\w+\])?'?(\s|$|`|\")", line)
+        and "finds nothing" not in line
+    ]
+    assert said == []
+
+
+def test_what_is_frozen_is_what_the_code_has() -> None:
+    page = (ROOT / "docs" / "stability.md").read_text()
+    assert f"format {FORMAT}, readable from format {OLDEST_READER} on" in page
+    assert f"protocol {PROTOCOL_VERSION}, with peers of protocol {OLDEST_PEER} and newer" in page
+    codes = {
+        int(code) for row in re.findall(r"^\| ([\d, ]+) \|", page, re.M) for code in row.split(", ")
+    }
+    ours = {kind.exit_code for kind in every_error(PodwrightError)}
+    named = {value for name, value in vars(_run_to_exit_code).items() if name.startswith("EXIT_")}
+    assert ours | named | {0, 2, 3} == codes
+
+
+def every_error(kind: type[PodwrightError]) -> Iterator[type[PodwrightError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from every_error(child)

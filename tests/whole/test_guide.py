@@ -76,6 +76,13 @@ class Site:
         systemctl = root / "bin/systemctl"
         systemctl.write_text(SYSTEMCTL.format(python=sys.executable, root=str(root)))
         systemctl.chmod(0o755)
+        subprocess.run(
+            [
+                *("tar", "--create", "--gzip", "--file", root / "podwright-0.1.0.tar.gz"),
+                *("--transform", "s,^,podwright-0.1.0/,", "-C", REPOSITORY, "packaging"),
+            ],
+            check=True,
+        )
         self.environ = {
             **os.environ,
             "PATH": f"{root}/bin:{BIN}:{os.environ['PATH']}",
@@ -100,7 +107,7 @@ class Site:
                 "-euo",
                 "pipefail",
                 "-c",
-                f"cd {self.root}; ln -sfn {REPOSITORY}/packaging .\n{lines}",
+                f"cd {self.root}\n{lines}",
             ],
             env=self.environ,
             stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ from podwright.api._launch_process import LaunchProcess, Option, option_words
 from podwright.api._run import launch_counts, place
 from podwright.errors import LaunchFailed
 from podwright.functions import CallOutcome, dump_call, finished, read_outcome
+from podwright.ground.plural import counted
 from podwright.launcher import RunFolder, make_folder
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class Job(Generic[R]):
         return os.stat(self._run_file_path(f"result.{outcome.instance}")).st_mtime_ns
 
     def __repr__(self) -> str:
-        return f"<podwright.Job of {self.instances} instances, {self.state}>"
+        return f"<podwright.Job of {counted(self.instances, 'instance')}, {self.state}>"
 
 
 def _remove_run_folder(run_folder: RunFolder) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from podwright.api._end_with_parent import hold
 from podwright.api._server_variables import with_variables
 from podwright.errors import Fenced, PodwrightError, error_from_json
+from podwright.ground.plural import counted
 
 if TYPE_CHECKING:
     from podwright.client import Client
@@ -178,4 +179,4 @@ class Partition:
 
     def __repr__(self) -> str:
         state = "held" if self.held else "given back"
-        return f"<podwright.Partition {self.name} of {self.size} devices, {state}>"
+        return f"<podwright.Partition {self.name} of {counted(self.size, 'device')}, {state}>"

@@ -10,12 +10,17 @@ from podwright.cli.shared._arguments import Parser, run
 from podwright.cli.shared._verb_definition import add_modules
 
 _EXAMPLES = """\
-to complete words with the tab key:
-  podwright completion install                   once, for the shell that you use
+To complete words with the tab key, type once: podwright completion install
 
-the other commands: vipu (partitions by hand), poprun (launch programs), vipu-server"""
+Other commands: vipu (partitions by hand), poprun (launch programs), vipu-server"""
 
 
+_READERS = {
+    "for everybody": ("doctor", "config", "version", "completion", "man", "plugins"),
+    "for users of GPUs and of Slurm": ("slurm", "inventory"),
+    "for those who run programs on a pod": ("top", "web", "trace", "proxy"),
+    "for administrators": ("kubernetes", "metrics", "node", "replay"),
+}
 #: Each verb, and the module whose VERBS has it.
 _MODULES = {
     **dict.fromkeys(("completion", "complete", "man", "version", "plugins"), "about._verbs"),
@@ -42,6 +47,7 @@ def build_parser(words: Sequence[str] = ()) -> Parser:
         epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"podwright {__version__}")
+    parser.verb_groups = _READERS
     verbs = parser.add_subparsers(metavar="VERB", dest="verb", required=True, prog="podwright")
     add_modules(_MODULES, verbs, words)
     return parser

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         RECOVERY_SECONDS,
         acquire_in_line,
         acquire_now,
-        span,
         take_back,
         wait_in_line,
         withdraw,
@@ -86,7 +85,6 @@ __all__ = [
     "reopen",
     "run_through",
     "server_for_proxy",
-    "span",
     "start_server",
     "take_back",
     "wait_in_line",
@@ -104,7 +102,7 @@ _LATER = {
     "_port_forward": ("PortForwarder", "run_through"),
     "_virm_transport": ("VirmTransport",),
     "_queue_waits": (
-        *("OUR_TURN", "POLL_SECONDS", "RECOVERY_SECONDS", "acquire_in_line", "acquire_now", "span"),
+        *("OUR_TURN", "POLL_SECONDS", "RECOVERY_SECONDS", "acquire_in_line", "acquire_now"),
         *("take_back", "wait_in_line", "withdraw"),
     ),
 }

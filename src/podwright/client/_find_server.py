@@ -214,7 +214,7 @@ class _ServerSearch:
             f"{self.places.system}",
             would_work="start it (systemctl start vipu-server), or wait until it is back; another "
             "one has to be named: --api-host, or PODWRIGHT_SOCKET, as of one of your own. If this "
-            f"machine is to have no server of its own, move {mark_path} away",
+            "machine is to have no server of its own: systemctl mask vipu-server",
             mark=mark_path,
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from podwright.errors import Denied
+from podwright.ground.durable_files import user_folder
 from podwright.ground.endpoints import system_path
 
 #: Files that a system's server has on its machine, whether it runs or not: unit, settings, store.
@@ -24,12 +25,14 @@ DEFAULT_HOST = "localhost"
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
-def find_system_mark(mark_paths: Iterable[str]) -> str:
-    """Return the first of these paths that exists, or empty.
+def find_system_mark(mark_paths: Sequence[str]) -> str:
+    """Return the first of these paths that exists; empty also where the unit is masked.
 
     A path that this user may not look at counts as existing; then the name of its folder is
     returned.
     """
+    if any(os.path.islink(path) and os.readlink(path) == os.devnull for path in mark_paths):
+        return ""  # systemctl mask: this machine is to have no server
     for path in mark_paths:
         try:
             os.lstat(path)
@@ -74,7 +77,4 @@ def private_folder(folder: str, *, create: bool = False) -> bool:
 
 def contexts_path(environ: Mapping[str, str]) -> str:
     """Return the path of the contexts file, whether or not it exists."""
-    home = environ.get("XDG_CONFIG_HOME") or os.path.join(
-        environ.get("HOME") or os.path.expanduser("~"), ".config"
-    )
-    return os.path.join(home, "podwright", "config.toml")
+    return os.path.join(user_folder("config", environ), "podwright", "config.toml")

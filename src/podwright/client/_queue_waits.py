@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from podwright.client._client import Client
 from podwright.errors import Fenced, NotFound, PodwrightError, Unavailable
+from podwright.ground.plural import span
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -212,10 +213,3 @@ def _waiter_in_words(waiter: WaiterInfo) -> str:
         return f"{OUR_TURN} ({waiter.id}): the partition is being made"
     status = f"place {waiter.place} in the queue ({waiter.id}), for {waiter.needs}"
     return f"{status}; about {span(waiter.estimate)} more" if waiter.estimate else status
-
-
-def span(seconds: float) -> str:
-    """Return an estimated time in words: `90 s`, `10 min`, `2.5 h`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from podwright.client import Client, FoundServer, LocalServers, ServerOptions, find_server
 from podwright.errors import PodwrightError
+from podwright.ground.plural import counted
 from podwright.hosts import OK, PROBLEM, WARNING, DoctorFinding
 
 #: The seconds that the server, and each command of Slurm's and of Kubernetes', has to answer.
@@ -92,8 +93,9 @@ def _agents(client: Client) -> DoctorFinding:
     if ill_devices:
         ill_names = ", ".join(ill_devices[:_MAX_NAMED_MACHINES])
         finding_text = (
-            f"{machine_count} machines answer; {len(ill_devices)} of {len(devices)} devices are "
-            f"ill and get no new partition: {ill_names}"
+            f"{counted(machine_count, 'machine', ('answers', 'answer'))}; "
+            f"{len(ill_devices)} of {len(devices)} devices are ill and get no new "
+            f"partition: {ill_names}"
         )
         machine = ill_devices[0].rpartition(" ")[2]
         advice = f"vipu-admin get agent {machine} says why"
@@ -105,7 +107,10 @@ def _agents(client: Client) -> DoctorFinding:
         f"{device_count} {state}" for state, device_count in sorted(device_state_counts.items())
     )
     return DoctorFinding(
-        "server", "agents", OK, f"{machine_count} machines answer; devices: {state_counts_text}"
+        "server",
+        "agents",
+        OK,
+        f"{counted(machine_count, 'machine', ('answers', 'answer'))}; devices: {state_counts_text}",
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from podwright.client import Client, LocalServers, ServerOptions, find_server
 from podwright.errors import PodwrightError, Unavailable
+from podwright.ground.plural import counted
 from podwright.hosts import OK, PROBLEM, WARNING, DoctorFinding
 from podwright.wire import ReadyState, ServerInfo
 
@@ -94,9 +95,8 @@ def _partition_finding(client: Client, partition_name: str) -> DoctorFinding:
         partition_info = client.get_partition(partition_name)
     except PodwrightError as error:
         return DoctorFinding("server", "partition", PROBLEM, error.problem, error.would_work)
-    finding_text = (
-        f"{partition_name}: {partition_info.size} devices, {partition_info.ready_state.value}"
-    )
+    size_text = counted(partition_info.size, "device")
+    finding_text = f"{partition_name}: {size_text}, {partition_info.ready_state.value}"
     if partition_info.ready_state is ReadyState.ACTIVE:
         return DoctorFinding("server", "partition", OK, finding_text)
     errors_text = f"; {'; '.join(partition_info.errors)}" if partition_info.errors else ""

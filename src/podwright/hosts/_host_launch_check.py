@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from podwright.ground.plural import counted
 from podwright.hosts._host_report import FACTS_LINE_PREFIX
 from podwright.hosts._namespaces import HELD_BY_CGROUP, in_words
 from podwright.hosts._network import Subnet, common_subnet, is_here
@@ -122,7 +123,7 @@ def judge(own_facts: Mapping[str, Any], answers: Sequence[DoctorAnswer]) -> list
     shared_subnet = common_subnet(
         [_host_subnets(host_facts) for host_facts in (own_facts, *reached_facts)]
     )
-    hosts_text = f"{len(reached_facts)} hosts"
+    hosts_text = f"{counted(len(reached_facts), 'host')}"
     if shared_subnet:
         findings.append(DoctorFinding(hosts_text, "subnet", OK, f"{shared_subnet} is on all"))
     elif reached_facts:

@@ -92,10 +92,12 @@ def connect(url: str) -> psycopg.Connection[Any]:
     try:
         import psycopg
     except ImportError:
+        from podwright.ground.pods_extra import install_command
+
         raise Unavailable(
             "this installation has no PostgreSQL client",
             operation=f"open the store {shown_url}",
-            would_work="pip install 'podwright[postgres]'",
+            would_work=install_command(extra="postgres"),
         ) from None
     try:
         url_options = psycopg.conninfo.conninfo_to_dict(url)

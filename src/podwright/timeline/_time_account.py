@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from podwright.ground.plural import counted
 from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
 
@@ -355,7 +356,10 @@ def in_sentences(launch_account: Account) -> list[str]:
             "since their clocks do."
         )
     if launch_account.left_out:
-        sentences.append(f"{launch_account.left_out} records were left out: there were too many.")
+        sentences.append(
+            f"{counted(launch_account.left_out, 'record', ('was', 'were'))} left out: "
+            "there were too many."
+        )
     return sentences
 
 

@@ -28,6 +28,8 @@ from podwright.wire._value import Value
 class ReadyState(enum.Enum):
     """Is the partition fit for use (V-IPU 1.18 protocol, PartitionReadyState)."""
 
+    __hash__ = object.__hash__  # Enum's own is a call in Python, and each step looks states up
+
     PENDING = "PENDING"
     ACTIVE = "ACTIVE"
     REMOVED = "REMOVED"
@@ -40,6 +42,8 @@ class OperationState(enum.Enum):
     FENCING is ours: a lease on it ended without word that its instances are gone, and nobody gets
     those devices until they are cut off from them. In V-IPU's protocol it is RESETTING.
     """
+
+    __hash__ = object.__hash__
 
     IDLE = "IDLE"
     CREATING = "CREATING"

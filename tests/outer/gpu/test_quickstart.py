@@ -7,12 +7,12 @@ and of nothing else.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.outer.gpu.site import GPUS, script_site
+from tests.release.test_gpu_half import half as half
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
@@ -21,12 +21,12 @@ BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
 DRIVER = f'gpus = {GPUS}\nname = "NVIDIA H100 80GB HBM3"\nnuma_nodes = 1\ncpus = 2\n'
 
 
-def test_the_page_is_typed() -> None:
+def test_every_line_of_the_page_runs_on_what_the_wheel_brings(half: Path) -> None:
     said = {}
     with script_site() as site:
         lab = site.lab
         env = {
-            "PATH": f"{Path(sys.executable).parent}:{lab.environment()['PATH']}",
+            "PATH": f"{half}:{lab.environment()['PATH']}",
             "PODWRIGHT_STANDIN_NVML": str(lab.write("driver.toml", DRIVER)),
         }
         before = (lab.folder / "slurm.conf").read_bytes()

@@ -41,8 +41,8 @@ def test_a_summary_counts_the_lines_of_each_file(tmp_path: Path) -> None:
     plan.links[tmp_path / "hook"] = Path("/lib/hook")
     assert summary(plan).splitlines() == [
         f"link {tmp_path}/hook -> /lib/hook",
-        f"change {conf}: 2 lines come, 1 lines go",
-        f"make {new}: 2 lines come",
-        f"remove {old}: 1 lines go",
+        f"change {conf}: 2 lines are added, 1 line is removed",
+        f"make {new}: 2 lines are added",
+        f"remove {old}: 1 line is removed",
     ]
     assert summary(FileChanges(texts={conf: "A=1\nB=2\n"})) == ""

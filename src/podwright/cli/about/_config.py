@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._arguments import complain
+from podwright.cli.shared._noun_grammar import LocalListOptions
 from podwright.cli.shared._verb_definition import Verb, VerbGroup
 from podwright.ground import option_rows as opt
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  podwright config set-context lab --api-host head1:8090 --tls-certs ~/.podwright/lab
+  podwright config set-context lab --api-host head1:8090 --tls-certs ~/lab
   podwright config use-context lab
   podwright config get-contexts
   vipu --context lab list partitions
@@ -29,10 +30,6 @@ _Options = TypeVar("_Options", bound=opt.OptionTable)
 
 class _ViewOptions(opt.OptionTable):
     raw = opt.flag("with its access keys")
-    json = opt.JSON
-
-
-class _ListOptions(opt.OptionTable):
     json = opt.JSON
 
 
@@ -77,7 +74,10 @@ def _write(contexts: Contexts, sentence: str) -> int:
     return 0
 
 
-def _list(arguments: _ListOptions) -> int:
+def _list(arguments: LocalListOptions) -> int:
+    from podwright.cli.shared._listing import ListView, rendered
+    from podwright.ground.tables import Table
+
     contexts = _read()
     rows = [
         (name, context.address, context.api_user_id, name == contexts.current_context)
@@ -85,19 +85,12 @@ def _list(arguments: _ListOptions) -> int:
     ]
     keys = ("name", "address", "user", "current")
     values = [dict(zip(keys, row, strict=True)) for row in rows]
-    show_result(arguments.json, values, lambda: _listed(rows))
-    return 0
-
-
-def _listed(rows: Sequence[tuple[str, str, str, bool]]) -> str:
-    from podwright.ground.tables import table
-
+    cells = [("*" if row[3] else "", *row[:3]) for row in rows]
+    table = Table(("Current", "Name", "Address", "User"), list(cells), "Name")
+    print(rendered(arguments, ListView(values, table)))
     if not rows:
-        return "There are no contexts. podwright config set-context NAME --api-host HOST makes one."
-    return table(
-        ("Current", "Name", "Address", "User"),
-        [("*" if current else "", name, address, user) for name, address, user, current in rows],
-    )
+        complain("no contexts; this makes one: podwright config set-context NAME --api-host HOST")
+    return 0
 
 
 def _current(_: opt.OptionTable) -> int:
@@ -159,7 +152,10 @@ VERBS = (
         _EXAMPLES,
         (
             _verb(
-                "get-contexts", _ListOptions, _list, "List the contexts; * marks the current one."
+                "get-contexts",
+                LocalListOptions,
+                _list,
+                "List the contexts; * marks the current one.",
             ),
             _verb(
                 "current-context",

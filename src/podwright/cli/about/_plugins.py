@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from podwright.cli.shared._print_result import show_result
+from podwright.cli.shared._arguments import complain
+from podwright.cli.shared._listing import ListView, rendered
+from podwright.cli.shared._noun_grammar import LocalListOptions
 from podwright.errors import Unavailable
 from podwright.ground import plugins
+from podwright.ground.tables import Table
 
 
-def show_plugins(*, as_json: bool) -> None:
-    """Print a row for each plug-in of a package: group, name, description, and its error."""
+def show_plugins(arguments: LocalListOptions) -> None:
+    """Print a row for each plug-in of a package: group, name, package, and its error."""
     rows = [
         (group.removeprefix("podwright."), name, *_loaded(group, name))
         for group in plugins.PLUGIN_GROUPS
         for name in plugins.names(group)
     ]
     keys = ("group", "name", "package", "problem")
-    show_result(as_json, [dict(zip(keys, row, strict=True)) for row in rows], lambda: _text(rows))
-
-
-def _text(rows: Sequence[tuple[str, str, str, str]]) -> str:
+    values = [dict(zip(keys, row, strict=True)) for row in rows]
+    cells = [(*row[:3], row[3] or "loads") for row in rows]
+    table = Table(("Group", "Name", "Package", "State"), list(cells), "Name")
+    print(rendered(arguments, ListView(values, table)))
     if not rows:
-        return "No other package adds anything. CONTRIBUTING.md says what can be added."
-    from podwright.ground.tables import table
-
-    return table(
-        ("Group", "Name", "Package", "State"),
-        [(group, name, package, problem or "loads") for group, name, package, problem in rows],
-    )
+        complain("no other package adds anything; CONTRIBUTING.md says what can be added")
 
 
 def _loaded(group: str, name: str) -> tuple[str, str]:

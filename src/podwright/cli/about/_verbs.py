@@ -7,6 +7,7 @@ import os
 from podwright.cli.about._command_parsers import COMMANDS, page
 from podwright.cli.about._complete import KINDS
 from podwright.cli.about._completion import SHELLS
+from podwright.cli.shared._noun_grammar import LocalListOptions
 from podwright.cli.shared._verb_definition import Verb
 from podwright.ground import option_rows as opt
 
@@ -23,7 +24,7 @@ class _CompletionOptions(opt.OptionTable):
 
 
 class _WordsOptions(opt.OptionTable):
-    kind = opt.argument("", None, KINDS)
+    kind = opt.argument("", "KIND", KINDS)
 
 
 class _ManualOptions(opt.OptionTable):
@@ -33,10 +34,6 @@ class _ManualOptions(opt.OptionTable):
 class _VersionOptions(opt.OptionTable):
     output = opt.choice("", ("text", "json"), "text", "FORMAT", name="-o --output")
     client = opt.flag("ask no server")
-
-
-class _PluginOptions(opt.OptionTable):
-    json = opt.JSON
 
 
 def _completion(arguments: _CompletionOptions) -> int:
@@ -89,10 +86,10 @@ def _version(arguments: _VersionOptions) -> int:
     return 0
 
 
-def _plugins(arguments: _PluginOptions) -> int:
+def _plugins(arguments: LocalListOptions) -> int:
     from podwright.cli.about._plugins import show_plugins
 
-    show_plugins(as_json=arguments.json)
+    show_plugins(arguments)
     return 0
 
 
@@ -111,5 +108,5 @@ VERBS = (
         "print a command's manual page: podwright man vipu | man -l -",
     ),
     Verb("version", _VersionOptions, _version, "print the version, and the server's"),
-    Verb("plugins", _PluginOptions, _plugins, "list what other packages add to Podwright"),
+    Verb("plugins", LocalListOptions, _plugins, "list what other packages add to Podwright"),
 )

@@ -14,6 +14,7 @@ from podwright.cli.shared._noun_grammar import NamedOptions
 from podwright.cli.shared._print_replies import names, show
 from podwright.cli.shared._wait_indicator import waiting
 from podwright.errors import InvalidRequest
+from podwright.ground.plural import counted
 from podwright.wire import ClusterInfo, QuotaInfo, ShareInfo
 
 
@@ -89,7 +90,7 @@ def _changed(
 ) -> int:
     sizes = " ".join(map(str, cluster.ild_sizes))
     verb = "would have" if arguments.dry_run else "has"
-    text = f"cluster {cluster.name} {verb} {cluster.size} devices"
+    text = f"cluster {cluster.name} {verb} {counted(cluster.size, 'device')}"
     text += f" in link domains of {sizes}."
     text = (
         f"{action}: {text}"
@@ -177,7 +178,7 @@ def verify_audit(arguments: options.AuditOptions, admin: PodAdmin) -> int:
     lines = []
     for chain in report.chains:
         text = f", {chain.anchor}" if chain.anchor else ""
-        lines.append(f"{chain.head}: {chain.entries} entries{text}")
+        lines.append(f"{chain.head}: {counted(chain.entries, 'entry')}{text}")
         lines += [f"  {problem}" for problem in chain.problems]
     damaged = any(chain.problems for chain in report.chains)
     lines.append("audit verify: it was changed." if damaged else "audit verify: success.")

@@ -33,6 +33,7 @@ from podwright.cli.shared._server_options import Connect
 from podwright.cli.shared._verb_handlers import Action, list_of, on_admin
 from podwright.cli.shared._wait_indicator import waiting
 from podwright.errors import WrongState
+from podwright.ground.tables import natural
 
 
 def _create_agent(arguments: options.AgentOptions, admin: PodAdmin) -> int:
@@ -102,7 +103,7 @@ def _remove_cluster(arguments: options.RemoveClusterOptions, admin: PodAdmin) ->
 
 
 def _list_agents(admin: PodAdmin) -> ListView:
-    agents = admin.agents()
+    agents = sorted(admin.agents(), key=lambda agent: natural(agent.name))
     return ListView(agents, agent_table(agents))
 
 

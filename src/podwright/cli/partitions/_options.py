@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
+from podwright.cli.shared._noun_grammar import OUTPUT, ListOptions, NamedOptions
 from podwright.cli.shared._server_options import JsonEverywhere
 from podwright.ground import option_rows as opt
 from podwright.ground.option_rows import not_negative, positive, seconds
@@ -78,6 +78,7 @@ class ExplainOptions(RequestOptions, _SubjectOptions):
 class EventOptions(JsonEverywhere):
     """`vipu events`."""
 
+    output = OUTPUT
     follow = opt.flag("keep printing new events")
     since = opt.value("only events after number N", "N", not_negative, 0)
 

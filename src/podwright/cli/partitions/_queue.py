@@ -10,19 +10,18 @@ from podwright.api import Pod
 from podwright.cli.partitions._create_request import partition_spec
 from podwright.cli.partitions._options import EventOptions, ExplainOptions
 from podwright.cli.shared import _json
-from podwright.cli.shared._listing import ListView
+from podwright.cli.shared._listing import ListView, yaml_text
 from podwright.cli.shared._noun_grammar import ListOptions, NamedOptions
 from podwright.cli.shared._print_replies import show, success
 from podwright.client import Client
 from podwright.errors import InvalidRequest, as_sentence
+from podwright.ground.plural import span
 from podwright.ground.tables import Table, table_of
 from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 
 def waiter_table(waiters: list[WaiterInfo]) -> Table:
     """Return the queue as a table for people. The columns are our own: V-IPU has no queue."""
-    from podwright.client import span
-
     return table_of(
         waiters,
         {
@@ -89,8 +88,6 @@ def queue_rows(waiters: Iterable[WaiterInfo], jobs: Iterable[JobInfo]) -> list[Q
 
 def list_queue(_: ListOptions, pod: Pod) -> ListView:
     """`vipu list queue`: all who wait for devices, people and schedulers' jobs."""
-    from podwright.client import span
-
     rows = queue_rows(pod.waiters(), pod.jobs())
     columns: dict[str, Callable[[QueueRow], object]] = {
         "Guest": lambda row: row.guest,
@@ -183,9 +180,14 @@ def command(spec: PartitionSpec) -> str:
 
 def events(arguments: EventOptions, pod: Pod) -> int:
     """`vipu events`: prints events, oldest first; with --follow also new ones, until Ctrl-C."""
+    formats: dict[str, Callable[[EventInfo], str]] = {
+        "json": _json.line,
+        "yaml": lambda event: yaml_text([event]),
+        "name": lambda event: str(event.number),
+    }
+    form = formats.get("json" if arguments.json else arguments.output, event_line)
     for event in pod.events(since=arguments.since, follow=arguments.follow):
-        line = _json.line(event) if arguments.json else event_line(event)
-        print(line, flush=arguments.follow)
+        print(form(event), flush=arguments.follow)
     return 0
 
 

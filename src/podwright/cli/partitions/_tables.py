@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from podwright.ground.tables import Table, card, table, table_of
 from podwright.wire import (
@@ -17,21 +17,27 @@ from podwright.wire import (
 )
 
 
-def partition_table(partitions: list[PartitionInfo]) -> Table:
-    """Return the newest of V-IPU's three layouts, column for column (PopRun guide 2.10.1)."""
+def partition_table(partitions: list[PartitionInfo], *, with_owner: bool = False) -> Table:
+    """Return the newest of V-IPU's three layouts, column for column (PopRun guide 2.10.1).
+
+    The owner comes last, and only where it is wanted: scripts take the last column for the state.
+    """
+    columns: dict[str, Callable[[PartitionInfo], object]] = {
+        "Cluster": lambda p: p.cluster,
+        "Allocation": lambda p: p.allocation,
+        "Partition": lambda p: p.name,
+        "ILDs": lambda p: p.num_ilds,
+        "GW Routing": lambda p: p.gw_routing.value,
+        "ILD Routing": lambda p: p.routing.value,
+        "Size": lambda p: p.size,
+        "GCDs": lambda p: p.num_gcds,
+        "State": lambda p: p.ready_state.value,
+    }
+    if with_owner:
+        columns["Owner"] = lambda p: p.owner
     return table_of(
         partitions,
-        {
-            "Cluster": lambda p: p.cluster,
-            "Allocation": lambda p: p.allocation,
-            "Partition": lambda p: p.name,
-            "ILDs": lambda p: p.num_ilds,
-            "GW Routing": lambda p: p.gw_routing.value,
-            "ILD Routing": lambda p: p.routing.value,
-            "Size": lambda p: p.size,
-            "GCDs": lambda p: p.num_gcds,
-            "State": lambda p: p.ready_state.value,
-        },
+        columns,
         "Partition",
         ("GW Routing", "ILD Routing", "ILDs", "GCDs", "Cluster"),
     )
@@ -65,23 +71,24 @@ def allocation_table(allocations: list[AllocationInfo]) -> Table:
     return table_of(allocations, columns, "Allocation ID", ruled=True)
 
 
-def device_table(devices: list[DeviceInfo]) -> Table:
-    """Our own columns. Device: link domain and offset, as --devices takes them."""
-    return table_of(
-        devices,
-        {
-            "Cluster": lambda d: d.cluster,
-            "Device": lambda d: f"{d.device.domain}:{d.device.offset}",
-            "Machine": lambda d: d.device.machine,
-            "IPU": lambda d: d.device.index,
-            "State": lambda d: d.state,
-            "Allocation": lambda d: d.allocation,
-            "Partition": lambda d: d.partition,
-            "Reason": lambda d: d.attributes.get("drained", ""),
-        },
-        "Device",
-        ("Allocation", "Cluster"),
-    )
+def device_table(devices: list[DeviceInfo], owners: Mapping[str, str] | None = None) -> Table:
+    """Our own columns. Device: link domain and offset, as --devices takes them.
+
+    owners: of partitions, where the column of owners is wanted.
+    """
+    columns: dict[str, Callable[[DeviceInfo], object]] = {
+        "Cluster": lambda d: d.cluster,
+        "Device": lambda d: f"{d.device.domain}:{d.device.offset}",
+        "Machine": lambda d: d.device.machine,
+        "IPU": lambda d: d.device.index,
+        "State": lambda d: d.state,
+        "Allocation": lambda d: d.allocation,
+        "Partition": lambda d: d.partition,
+        "Reason": lambda d: d.attributes.get("drained", ""),
+    }
+    if owners is not None:
+        columns["Owner"] = lambda d: owners.get(d.partition, "")
+    return table_of(devices, columns, "Device", ("Allocation", "Cluster"))
 
 
 def lease_table(leases: list[LeaseInfo]) -> Table:

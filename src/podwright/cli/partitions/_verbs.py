@@ -100,7 +100,8 @@ def _outcome(verb: str, info: PartitionInfo, arguments: JsonEverywhere) -> int:
 
 def _list_partitions(arguments: options.InBothOptions, pod: Pod) -> ListView:
     partitions = pod.partitions(cluster=arguments.cluster, allocation=arguments.allocation)
-    return ListView([_json.partition(p) for p in partitions], partition_table(partitions))
+    table = partition_table(partitions, with_owner=arguments.output == "wide")
+    return ListView([_json.partition(p) for p in partitions], table)
 
 
 def _list_clusters(_: ListOptions, pod: Pod) -> ListView:
@@ -115,7 +116,10 @@ def _list_allocations(arguments: options.InClusterOptions, pod: Pod) -> ListView
 
 def _list_devices(arguments: options.InBothOptions, pod: Pod) -> ListView:
     devices = pod.devices(cluster=arguments.cluster, allocation=arguments.allocation)
-    return ListView(devices, device_table(devices))
+    owners = None
+    if arguments.output == "wide":
+        owners = {partition.name: partition.owner for partition in pod.partitions()}
+    return ListView(devices, device_table(devices, owners))
 
 
 def _list_leases(_: ListOptions, pod: Pod) -> ListView:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from podwright.cli.shared._terminal import ProgressLine
 from podwright.cli.shared._verb_definition import Verb
+from podwright.ground.plural import counted
 from podwright.replay.command._replay_options import ReplayOptions
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 a report of what you have:
   podwright replay --example
-  podwright replay sacct.txt --pod pod64 --ways native,static:8x4+2x16,host-mapping:4x16
+  podwright replay sacct.txt --pod pod64 --ways native,static:8x4+2x16
   podwright replay trace.csv --pod pod256 --policy best-fit,lowest,moves
 
 to get sacct.txt from a Slurm site (as somebody who sees all jobs):
@@ -76,7 +77,7 @@ def _anonymise(trace: Trace, path: str) -> int:
     text = io.StringIO()
     write_anonymous(trace, text)
     _write(path, text.getvalue())
-    print(f"{path}: {len(trace)} jobs, without names or dates")
+    print(f"{path}: {counted(len(trace), 'job')}, without names or dates")
     for line in left_out(trace.skipped.figures()):
         print(line)
     return 0

@@ -11,8 +11,8 @@ from podwright.ground.option_rows import port
 
 _EXAMPLES = """\
 examples:
-  podwright proxy -H head1 --tls-certs alice.vipu-certs -- ./vipu list partitions
-  podwright proxy -H head1 --tls-certs alice.vipu-certs -- python train.py
+  podwright proxy -H head1 --tls-certs alice.certs -- ./vipu list partitions
+  podwright proxy -H head1 --tls-certs alice.certs -- python train.py
 
 The command finds the server by VIPU_CLI_API_HOST and IPUOF_VIPU_API_HOST, which name a port that
 leads there, for programs of this user alone, for as long as the command runs."""

@@ -11,7 +11,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from podwright.cli.shared._run_to_exit_code import complain as complain
@@ -22,13 +22,49 @@ EXIT_USAGE = 2
 _NUMBER = re.compile(r"-\d+(\.\d+)?$")
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that determines the width itself. argparse makes one for each option, and would
-    load shutil.
+class _Formatter(argparse.HelpFormatter):
+    """A formatter that keeps the lines of a description, and folds those that are too long.
+
+    It determines the width itself: argparse makes one for each option, and would load shutil.
     """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=columns() - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Fold what is too long: sentences are filled anew, an example's comment goes below it."""
+        lines: list[str] = []
+        paragraph: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            is_text = bool(line[:1].strip())
+            if is_text:
+                paragraph.append(line)
+            if paragraph and (not is_text or line.endswith((".", ":", ";"))):
+                too_long = max(map(len, paragraph)) > width + 2
+                lines += _wrapped(" ".join(paragraph), width) if too_long else paragraph
+                paragraph = []
+            if not is_text:
+                lines += _folded_example(line, width)
+        return "".join(f"{indent}{line}\n" for line in lines[:-1])
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _wrapped(" ".join(text.split()), width)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    import textwrap  # only for help
+
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def _folded_example(line: str, width: int) -> list[str]:
+    """Return the line of an example, with its comment below it where both do not fit into one."""
+    example, *comment = re.split(r"(?<=\S)\s{3,}", line, maxsplit=1)
+    if len(line) <= width + 2 or not comment:
+        return [line]
+    return [example, *_wrapped(comment[0], width, " " * 6)]
 
 
 def columns() -> int:
@@ -67,6 +103,27 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self._given: list[str] = []
+        #: Headings under which --help lists the verbs, each with its verbs.
+        self.verb_groups: Mapping[str, Sequence[str]] = {}
+
+    def format_help(self) -> str:
+        """Return the help, with the verbs in their groups."""
+        lists = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+        verbs = {verb.dest: verb for verb in lists[0]._choices_actions} if lists else {}
+        if not self.verb_groups or not verbs:
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        formatter.add_text(self.description)
+        for heading, names in self.verb_groups.items():
+            formatter.start_section(heading)
+            formatter.add_arguments([verbs[name] for name in names if name in verbs])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments(self._optionals._group_actions)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

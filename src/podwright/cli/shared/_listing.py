@@ -11,7 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.cli.shared._noun_grammar import GroupedListOptions, ListOptions
+from podwright.cli.shared._noun_grammar import (
+    GroupedListOptions,
+    ListOptions,
+    LocalListOptions,
+)
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -52,9 +56,9 @@ def show_list(arguments: AnyListOptions, read: Callable[[], ListView]) -> int:
         time.sleep(INTERVAL)
 
 
-def rendered(arguments: AnyListOptions, listing: ListView) -> str:
+def rendered(arguments: AnyListOptions | LocalListOptions, listing: ListView) -> str:
     """Return a list in the format, and in the order, that the arguments name."""
-    if isinstance(arguments, ListOptions):
+    if not isinstance(arguments, GroupedListOptions):
         listing = _sorted(listing, arguments.sort_by)
     form = "json" if arguments.json else arguments.output or "table"
     if form == "json":
@@ -62,7 +66,7 @@ def rendered(arguments: AnyListOptions, listing: ListView) -> str:
 
         return _json.text(listing.values)
     if form == "yaml":
-        return _yaml(listing.values)
+        return yaml_text(listing.values)
     if form == "name":
         return "\n".join(listing.table.names())
     if form == "wide" or not sys.stdout.isatty():
@@ -89,7 +93,7 @@ def _sorted(listing: ListView, column: str) -> ListView:
     )
 
 
-def _yaml(values: Sequence[object]) -> str:
+def yaml_text(values: Sequence[object]) -> str:
     """Return the values of the JSON as YAML. Raises InvalidRequest without PyYAML."""
     import json
 

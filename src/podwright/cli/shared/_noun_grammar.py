@@ -11,29 +11,38 @@ from podwright.cli.shared._server_options import Connect, JsonEverywhere, parent
 from podwright.ground import option_rows as opt
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
-_OUTPUT = opt.choice(
+OUTPUT = opt.choice(
     f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
     FORMATS,
     "",
     "FORMAT",
     name="-o --output",
 )
+_SORT_BY = opt.text("the column to sort by, as it is headed", "COLUMN")
 _WATCH = opt.flag("go on, and print what changes; Ctrl-C ends it", name="-w --watch")
 
 
 class GroupedListOptions(JsonEverywhere):
     """The options of a list whose rows belong together."""
 
-    output = _OUTPUT
+    output = OUTPUT
     watch = _WATCH
 
 
 class ListOptions(JsonEverywhere):
     """The options of a list that can be sorted."""
 
-    output = _OUTPUT
-    sort_by = opt.text("the column to sort by, as it is headed", "COLUMN")
+    output = OUTPUT
+    sort_by = _SORT_BY
     watch = _WATCH
+
+
+class LocalListOptions(opt.OptionTable):
+    """The options of a list that no server has."""
+
+    json = opt.JSON
+    output = OUTPUT
+    sort_by = _SORT_BY
 
 
 class NamedOptions(JsonEverywhere):

@@ -35,9 +35,10 @@ def needing(extra: str, operation: str = "", problem: str = "is not installed") 
         yield
     except ModuleNotFoundError as error:
         from podwright.errors import Unavailable
+        from podwright.ground.pods_extra import install_command
 
         raise Unavailable(
             f"{error.name} {problem}",
             operation=operation,
-            would_work=f"pip install 'podwright[{extra}]'",
+            would_work=install_command(extra=extra),
         ) from None

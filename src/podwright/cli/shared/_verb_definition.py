@@ -63,7 +63,8 @@ class VerbGroup:
     """A verb that has verbs of its own.
 
     command: all words, such as `podwright slurm`. verbs: those that are loaded with the group.
-    modules: the module of each further verb, which has VERBS.
+    modules: the module of each further verb, which has VERBS. readers: headings under which --help
+    lists the verbs, each with its verbs.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class VerbGroup:
         *,
         modules: Mapping[str, str] | None = None,
         metavar: str = "VERB",
+        readers: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.command, self.verbs, self.modules, self.metavar = command, verbs, modules, metavar
         self.help, self.description, self.epilog = help, description, epilog
+        self.readers = readers or {}
 
     def add_to(self, verbs: Subparsers, words: Sequence[str] = ()) -> None:
         """Add the group; if `words` begin with a verb of `modules`, only that one."""
@@ -88,6 +91,7 @@ class VerbGroup:
             description=self.description,
             epilog=self.epilog,
         )
+        parser.verb_groups = self.readers
         below = parser.add_subparsers(metavar=self.metavar, required=True, prog=self.command)
         for verb in self.verbs:
             verb.add_to(below)

@@ -11,13 +11,14 @@ all options of sbatch may follow; the job runs one small program in each task an
 
 examples:
   podwright slurm check-binding --nodes=2 --ntasks-per-node=4 --gpus-per-task=1
-  podwright slurm check-binding --gres=gpu:4 --ntasks=4 --gpu-bind=closest --cpus-per-task=8
+  podwright slurm check-binding --gres=gpu:4 -n4 --gpu-bind=closest -c8
 
 a verdict has three parts:
-  distinct, shared or none   whether another task of the node sees the same GPU
-  near, partly or far        the task's cores are beside its GPUs, some of them, or none are;
-                             unbound: it may run on all cores; unknown: nothing tells
-  as asked                   or what was asked instead
+  distinct, shared, none   whether another task of the node sees the same GPU
+  near, partly, far        all, some or none of the task's cores are beside its
+                           GPUs; unbound: it may run on all cores; unknown:
+                           nothing tells
+  as asked                 or what was asked instead
 exit code 1 where a task did not get what was asked."""
 
 

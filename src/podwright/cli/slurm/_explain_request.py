@@ -23,7 +23,7 @@ examples:
   podwright slurm explain-request --for srun --gpus-per-task=1 -n4 --node-gpus 8
   podwright slurm explain-request train.sh
   podwright slurm explain-request --nodes=4 train.sh
-  podwright slurm explain-request --site-files /etc/slurm --partition=gpu --gpus=16
+  podwright slurm explain-request --site-files /etc/slurm -p gpu --gpus=16
 
 the nodes, partitions and defaults are those of this site's Slurm, where there is one, or those of
 the files in a folder: slurm.conf, gres.conf and cgroup.conf, or the output of `scontrol show

@@ -8,6 +8,7 @@ from podwright.cli.shared._verb_definition import Verb
 from podwright.errors import InvalidRequest
 from podwright.ground import option_rows as opt
 from podwright.ground.option_rows import positive
+from podwright.ground.plural import counted
 
 _EXAMPLES = """\
 examples:
@@ -81,7 +82,8 @@ def _run(arguments: _RehearseOptions) -> int:
         )
     if arguments.dry_run:
         for submission, jobs in chosen:
-            print(f"{submission.command} {' '.join(submission.options)}  ({len(jobs)} jobs)")
+            what = f"{submission.command} {' '.join(submission.options)}"
+            print(f"{what}  ({counted(len(jobs), 'job')})")
         return 0
     rehearsal = Rehearsal([], [])
     if not twins_are_equal(before, after):

@@ -8,6 +8,20 @@ VERBS = (
     VerbGroup(
         "podwright slurm",
         "requests, scripts and logs of jobs under Slurm",
+        readers={
+            "for users": (
+                "lint",
+                "explain-request",
+                "template",
+                "check-binding",
+                "check-fabric",
+                "retry",
+                "efficiency",
+                "sample",
+            ),
+            "for administrators": ("configure", "check", "rehearse", "recover", "build"),
+            "services and hooks": ("serve", "serve-lint", "twin", "adopt"),
+        },
         modules={
             "adopt": "slurm._adopt",
             "explain-request": "slurm._explain_request",

@@ -18,6 +18,7 @@ from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._process_cutoff import in_words as fence_in_words
 from podwright.errors import PodwrightError
+from podwright.ground.plural import span
 from podwright.placement import Placement, Refusal
 from podwright.wire import Explanation, PartitionSpec, ReadyState, Standing
 
@@ -286,7 +287,7 @@ def of_partition(state: ControllerState, entry: PartitionEntry, caller: Caller) 
         )
     end_time, end_is_announced = end_of(record, state.now())
     if end_is_announced:
-        sentences.append(f"its creator said that it ends in {end_time - state.now():.0f} s")
+        sentences.append(f"its creator said that it ends in {span(end_time - state.now())}")
     for reservation in state.reservations.values():
         if entry.name in reservation.goal.partitions:
             waiter_is_visible = state.sight.waiter(caller, reservation.owner)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from podwright.gpu.fabriclog._fabric_advice import FabricFinding
 from podwright.gpu.fabriclog._read_nccl_log import FabricReport
 from podwright.ground.judgement import Judgement, Says
+from podwright.ground.plural import counted
 from podwright.ground.tables import table
 
 _VERDICTS = {Says.YES: "good", Says.NO: "mend", Says.NOT_KNOWN: "not known"}
@@ -22,7 +23,7 @@ def as_text(
     """
     header = (
         f"{log_report.library} {log_report.version or '(version not in the log)'}, "
-        f"{log_report.ranks} ranks"
+        f"{counted(log_report.ranks, 'rank')}"
     )
     host_count = len(set(log_report.hosts.values()))
     hosts_text = f"{host_count} host{'s' * (host_count != 1)}"

@@ -10,6 +10,7 @@ from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.gpu.lint._rules_starts import line_of_option, trainings
 from podwright.gpu.lint._shell import holes
 from podwright.gpu.requests import is_number
+from podwright.ground.plural import counted
 
 _EVIDENCE_TEST = "tests/outer/gpu/test_lint_shown.py"
 _OLD_EVIDENCE_TEST = "tests/outer/gpu/test_lint.py"
@@ -97,7 +98,10 @@ def more_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
             continue  # gpus-total-too-small reports it
         if count and gpus and count > gpus:
             number = line_of_option(lint_case, launch, launch.data.processes)
-            reason = f"{count} processes start on a node that has {gpus} GPUs in this job"
+            reason = (
+                f"{counted(count, 'process', ('starts', 'start'))} on a node that has "
+                f"{counted(gpus, 'GPU')} in this job"
+            )
             yield Found(number, reason)
 
 
@@ -123,7 +127,7 @@ def fewer_processes_than_gpus(lint_case: Case) -> Iterator[Found]:
     if not 0 < count < gpus:
         return
     is_mistake = count > 1 and copies == 1  # else one process may be meant to use several
-    start = "1 process starts" if count == 1 else f"{count} processes start"
+    start = counted(count, "process", ("starts", "start"))
     stay = "stay" if is_mistake else "may stay"
     reason = f"{start} on a node with {gpus} GPUs: {gpus - count} {stay} idle"
     line_number = line_of_option(lint_case, launch, launch.data.processes)

@@ -26,7 +26,7 @@ def manual_page(
     if len((parser.description or "").split("\n\n")) > 1:
         lines += [".SH DESCRIPTION", *_roff_paragraphs(parser.description or "")]
     lines += [".SH OPTIONS", *_option_lines(parser, set())]
-    verbs = list(_verb_parsers(parser))
+    verbs = list(verb_parsers(parser))
     shared_options = {option for argument in parser._actions for option in argument.option_strings}
     if verbs:
         lines.append(".SH COMMANDS")
@@ -51,7 +51,7 @@ def manual_page(
     return "\n".join([*lines, ".SH SEE ALSO", see_also, ""])
 
 
-def _verb_parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
+def verb_parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
     """Return the verbs below a parser that are actions of their own, each with its words."""
     for subparsers_action in parser._actions:
         if not isinstance(subparsers_action, argparse._SubParsersAction):
@@ -66,7 +66,7 @@ def _verb_parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.Ar
             if name in help_texts
         ]
         for verb_name, verb_parser in documented_verbs:
-            nested_verbs = list(_verb_parsers(verb_parser))
+            nested_verbs = list(verb_parsers(verb_parser))
             if nested_verbs:
                 yield from nested_verbs
             else:

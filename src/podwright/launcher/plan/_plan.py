@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.ground.endpoints import SOCKET_VARIABLE
+from podwright.ground.plural import counted
 from podwright.hosts import (
     WORKER_VARIABLE,
     WORKERS_VARIABLE,
@@ -56,7 +57,6 @@ from podwright.launcher.plan._wanted_partition import (
 
 if TYPE_CHECKING:
     from podwright.client import ServerOptions
-    from podwright.wire import AcquireRequest
 
 DECIDED_BY_SERVER_TEXT = "decided by the server"
 HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
@@ -157,11 +157,6 @@ class Plan(NamedTuple):
         from podwright.client import ServerOptions
 
         return ServerOptions(host=self.server_host, port=self.server_port, certs=self.server_certs)
-
-    @property
-    def request(self) -> AcquireRequest:
-        """The request to the server."""
-        return self.wanted.request()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -273,7 +268,7 @@ class Plan(NamedTuple):
         ]
         plan_lines = [
             ("program", shlex.join(self.program)),
-            ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
+            ("replicas", f"{self.replicas} of {counted(self.ipus_per_replica, 'device')}"),
             ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
             *self._ways(),
             ("server", self._reason_without_server or server_address or "found when it is needed"),
@@ -343,7 +338,7 @@ def make_plan(
     host_choice = choose_hosts(options, environ, this_host)
     if host_choice.spares and not host_choice.by_slurm:
         notes.append(
-            f"{instance_count} instances run on {fold(host_choice.hosts)}; "
+            f"{counted(instance_count, 'instance', ('runs', 'run'))} on {fold(host_choice.hosts)}; "
             f"{fold(host_choice.spares)}: spare"
         )
     wanted_partition = _wanted(options, environ)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.errors import Internal, PodwrightError, TimedOut, WrongState
+from podwright.ground.plural import counted
 from podwright.launcher.instances._exit_cause import TIMED_OUT
 from podwright.launcher.instances._poprun_output import Output
 from podwright.launcher.options._instance_environment import (
@@ -224,7 +225,9 @@ class LaunchPartition:
         origin_text = "created" if lease.created else "found"
         kind_text = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
         output.log(
-            "I", f"partition {partition.name}: {origin_text}, {kind_text}, {partition.size} devices"
+            "I",
+            f"partition {partition.name}: {origin_text}, {kind_text}, "
+            f"{counted(partition.size, 'device')}",
         )
         if partition.simulated:
             output.write_line(f"SIMULATED: the devices of partition {partition.name} are simulated")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from podwright.fabric import IPU
+from podwright.ground.plural import counted
 from podwright.placement.buddy_blocks import BuddyBlocks, block, every, fit, soonest
 from podwright.replay.grounds._ground import (
     DeviceSpan,
@@ -67,7 +68,7 @@ class PodGround(Ground):
         """
         order = (devices - 1).bit_length()
         if 1 << order > self.largest:
-            raise UnfitJob(f"more than {self.largest} devices")
+            raise UnfitJob(f"more than {counted(self.largest, 'device')}")
         return devices << 8 | order if self.policy == "trim" else order
 
     def devices_for(self, demand: int) -> int:
@@ -203,7 +204,7 @@ class ShapelessGround(MachinesGround):
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the job's number of devices."""
         if devices > self.size:
-            raise UnfitJob(f"more than {self.size} devices")
+            raise UnfitJob(f"more than {counted(self.size, 'device')}")
         return devices
 
     def devices_for(self, demand: int) -> int:

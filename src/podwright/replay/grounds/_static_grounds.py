@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import IPU
+from podwright.ground.plural import counted
 from podwright.replay.grounds._ground import DeviceSpan, MachinesGround, StartAnswer, UnfitJob
 
 _DEVICES_PER_MACHINE = IPU.devices_per_machine
@@ -122,7 +123,7 @@ class Mapping(MachinesGround):
         while count <= self._hosts and not legal(count * self._each):
             count += 1
         if count > self._hosts:
-            raise UnfitJob(f"more than {self._hosts} hosts")
+            raise UnfitJob(f"more than {counted(self._hosts, 'host')}")
         return count
 
     def devices_for(self, demand: int) -> int:

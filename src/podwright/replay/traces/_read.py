@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from podwright.errors import InvalidRequest
+from podwright.ground.plural import counted
 from podwright.replay.traces._csv import FIELDS, is_csv, read_csv
 from podwright.replay.traces._sacct import SACCT_COMMAND, is_sacct, read_sacct
 from podwright.replay.traces._swf import is_swf, read_swf
@@ -90,7 +91,7 @@ def _decode_line(binary_file: io.BufferedReader) -> IO[str]:
 def _no_jobs_message(source: str, skipped: Skipped) -> str:
     no_jobs_text = f"{source} holds no job with devices"
     skipped_counts = [f"{count} {reason}" for reason, count in skipped.reasons.items()]
-    skipped_counts += [f"{skipped.bad} lines that cannot be read"] if skipped.bad else []
+    skipped_counts += [f"{counted(skipped.bad, 'line')} that cannot be read"] if skipped.bad else []
     if skipped.shown:
         number, problem, _ = skipped.shown[0]
         skipped_counts.append(f"line {number}: {problem}")
@@ -112,7 +113,8 @@ def _missing_data_notes(trace: Trace) -> list[str]:
         )
     if trace.skipped.still_running:
         notes.append(
-            f"{trace.skipped.still_running} jobs were still running: they count as ended when it "
+            f"{counted(trace.skipped.still_running, 'job', ('was', 'were'))} still running, and "
+            f"{'counts' if trace.skipped.still_running == 1 else 'count'} as ended when it "
             "was written."
         )
     if not any(trace.user):

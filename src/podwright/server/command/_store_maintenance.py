@@ -14,6 +14,7 @@ from pathlib import Path
 
 from podwright.controller import Gravity, StoreFault
 from podwright.errors import InvalidRequest
+from podwright.ground.plural import counted
 from podwright.hosts import is_loopback
 from podwright.server import ServingOptions, back_up, check, compare, repair, restore_from
 from podwright.server.command._server_arguments import ServerArguments
@@ -25,7 +26,9 @@ def back_up_store(arguments: ServerArguments) -> str:
     """Write the content of the store to the file of --backup."""
     store_place = serving_options(arguments).storage
     count = asyncio.run(back_up(store_place, Path(arguments.backup or "")))
-    return f"{count} records of {shown_place(store_place)} are in {arguments.backup}"
+    return (
+        f"{counted(count, 'record')} of {shown_place(store_place)}, written to {arguments.backup}"
+    )
 
 
 def restored(arguments: ServerArguments) -> str:
@@ -37,9 +40,9 @@ def restored(arguments: ServerArguments) -> str:
         text = (
             f"; the {store_records} that it holds would go" if store_records else ", which is empty"
         )
-        return f"{backup_records} records of {path} would be put into {store}{text}"
+        return f"{counted(backup_records, 'record')} of {path} would be put into {store}{text}"
     count = asyncio.run(restore_from(store_place, Path(path), replace=arguments.replace))
-    return f"{count} records of {path} are in {store}"
+    return f"{counted(count, 'record')} of {path}, put into {store}"
 
 
 def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
@@ -61,7 +64,7 @@ def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
         return store_faults, (
             f"the store {shown_store} is served; vipu remove partition removes such a partition"
         )
-    return store_faults, f"{record_count} records of {shown_store} have no faults"
+    return store_faults, f"{counted(record_count, 'record')} of {shown_store} have no faults"
 
 
 def repaired(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
@@ -83,8 +86,9 @@ def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[st
     administrator = _administrator(arguments) if arguments.init and arguments.secure else ""
     if arguments.tls_init:
         certificate_hosts = [socket.gethostname(), *arguments.name]
-        if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::", "[::]"):
-            certificate_hosts.append(options.host)
+        host = arguments.api_host
+        if not is_loopback(host) and host not in ("0.0.0.0", "::", "[::]"):
+            certificate_hosts.append(host)
         make_certificates(Path("vipu-certs"), certificate_hosts)
         yield "certificates: vipu-certs/server and vipu-certs/client"
         yield f"The server's is for {', '.join(dict.fromkeys(['localhost', *certificate_hosts]))}."

@@ -20,6 +20,7 @@ class PodSetupOptions(opt.OptionTable):
         "Slurm run unchanged); host-mapping, static or shared (docs: choosing a way)",
         _SITE_MODES,
         "native",
+        "MODE",
     )
     slurm_conf = opt.text("", "FILE", "/etc/slurm/slurm.conf")
     pod = opt.several(
