@@ -128,7 +128,7 @@ def test_why_a_request_waits_is_drawn_on_the_map_and_not_in_the_colour_of_a_fail
         expect(page.locator("svg[role=group] .device.way")).to_have_count(16 + 4)
         expect(page.locator("svg[role=group] .device.ours")).to_have_count(8)
         expect(page.locator("svg[role=group] .device.faint")).to_have_count(64 - 28)
-        expect(page.locator("#way h2")).to_have_text("Why request w17 of alice waits")
+        expect(page.locator("#way h2")).to_have_text("Why alice's request w17 waits")
         expect(page.locator("#way")).to_contain_text("rack1-14 is drained: fan 3 is loud")
         labels = page.locator(".pod text.label", has_text="until 15:14")
         expect(labels.first).to_contain_text("bert · ruth")
@@ -243,6 +243,38 @@ def test_a_thousand_devices_need_no_scrolling(browser: Browser) -> None:
         assert seen["out"] == 0, seen
         assert seen["page"] == [1440, 900]
         assert seen["legend"] <= 900
+
+
+def test_while_an_array_runs_the_queue_shows_whose_turn_it_is_and_what_people_wait_for(
+    browser: Browser,
+) -> None:
+    scene = pod_scene()
+    task = {**scene["jobs"]["slurm/4712"], "asked": "8 devices of pod"}
+    scene["jobs"] = {
+        f"slurm/9_{at}": {**task, "job": f"9_{at}", "place": at, "reserved": 8 * (at == 1)}
+        for at in range(1, 41)
+    }
+    turn = "it is the turn of job 9_1 of slurm first: 8 of 8 devices that are kept for it"
+    scene["jobs"]["slurm/9_1"]["starts"] = NOW + 600
+    scene["waiters"]["w17"] |= {"reserved": 0, "needs": turn}
+    for key, row in scene["devices"].items():
+        if row[2] == "RESERVED":
+            scene["devices"][key] = [*row[:5], "job 9_1 of slurm"]
+    with shown(browser, View("index.html", "/pod"), scene) as page:
+        lines = page.locator(".queue ol[aria-label=slurm] li")
+        expect(lines).to_have_count(2)
+        expect(lines.first).to_contain_text("8 devices are kept for it")
+        expect(lines.last).to_contain_text("job 9_2 and 38 more tasks")
+        person = page.locator(".queue ol[aria-label=people] li")
+        expect(person).to_contain_text(turn)
+        page.click("#views a[href='/line']")
+        turns = page.locator(".turns li")
+        expect(turns).to_have_count(1)
+        expect(turns).to_contain_text("dave (slurm), job 9_1: 8 devices of pod; 8 devices are kept")
+        expect(page.locator("[data-row=w17]")).to_contain_text("the turn of job 9_1")
+        page.click("text=show the place")
+        expect(page.locator("svg[role=group] .device.ours")).to_have_count(8)
+        expect(page.locator("#way h2")).to_have_text("Why dave's job 9_1 of slurm waits")
 
 
 def folded_scene(domains: int = 2048) -> dict[str, dict[str, Any]]:

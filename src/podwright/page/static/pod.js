@@ -183,7 +183,7 @@ export class Pod {
     this.inWay = new Set([...(said.partitions ?? []).map((one) => `p ${one.partition}`),
       ...[...(said.down ?? []), ...(said.drained ?? [])].map((name) => `m ${name}`)]);
     const starts = waits?.starts ? [`${said.problem ? '; it' : 'It'} can start `, time(waits.starts)] : [];
-    this.waySaid.replaceChildren(h('h2', {}, `Why ${whom(this.keptFor)}${waits?.owner ? ` of ${waits.owner}` : ''} waits`),
+    this.waySaid.replaceChildren(h('h2', {}, `Why ${waits?.owner ? `${waits.owner}'s ` : ''}${whom(this.keptFor)} waits`),
       ...(said.problem || starts.length ? [h('p', {}, said.problem ?? '', ...starts)] : []),
       h('ul', {}, ...(said.lines ?? []).map((line) => h('li', {}, line))),
       h('p', { class: 'quiet' }, ...(job ? [] : ['the same: ', h('code', {}, `vipu explain ${this.way}`), ' · ']),
