@@ -383,7 +383,7 @@ def test_get_one_gcd(vipu: Vipu) -> None:
     assert vipu.out.splitlines()[-1].startswith("1   | 0:1")
     assert "0   | 0:0" not in vipu.out
     assert vipu("get partition p1 --gcd 2", partition(size=2, gcds=2)) == 1
-    assert vipu.err == ("vipu: get partition p1: there is no GCD 2. It has 2, counted from 0.\n")
+    assert vipu.err == ("vipu: get partition p1: there is no GCD 2. It has GCDs 0 to 1.\n")
 
 
 def test_ipuof_configuration_of_one_gcd_is_json_alone(vipu: Vipu) -> None:
