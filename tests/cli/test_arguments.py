@@ -73,7 +73,9 @@ def test_short_options_and_values_are_no_mistakes() -> None:
         (seconds, {"0.5": 0.5, "300": 300.0}, ["0", "-1", "nan", "inf", "soon"]),
     ],
 )
-def test_numbers(kind: Callable[[str], float], good: dict[str, float], bad: list[str]) -> None:
+def test_numbers_are_read_or_refused(
+    kind: Callable[[str], float], good: dict[str, float], bad: list[str]
+) -> None:
     import argparse
 
     for text, value in good.items():
