@@ -43,7 +43,11 @@ def copy_installed(one: Distribution, into: Path) -> None:
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the commands of an environment with the GPU half."""
-    folder = tmp_path_factory.mktemp("half")
+    return gpu_half(tmp_path_factory.mktemp("half"))
+
+
+def gpu_half(folder: Path) -> Path:
+    """The same, made in a folder."""
     wheels, there = folder / "wheels", folder / "venv"
     hatch = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
     subprocess.run(hatch, cwd=ROOT, check=True, capture_output=True, timeout=300)
