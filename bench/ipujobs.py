@@ -28,7 +28,7 @@ from tests.outer.lab import poll
 
 from bench import Figures, figure
 from podwright.client import Client, UnixTransport
-from podwright.wire import EventsRequest
+from podwright.wire import EventList, EventsRequest, MachineName
 
 COUNT, NODES = 1000, 4
 A_SERVER = 250  # of them
@@ -122,7 +122,7 @@ def _made(jobs: Wide) -> dict[str, float]:
     for socket in jobs.sockets:
         with Client(UnixTransport(str(socket)), timeout=60.0) as client:
             since = 0
-            while (found := client.list_events(EventsRequest(since=since))).events:
+            while (found := client.ask("ListEvents", EventsRequest(since=since), EventList)).events:
                 since = found.events[-1].number
                 for one in found.events:
                     if one.what == "CreatePartition" and one.outcome == "OK":
@@ -158,7 +158,7 @@ def _node(jobs: Troubled, nodes: StandIns) -> float:
     node = jobs.lab.get("pod", "one-worker-0")["spec"]["nodeName"]
     begin = time.perf_counter()
     nodes.say(node, "Unknown")
-    took = _until_said(jobs, "Failed", f"node {node}", begin)
+    took = _until_said(jobs, "Running", f"node {node}", begin)
     nodes.say(node, "True")
     jobs.nothing_is_left()
     return took
@@ -170,7 +170,7 @@ def _drain(jobs: Troubled, _: StandIns) -> float:
     machine = jobs.machine_of("one")
     with Client(UnixTransport(str(jobs.socket)), timeout=60.0) as client:
         begin = time.perf_counter()
-        client.drain_machine(machine)
+        client.call("DrainMachine", MachineName(name=machine))
     took = _until_said(jobs, "Running", "drained", begin)
     jobs.good("vipu-admin", "resume", "machine", machine)
     jobs.nothing_is_left()

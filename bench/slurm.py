@@ -45,9 +45,11 @@ def run() -> Figures:
             for way, set_up in ways.items():
                 options = [] if way == "plain" else DEVICES
                 with set_up(lab), _sinfo(lab, looks[way]):
-                    took[way]["loose"].append(timed(lab, JOBS, partial(loose, lab, JOBS, options)))
+                    took[way]["loose"].append(
+                        timed(lab, JOBS, partial(loose, lab, JOBS, options)).seconds
+                    )
                     took[way]["array"].append(
-                        timed(lab, TASKS, partial(array, lab, TASKS, options))
+                        timed(lab, TASKS, partial(array, lab, TASKS, options)).seconds
                     )
         waited = lab.state()["figures"]["waited"]
     for kind, count, least in (("loose", JOBS, LOOSE), ("array", TASKS, ARRAY)):

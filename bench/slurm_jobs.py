@@ -2,7 +2,8 @@
 
 `slurm_jobs:newest` is one release alone (oldest, middle, newest). Four ways take turns on one
 cluster, so that whatever else the machine does hits all, and the best turn of each counts: plain
-Slurm, Slurm with `/bin/true` as both hooks, ours without `--ipus`, and ours with it.
+Slurm, Slurm with `/bin/true` as both hooks, ours without `--ipus`, and ours with it. On a loaded
+machine read the processor time of a job instead, hop by hop (`_slurm_load._spent`).
 Needs root and Slurm (`make test-outer` installs it).
 """
 
@@ -23,7 +24,7 @@ from tests.outer.lab import release as find_release
 from tests.outer.slurm.native import NativeLab
 
 from bench import Figures, figure
-from bench._slurm_load import array, loose, restart, timed, true_hooks, undone
+from bench._slurm_load import Timed, array, loose, restart, timed, true_hooks, undone
 
 RELEASES = ("oldest", "middle", "newest")
 JOBS, TASKS = 300, 200
@@ -67,15 +68,16 @@ def _jobs(lab: NativeLab) -> Figures:
         Variant("no_ipus", native),
         Variant("native", native, DEVICES),
     )
-    times: dict[tuple[str, str], list[float]] = {}
+    times: dict[tuple[str, str], list[Timed]] = {}
     for _ in range(TURNS):
         for variant in variants:
             with variant.set_up(lab):
                 for kind, count, load in (("loose", JOBS, loose), ("array", TASKS, array)):
-                    seconds = timed(lab, count, partial(load, lab, count, variant.options))
-                    times.setdefault((kind, variant.name), []).append(seconds)
+                    turn = timed(lab, count, partial(load, lab, count, variant.options))
+                    times.setdefault((kind, variant.name), []).append(turn)
     for kind, count, least in (("loose", JOBS, LOOSE), ("array", TASKS, ARRAY)):
-        best = {variant.name: min(times[kind, variant.name]) for variant in variants}
+        turns = {variant.name: times[kind, variant.name] for variant in variants}
+        best = {name: min(turn.seconds for turn in found) for name, found in turns.items()}
         spent = {f"{name}_s": round(seconds, 2) for name, seconds in best.items()}
         of_plain = {
             f"{name}_of_plain": round(best["plain"] / best[name], 2)
@@ -84,6 +86,11 @@ def _jobs(lab: NativeLab) -> Figures:
         yield figure(f"slurm.{kind}", best["plain"] / best["native"], "of plain, at least",
                      limit=least, jobs=count, **spent, **of_plain, turns=TURNS,
                      **PARAMS)  # fmt: skip
+        for name, found in turns.items():
+            hops = min((turn.hops for turn in found), key=lambda hops: sum(hops.values()))
+            columns = {hop: round(ms, 2) for hop, ms in hops.items()}
+            yield figure(f"slurm.{kind}.processor.{name}", round(sum(hops.values()), 2), "ms a job",
+                         jobs=count, **columns)  # fmt: skip
 
 
 def latency(lab: NativeLab) -> Figures:

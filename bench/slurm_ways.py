@@ -83,5 +83,5 @@ def _measure(
     lab: NativeLab, took: dict[tuple[str, str], list[float]], way: str, options: list[str]
 ) -> None:
     for kind, count, load in (("loose", JOBS, loose), ("array", TASKS, array)):
-        seconds = timed(lab, count, partial(load, lab, count, options))
+        seconds = timed(lab, count, partial(load, lab, count, options)).seconds
         took.setdefault((way, kind), []).append(seconds)

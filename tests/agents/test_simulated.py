@@ -133,7 +133,6 @@ def test_the_door() -> None:
         "WINDOW",
         "Agent",
         "Call",
-        "DeviceReport",
         "Driver",
         "FabricDevice",
         "FabricDriver",

@@ -48,8 +48,9 @@ def test_machines_allocations_and_clusters(server: Server) -> None:
     with podwright.connect() as pod:
         first = pod.admin.machines()[0]
         assert first.free == first.devices > 0
-        pod.admin.drain_machine(first.machine)
-        assert pod.admin.machine(first.machine).state == "DRAINED"
+        pod.admin.drain_machine(first.machine, reason="fan 3 is loud")
+        drained = pod.admin.machine(first.machine)
+        assert (drained.state, drained.reason) == ("DRAINED", "fan 3 is loud")
         pod.admin.resume_machine(first.machine)
         assert pod.admin.machine(first.machine) == first
         with pytest.raises(NotFound, match="there is no machine nobody"):

@@ -32,6 +32,8 @@ from podwright.wire import (
     DeviceRef,
     DiscoveredAgent,
     DiscoveredList,
+    DrainInfo,
+    DrainRequest,
     Empty,
     EventList,
     ListRequest,
@@ -346,7 +348,16 @@ def test_moves_are_shown_and_forbidden(server: Server, run: Run) -> None:
 def test_a_machine_is_drained_and_what_stays_on_it_is_said(server: Server, run: Run) -> None:
     places = [DeviceRef(domain=0, offset=at, machine=f"ag{at // 4 + 1}") for at in range(8)]
     server.answers["ListClusters"] = ClusterList(
-        clusters=[ClusterInfo(name="c1", family="ipu", size=8, free=6, drained=["ag2"])]
+        clusters=[
+            ClusterInfo(
+                name="c1",
+                family="ipu",
+                size=8,
+                free=6,
+                drained=["ag2"],
+                drains=[DrainInfo(machine="ag2", reason="fan 3 is loud", who="root", at=9.0)],
+            )
+        ]
     )
     server.answers["ListDevices"] = DeviceList(
         devices=[
@@ -365,16 +376,16 @@ def test_a_machine_is_drained_and_what_stays_on_it_is_said(server: Server, run: 
         "",
     )
     assert "DrainMachine" not in [name for name, _ in server.asked]
-    code, out, _ = run("drain machine ag1")
+    code, out, _ = run("drain machine ag1 --reason its-PSU")
     assert (code, out) == (0, "drain machine (ag1): success.\nIt still has p1 on it.\n")
-    assert ("DrainMachine", MachineName(name="ag1")) in server.asked
+    assert ("DrainMachine", DrainRequest(name="ag1", reason="its-PSU")) in server.asked
     _, out, _ = run("drain machine ag2 --json")
     assert json.loads(out)["partitions"] == []
     _, out, _ = run("list machines")
     rows = [[cell.strip() for cell in line.split(" | ")] for line in out.splitlines()[2:]]
     assert rows == [
-        ["ag1", "c1", "a1", "UP", "4", "2", "p1"],
-        ["ag2", "c1", "a1", "DRAINED", "4", "4", "-"],
+        ["ag1", "c1", "a1", "UP", "4", "2", "p1", "-"],
+        ["ag2", "c1", "a1", "DRAINED", "4", "4", "-", "fan 3 is loud"],
     ]
     code, _, err = run("drain machine ag9")
     assert (code, "there is no machine ag9. There are: ag1, ag2" in err) == (1, True)

@@ -27,7 +27,7 @@ def test_a_server_that_root_starts_is_its_own(nobody_at_home: Path) -> None:
     assert options.storage == state / "vipu-server.db"
     assert options.own_key == state / "agent.key"
     assert options.socket == nobody_at_home / "run" / "podwright" / "server.sock"
-    assert (options.socket_mode, options.private) == (0o600, True)
+    assert (options.listen.socket_mode, options.listen.private_folder) == (0o600, True)
 
 
 def test_a_server_of_the_system_is_the_machines(nobody_at_home: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_server_of_the_system_is_the_machines(nobody_at_home: Path) -> None:
     root = os.environ["PODWRIGHT_ROOT"]  # stands for / in a test
     assert str(options.storage) == f"{root}/var/lib/podwright/vipu-server.db"
     assert str(options.own_key) == f"{root}/var/lib/podwright/agent.key"
-    assert (str(options.socket), options.socket_mode) == (SYSTEM_SOCKET, 0o666)
+    assert (str(options.socket), options.listen.socket_mode) == (SYSTEM_SOCKET, 0o666)
 
 
 def test_an_agent_that_root_starts_keeps_its_state_in_its_home(nobody_at_home: Path) -> None:

@@ -20,7 +20,7 @@ def test_settings_of_a_file_are_the_options_of_the_command(tmp_path: Path) -> No
     parser = vipu_server.build_parser()
     found = parser.parse_args([*words(parser, str(file)), "--api-port", "8092"])
     assert (found.api_host, found.api_port, found.listen_anywhere) == ("10.0.0.1", 8092, True)
-    assert (found.cluster_file, found.agent_silence) == (["a.toml", "b.toml"], 2.5)
+    assert (found.cluster_file, found.agent_silence) == ([Path("a.toml"), Path("b.toml")], 2.5)
     assert not found.secure
 
 

@@ -491,11 +491,11 @@ def test_devices_are_listed_with_state_and_partition(vipu: Vipu) -> None:
     assert (
         vipu.out
         == """\
-Cluster | Device | Machine | IPU | State  | Allocation | Partition
-------------------------------------------------------------------
-pod16   | 0:0    | m0      | 0   | FREE   | a1         | -
-pod16   | 0:1    | m0      | 1   | IN_USE | a1         | p1
-pod16   | 0:4    | m1      | 0   | IN_USE | a1         | p1
+Cluster | Device | Machine | IPU | State  | Allocation | Partition | Reason
+---------------------------------------------------------------------------
+pod16   | 0:0    | m0      | 0   | FREE   | a1         | -         | -
+pod16   | 0:1    | m0      | 1   | IN_USE | a1         | p1        | -
+pod16   | 0:4    | m1      | 0   | IN_USE | a1         | p1        | -
 """
     )
     assert vipu("list devices --json", DEVICES) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def test_values_arrive_whole_and_the_connection_is_kept(tmp_path: Path) -> None:
         ("CreatePartition", {"spec": {"name": "p1", "size": 4, "devices": [[0, 1], [0, 2]]}}),
         ("GetPartition", {"name": "p1"}),
     ]
+
+
+def test_threads_that_share_a_client_get_each_its_own_answer(tmp_path: Path) -> None:
+    def echo(name: str, body: dict[str, Any]) -> bytes:
+        return http({**P1, "name": body["name"]})
+
+    with stub(tmp_path / "s", echo) as server, client(server.path) as ours:
+
+        def name_again(name: str) -> str:
+            return ours.get_partition(name).name
+
+        names = [f"p{n}" for n in range(200)]
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(name_again, names)) == names
+    assert server.connections == 1
 
 
 def test_a_large_answer_arrives_whole(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from podwright.wire import (
     AllocationRequest,
     ClusterChange,
     ClusterInfo,
+    DrainRequest,
     ListRequest,
-    MachineName,
     Named,
     RemoveRequest,
 )
@@ -88,7 +88,7 @@ async def test_another_machine_takes_the_place_of_one_that_died(site: Site) -> N
     other = "ag2" if one == "ag1" else "ag1"
     with pytest.raises(WrongState, match=f"machine {one} has p1 on it"):
         await change(site, replace=one, by="ag4")
-    await site.controller.drain_machine(ROOT, MachineName(name=one))
+    await site.controller.drain_machine(ROOT, DrainRequest(name=one))
     site.machines[one].set_down(True)
     await site.until(2 * SILENCE, lambda: one in site.controller._state.down)
     await site.controller.remove_partition(ROOT, RemoveRequest(name="p1", force=True))

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from podwright import controller
+from podwright.controller.calls._call_checks import subject_of
 from podwright.controller.calls._call_table import CALLS, SERVER_ANSWERED_METHODS, call_table
 from podwright.wire import (
     METHODS,
@@ -112,9 +113,9 @@ def test_what_stands_in_the_audit() -> None:
 
 
 def test_a_request_names_its_object() -> None:
-    assert METHODS["RemovePartition"].subject(RemoveRequest(name="p" * 100)) == "p" * 80
+    assert subject_of(METHODS["RemovePartition"], RemoveRequest(name="p" * 100)) == "p" * 80
     acquire = AcquireRequest(spec=PartitionSpec(name="p1"))
-    assert METHODS["Acquire"].subject(acquire) == "p1"
-    assert METHODS["SetQuota"].subject(QuotaInfo(allocation="a1")) == "a1"
-    assert METHODS["SetQuota"].subject(QuotaInfo(user="bob", allocation="a1")) == "bob"
-    assert METHODS["ListPartitions"].subject(ListRequest(allocation="a1")) == ""
+    assert subject_of(METHODS["Acquire"], acquire) == "p1"
+    assert subject_of(METHODS["SetQuota"], QuotaInfo(allocation="a1")) == "a1"
+    assert subject_of(METHODS["SetQuota"], QuotaInfo(user="bob", allocation="a1")) == "bob"
+    assert subject_of(METHODS["ListPartitions"], ListRequest(allocation="a1")) == ""

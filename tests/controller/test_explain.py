@@ -13,9 +13,9 @@ from podwright.errors import InvalidRequest, NoCapacity, NotFound
 from podwright.fabric import preset
 from podwright.wire import (
     CreateRequest,
+    DrainRequest,
     ExplainRequest,
     Explanation,
-    MachineName,
     PartitionSpec,
     WaitRequest,
 )
@@ -96,10 +96,14 @@ async def test_an_allocations_bounds() -> None:
 
 
 async def test_machines_that_are_drained_or_silent(world: World) -> None:
-    await world.controller.drain_machine(ROOT, MachineName(name="ag1"))
+    await world.controller.drain_machine(ROOT, DrainRequest(name="ag1"))
     found = await explain(world, 16)
     assert found.drained == ["ag1"]
-    assert any("ag1 is drained" in line for line in found.lines)
+    assert "machine ag1 is drained" in found.lines
+    await world.controller.drain_machine(ROOT, DrainRequest(name="ag1", reason="fan 3 is loud"))
+    found = await explain(world, 16)
+    assert "machine ag1 is drained: fan 3 is loud" in found.lines
+    assert found.drain_reasons == {"ag1": "fan 3 is loud"}
 
 
 async def test_waiters_leases_and_partitions_by_name(world: World) -> None:

@@ -37,6 +37,7 @@ from podwright.wire import (
     ClusterChange,
     ClusterRequest,
     CreateRequest,
+    DrainRequest,
     LeaseRequest,
     MachineName,
     MoveRequest,
@@ -187,7 +188,7 @@ class Pod(Site):
         for name in controller._services.registry.clusters:
             cluster = state.inventory.clusters[name]
             puts.append(registry.put_cluster(cluster.layout))
-            puts += [Put("drain", machine, b"{}") for machine in cluster.drained]
+            puts += [records.put_drain(name, drain) for name, drain in cluster.drains.items()]
             if not allocations.is_implicit(cluster):
                 for a, inside in cluster.allocations.items():
                     record = allocations.AllocationRecord(
@@ -272,7 +273,7 @@ async def asked_to_move(pod: Pod) -> None:
     await pod.hold("p1", create=True, movable=True)
     await pod.time.advance(10)
     machine = pod.held.partition.gcds[0][0].machine
-    await pod.ask("DrainMachine", MachineName(name=machine))
+    await pod.ask("DrainMachine", DrainRequest(name=machine))
     lease = pod.held.lease
     request = LeaseRequest(id=lease.id, epoch=lease.epoch, move_seconds=1.0)
     for _ in range(20):
@@ -374,7 +375,7 @@ async def divided(pod: Pod) -> None:
 
 
 async def drained(pod: Pod) -> None:
-    await pod.ask("DrainMachine", MachineName(name="ag1"))
+    await pod.ask("DrainMachine", DrainRequest(name="ag1"))
 
 
 async def hung(pod: Pod) -> None:
@@ -432,7 +433,7 @@ CALLS: list[tuple[str, Step, Step]] = [
     ("Leave", waiting, leave),
     ("SetQuota", nothing, asks("SetQuota", QuotaInfo(user="alice", devices=4, partitions=1))),
     ("SetShare", nothing, asks("SetShare", ShareRequest(guest="slurm", weight=3.0))),
-    ("DrainMachine", waiting, asks("DrainMachine", MachineName(name="ag2"))),
+    ("DrainMachine", waiting, asks("DrainMachine", DrainRequest(name="ag2"))),
     ("ResumeMachine", drained, asks("ResumeMachine", MachineName(name="ag1"))),
     ("CreateAgent", nothing, asks("CreateAgent", AgentRequest(name="ag7", host="ag7", port=1))),
     ("RemoveAgent", nothing, asks("RemoveAgent", Named(name="ag5"))),

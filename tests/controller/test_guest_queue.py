@@ -9,6 +9,7 @@ import pytest
 
 from podwright.controller.queue._fair_share import PEOPLE, Shares, weights_of
 from podwright.controller.queue._guest_first_jobs import OFFERED_S, SILENT_S
+from podwright.controller.state._records import DrainRecord
 from podwright.errors import Denied, InvalidRequest, NoCapacity, NotFound
 from podwright.fabric import preset
 from podwright.wire import (
@@ -298,7 +299,9 @@ async def test_who_waits_learns_whose_turn_it_is_and_how_far_that_place_is(world
     await enqueue(world, "b", head("job 1", 16))
     spec = PartitionSpec(name="p1", size=8, cluster="pod16")
     reply = await world.controller.wait(ALICE, WaitRequest(create=CreateRequest(spec=spec)))
-    turn = "it is the turn of b first: 8 of 16 devices that are kept for it in pod16 are free"
+    turn = (
+        "it is the turn of job 1 of b first: 8 of 16 devices that are kept for it in pod16 are free"
+    )
     assert turn in reply.waiter.needs
     explanation = await world.controller.explain(ALICE, ExplainRequest(name=reply.waiter.id))
     assert any(turn in line for line in explanation.lines)
@@ -311,10 +314,10 @@ async def test_a_place_stays_when_another_machine_goes_out_of_service(world: Wor
     state = world.controller._state
     cluster = state.inventory.clusters["pod16"]
     other = cluster.refs[0][15 - place.devices[0][1]].machine
-    cluster.drained.add(other)
+    cluster.drains[other] = DrainRecord()
     state.freed(None, (), "")
     assert (await enqueue(world, "b", head("job 1", 8))).places == [place]
-    cluster.drained.clear()
+    cluster.drains.clear()
 
 
 async def test_what_others_use_after_a_job_became_due_is_before_it_what_its_own_guest_uses_is_not(

@@ -14,6 +14,7 @@ from podwright.errors import Denied, Fenced, InvalidRequest, NoCapacity
 from podwright.wire import (
     AcquireReply,
     CreateRequest,
+    DrainRequest,
     EventsRequest,
     ExplainRequest,
     LeaseInfo,
@@ -257,7 +258,7 @@ async def test_a_drained_machine_is_emptied(world: World) -> None:
     one = await launch(world, "p1")
     await one.renew()
     (machine,) = {ref.machine for gcd in one.reply.partition.gcds for ref in gcd}
-    await world.controller.drain_machine(ROOT, MachineName(name=machine))
+    await world.controller.drain_machine(ROOT, DrainRequest(name=machine))
     await world.time.advance(3)
     moved = await one.obey()
     assert moved is not None
@@ -272,7 +273,7 @@ async def test_resumed_in_time_it_need_not(world: World) -> None:
     one = await launch(world, "p1")
     await one.renew()
     (machine,) = {ref.machine for gcd in one.reply.partition.gcds for ref in gcd}
-    await world.controller.drain_machine(ROOT, MachineName(name=machine))
+    await world.controller.drain_machine(ROOT, DrainRequest(name=machine))
     await world.time.advance(3)
     assert (await one.renew()).move
     await world.controller.resume_machine(ROOT, MachineName(name=machine))

@@ -12,10 +12,15 @@ from podwright.controller.state import _partition_index as partition_index
 from podwright.controller.state._records import LeaseRecord
 from podwright.errors import NoCapacity, NotFound
 from podwright.wire import (
+    CreateRequest,
+    EnqueueRequest,
     ExplainRequest,
     ListRequest,
     PartitionName,
+    PartitionSpec,
+    PoolHead,
     QuotaInfo,
+    WaitRequest,
 )
 from tests.controller.world import ALICE, BOB, ROOT, World, virtually
 
@@ -70,6 +75,24 @@ async def test_what_runs_by_itself_walks_no_partitions(no_walk: Callable[[], Non
     assert observer.failed == 0
     assert sum(observer.partition_states.values()) == 6
     assert observer.machine_states()[1] == []
+    await world.stop()
+
+
+@virtually
+async def test_a_freed_device_costs_what_waits_and_not_what_is_there(
+    no_walk: Callable[[], None],
+) -> None:
+    """The timer and each freed device charge the guests for what they use."""
+    world = await _filled()
+    slurm = Caller("slurm", 64030, Role.SCHEDULER)
+    head = PoolHead(cluster="pod16", job="job 7", owner="alice", sizes=[16], due=True)
+    joined = WaitRequest(create=CreateRequest(spec=PartitionSpec(name="all", size=16)))
+    await world.controller.enqueue(slurm, EnqueueRequest(guest="a", pools=[head]))
+    await world.controller.wait(ALICE, joined)
+    no_walk()
+    await world.remove("p0")
+    await world.time.advance(10.0)
+    assert world.controller.observer.failed == 0
     await world.stop()
 
 

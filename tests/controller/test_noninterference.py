@@ -39,6 +39,7 @@ from podwright.wire import (
     AskToMoveRequest,
     CallOffMoveRequest,
     CreateRequest,
+    DrainRequest,
     EventsRequest,
     ExplainRequest,
     JobInfo,
@@ -46,7 +47,6 @@ from podwright.wire import (
     LeaseInfo,
     LeaseRequest,
     ListRequest,
-    MachineName,
     Method,
     MoveRequest,
     PartitionName,
@@ -202,7 +202,7 @@ class TenantWorld:
         held = await controller.acquire(alice, AcquireRequest(spec=spec, create=True, ttl=3000))
         launched = await self._can_move(alice, held)
         machine = held.partition.gcds[0][0].machine
-        await controller.drain_machine(ROOT, MachineName(name=machine))
+        await controller.drain_machine(ROOT, DrainRequest(name=machine))
         await self.world.time.advance(2.0)
         move = (await self._can_move(alice, held)).move
         assert move

@@ -29,6 +29,7 @@ from podwright.wire import (
     CreateRequest,
     DeviceInfo,
     DeviceList,
+    DrainRequest,
     ExplainRequest,
     ListRequest,
     MachineName,
@@ -64,8 +65,10 @@ class Pod:
                 await controller.create_partition(ROOT, CreateRequest(spec=spec))
         elif choice == "remove" and names:
             await self.world.remove(numbers.choice(names), force=True)
-        elif choice in ("drain", "resume"):
-            await getattr(controller, f"{choice}_machine")(ROOT, MachineName(name=machine))
+        elif choice == "drain":
+            await controller.drain_machine(ROOT, DrainRequest(name=machine))
+        elif choice == "resume":
+            await controller.resume_machine(ROOT, MachineName(name=machine))
         elif choice in ("ill", "well"):
             simulated = self.world.machines[machine]
             simulated.set_healthy(numbers.randrange(len(simulated.devices)), choice == "well")

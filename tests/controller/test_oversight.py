@@ -10,9 +10,11 @@ import pytest
 from podwright.controller.administration._audit import Audit
 from podwright.controller.state._journal import Journal
 from podwright.errors import Denied, InvalidRequest, NoCapacity, NotFound
-from podwright.store import MemoryStore
+from podwright.store import MemoryStore, Put
 from podwright.wire import (
     CreateRequest,
+    DrainInfo,
+    DrainRequest,
     EventInfo,
     EventsRequest,
     MachineName,
@@ -215,7 +217,7 @@ async def test_what_an_operator_wants_to_know_is_a_log_line(
 async def test_a_drained_machine_takes_nothing_new(world: World) -> None:
     await world.create("p1", 4)
     for machine in ("ag1", "ag2"):
-        await world.controller.drain_machine(ROOT, MachineName(name=machine))
+        await world.controller.drain_machine(ROOT, DrainRequest(name=machine))
     assert (await world.get("p1")).ready_state.value == "ACTIVE", "what is there stays"
     await world.create("p2", 8)
     with pytest.raises(NoCapacity, match="drained: ag1, ag2"):
@@ -230,9 +232,44 @@ async def test_a_drained_machine_takes_nothing_new(world: World) -> None:
     await world.controller.resume_machine(ROOT, MachineName(name="ag2"))
     await world.create("p3", 4)
     with pytest.raises(NotFound):
-        await world.controller.drain_machine(ROOT, MachineName(name="nope"))
+        await world.controller.drain_machine(ROOT, DrainRequest(name="nope"))
     with pytest.raises(Denied):
-        await world.controller.drain_machine(ALICE, MachineName(name="ag1"))
+        await world.controller.drain_machine(ALICE, DrainRequest(name="ag1"))
+
+
+async def test_the_reason_of_a_drain_is_shown_with_each_thing_that_is_drained(
+    world: World,
+) -> None:
+    await world.create("p1", 4)
+    await world.controller.drain_machine(ROOT, DrainRequest(name="ag1", reason="fan 3 is loud"))
+    drained_at = world.time.wall()
+    await world.time.advance(60)
+    await world.controller.drain_machine(ROOT, DrainRequest(name="ag1"))
+    await world.restart()
+    (cluster,) = (await world.controller.list_clusters(ROOT, ALL)).clusters
+    (drain,) = cluster.drains
+    assert (drain.machine, drain.reason, drain.who) == ("ag1", "fan 3 is loud", "root")
+    assert drain.at == pytest.approx(drained_at), "a second drain is the first one"
+    devices = (await world.controller.list_devices(ROOT, ALL)).devices
+    reasons = {d.device.machine: d.attributes.get("drained") for d in devices}
+    assert reasons == {"ag1": "fan 3 is loud", "ag2": None, "ag3": None, "ag4": None}
+    await world.controller.drain_machine(ROOT, DrainRequest(name="ag1", reason="its PSU, too"))
+    (cluster,) = (await world.controller.list_clusters(ROOT, ALL)).clusters
+    assert (cluster.drains[0].reason, cluster.drains[0].at) == ("its PSU, too", drain.at)
+    for reason in ("x" * 201, "two\nlines"):
+        with pytest.raises(InvalidRequest, match="too long or not printable"):
+            await world.controller.drain_machine(ROOT, DrainRequest(name="ag1", reason=reason))
+    await world.controller.resume_machine(ROOT, MachineName(name="ag1"))
+    (cluster,) = (await world.controller.list_clusters(ROOT, ALL)).clusters
+    assert (cluster.drains, cluster.drained) == ([], [])
+
+
+async def test_a_drain_of_an_older_build_has_no_reason(world: World) -> None:
+    await world.controller.drain_machine(ROOT, DrainRequest(name="ag1"))
+    await world.store.commit([Put("drain", "ag1", b"{}")])
+    await world.restart()
+    (cluster,) = (await world.controller.list_clusters(ROOT, ALL)).clusters
+    assert cluster.drains == [DrainInfo(machine="ag1")]
 
 
 async def test_events_after_a_number_that_never_was(world: World) -> None:

@@ -14,6 +14,7 @@ from podwright.wire import (
     AskToMoveRequest,
     CallOffMoveRequest,
     CreateRequest,
+    DrainRequest,
     JobMovesRequest,
     LeaseInfo,
     LeaseRequest,
@@ -135,7 +136,7 @@ async def test_the_server_itself_moves_no_job(world: World) -> None:
     job = await started(world)
     await job.renew()
     (machine,) = {ref.machine for gcd in job.reply.partition.gcds for ref in gcd}
-    await world.controller.drain_machine(ROOT, MachineName(name=machine))
+    await world.controller.drain_machine(ROOT, DrainRequest(name=machine))
     await world.time.advance(20)
     assert not (await job.renew()).move
     await world.controller.resume_machine(ROOT, MachineName(name=machine))

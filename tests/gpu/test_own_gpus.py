@@ -38,7 +38,7 @@ def test_every_check_can_be_made(environ: Mapping[str, str]) -> None:
         assert finding.do.endswith("."), finding
 
 
-def test_a_sample_of_each(environ: Mapping[str, str]) -> None:
+def test_the_sampler_reads_each_gpu_of_this_machine(environ: Mapping[str, str]) -> None:
     found = take_gpus(environ)
     try:
         rows = _gpu_sampler(found.gpus, found.libraries)()

@@ -48,5 +48,5 @@ def test_the_settings_of_the_page_are_taken(tmp_path: Path) -> None:
     assert settings.act == "warn"
 
 
-def test_there_are_commands() -> None:
+def test_the_pages_have_commands_to_type() -> None:
     assert len(commands()) > 8

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
 
-from podwright.errors import Unavailable
 from podwright.guests.shared import (
-    HELD,
     Book,
     Freed,
-    Guest,
     Holding,
-    Locks,
     Room,
     Waits,
-    attempts,
-    failed,
-    sweep,
 )
 from podwright.wire import (
     DeviceInfo,
@@ -135,32 +128,6 @@ class Eight:
         raise AssertionError
 
 
-class Cluster:
-    """The guest. running: its jobs; silent: its scheduler does not answer."""
-
-    def __init__(self, server: Eight) -> None:
-        self.server = server
-        self.running: set[Key] = set()
-        self.silent = False
-
-    async def jobs(self) -> Mapping[Key, bool]:
-        if self.silent:
-            raise Unavailable("no answer")
-        return dict.fromkeys(self.running, True)
-
-    def in_progress(self) -> Collection[Key]:
-        return ()
-
-    def is_over(
-        self, holding: Claim, jobs: Mapping[Key, bool], in_progress: Collection[Key]
-    ) -> bool:
-        return holding.created and holding.job not in jobs
-
-    async def give_back(self, book: Claims, holding: Claim) -> None:
-        await self.server.remove(holding.name, holding.words)
-        book.release(holding.job)
-
-
 async def _start(book: Claims, server: Eight, job: Key, order: int) -> bool:
     start = book.find(order)
     if start is None:
@@ -187,7 +154,7 @@ async def book(server: Eight) -> Claims:
     return made
 
 
-async def test_a_guests_jobs_hold_blocks_and_a_new_life_finds_them(
+async def test_a_guests_jobs_hold_blocks_and_its_next_process_finds_them(
     server: Eight, book: Claims
 ) -> None:
     assert await _start(book, server, A, 2)
@@ -198,22 +165,6 @@ async def test_a_guests_jobs_hold_blocks_and_a_new_life_finds_them(
     assert {job: one.bits for job, one in later.holdings.items()} == {A: 0x0F, B: 0xF0}
     later.release(A)
     assert later.find(2) == 0
-
-
-async def test_the_sweep_ends_what_jobs_hold_that_are_over(server: Eight, book: Claims) -> None:
-    guest: Guest[Key, bool, Claim] = Cluster(server)
-    assert isinstance(guest, Cluster)
-    await _start(book, server, A, 2)
-    await _start(book, server, B, 2)
-    guest.running = {B}
-    guest.silent = True
-    with pytest.raises(Unavailable):
-        await sweep(guest, {"pod8": book}, Locks[Key]())
-    assert set(book.holdings) == {A, B}  # nothing is touched while nobody says who lives
-    guest.silent = False
-    jobs, ended = await sweep(guest, {"pod8": book}, Locks[Key]())
-    assert (set(jobs), ended, set(book.holdings)) == ({B}, 1, {B})
-    assert list(server.made) == ["k.lab.b"]
 
 
 async def test_a_place_is_closed_until_all_of_it_is_free(server: Eight, book: Claims) -> None:
@@ -236,18 +187,7 @@ async def test_a_place_is_closed_until_all_of_it_is_free(server: Eight, book: Cl
     assert book.find(3) == 0
 
 
-def test_attempts_stand_in_words() -> None:
-    first = failed(0, 3, "no devices", "kubectl resume c")
-    assert first == ("try 1 of 3 failed: no devices", False)
-    assert attempts(first.words) == 1
-    last = failed(2, 3, "no devices", "kubectl resume c")
-    assert last.hold
-    assert last.words.endswith(f"{HELD}, kubectl resume c")
-    assert failed(0, 3, "never", "delete it", final=True).words == f"never {HELD}, delete it"
-    assert attempts("waits for devices") == 0
-
-
-async def test_who_waits_looks_again_when_something_is_freed() -> None:
+async def test_waiting_jobs_look_again_when_devices_are_given_back() -> None:
     freed = Freed()
     await freed.wait(0.01)
     import asyncio

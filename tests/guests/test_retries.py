@@ -30,7 +30,7 @@ async def test_a_problem_that_stays_is_said_once() -> None:
     ]
 
 
-async def test_a_defect_of_ours_is_not_repeated() -> None:
+async def test_an_error_in_our_code_is_not_repeated() -> None:
     async def work() -> None:
         raise KeyError("name")
 

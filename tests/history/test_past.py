@@ -28,6 +28,7 @@ def pod(size: int = 256) -> dict[str, dict[str, Any]]:
                 "size": size,
                 "domains": [64] * (size // 64),
                 "simulated": True,
+                "drained": [],
                 "machines": [],
             }
         },

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.hosts import BadHostList, expand, fold, read_hosts
+from podwright.errors import InvalidRequest
+from podwright.hosts import BadHostList, expand, expand_names, fold, fold_names, read_hosts
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,41 @@ def test_no_text_does_anything_but_expand_or_be_refused(text: str) -> None:
         return
     assert all(host.replace(".", "").replace("-", "").replace("_", "").isalnum() for host in found)
     assert not any(host.startswith("-") for host in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", ""),
+        ("n[1-3,7],m2,n2", "n1 n2 n3 n7 m2"),
+        (
+            "/dev/nvidia[0-1],/dev/dri/card[8-9].x",
+            "/dev/nvidia0 /dev/nvidia1 /dev/dri/card8.x /dev/dri/card9.x",
+        ),
+        ("a&b[1-2],@c[3-4]!", "a&b1 a&b2 @c3! @c4!"),
+        ("r[1-2]n[08-09]", "r1n08 r1n09 r2n08 r2n09"),
+    ],
+)
+def test_slurm_lists_any_names_each_once(text: str, wanted: str) -> None:
+    assert expand_names(text) == tuple(wanted.split())
+
+
+@pytest.mark.parametrize("text", ["n[0-8/4]", "n[a-b]", "n[3-1]", "n[0-999999999]", "n[]"])
+def test_what_slurm_does_not_list_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        expand_names(text)
+
+
+@given(
+    st.sets(
+        st.from_regex(r"[a-z]{1,2}[0-9]{0,2}(-[a-z][0-9]{1,2})?", fullmatch=True),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_what_is_folded_for_slurm_has_one_bracket_in_a_name_and_expands_again(
+    names: set[str],
+) -> None:
+    folded = fold_names(names)
+    assert set(expand_names(folded)) == names
+    assert not any(part.count("[") > 1 for part in folded.split(","))

@@ -19,7 +19,7 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     binaries.cache_clear()
 
 
-def test_those_of_a_folder_that_is_named_and_nothing_is_built(
+def test_the_programs_of_a_named_folder_are_used_and_nothing_is_built(
     named: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("subprocess.run", None)  # what would build them

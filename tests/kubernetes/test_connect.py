@@ -11,7 +11,7 @@ from podwright.errors import InvalidRequest
 from podwright.guests.kubernetes import connect
 
 
-async def test_the_cluster_of_a_kubeconfig_that_was_named(
+async def test_the_operator_connects_to_the_cluster_of_the_named_kubeconfig(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It is set by what is tried.
@@ -31,7 +31,9 @@ async def test_the_cluster_of_a_kubeconfig_that_was_named(
         assert kube.api.configuration.host == "https://127.0.0.1:1"
 
 
-async def test_no_such_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kubeconfig_that_does_not_exist_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBECONFIG", "")
     with pytest.raises(InvalidRequest, match="no cluster is known here"):
         async with connect(str(tmp_path / "missing.conf")):
@@ -41,7 +43,7 @@ async def test_no_such_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     "text", ["a: [", "- a\n- b\n", "5", "clusters: 3\ncurrent-context: x\n", "\x00", ""]
 )
-async def test_a_file_that_is_no_kubeconfig(
+async def test_a_file_that_is_no_kubeconfig_is_an_error(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "")

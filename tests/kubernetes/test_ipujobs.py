@@ -238,7 +238,7 @@ def test_sixty_manifests_are_taken_or_refused_as_by_chart_1_2_0(jobs: World) -> 
     assert {error.status for error in refusals.values()} == {INVALID}
 
 
-def test_what_no_schema_says_is_refused_or_stands_in_the_status(jobs: World) -> None:
+def test_mistakes_beyond_the_schema_are_refused_or_stand_in_the_status(jobs: World) -> None:
     """Servers with CEL refuse it. Older ones accept it, and the job's status says why it does not
     start.
     """
@@ -252,7 +252,7 @@ def test_what_no_schema_says_is_refused_or_stands_in_the_status(jobs: World) -> 
     jobs.nothing_is_left()
 
 
-def test_two_partitions_of_four_then_none(jobs: World) -> None:
+def test_each_instance_has_a_partition_and_scaling_down_gives_one_back(jobs: World) -> None:
     jobs.create("pair", ipus=4, instances=2)
     jobs.until("two workers", lambda: jobs.pods() == ["pair-worker-0", "pair-worker-1"])
     listed = json.loads(jobs.good("vipu", "list", "partitions", "--json"))
@@ -347,14 +347,16 @@ def test_the_job_of_the_higher_priority_class_comes_first(jobs: World) -> None:
         ("watch", "nodes", "yes"),
     ],
 )
-def test_rights(jobs: World, verb: str, what: str, answer: str) -> None:
+def test_the_operator_has_these_rights_and_lacks_those(
+    jobs: World, verb: str, what: str, answer: str
+) -> None:
     kind, _, below = what.partition("/")  # kubectl takes what follows a "/" for a name
     words = (verb, kind, *([f"--subresource={below}"] if below else []))
     done = jobs.lab.kubectl("auth", "can-i", *words, kubeconfig=jobs.kubeconfig)
     assert done.stdout.strip() == answer
 
 
-def test_all_that_the_operator_may_do(jobs: World) -> None:
+def test_the_operator_may_do_what_the_page_says_and_nothing_else(jobs: World) -> None:
     """The operator's rights are those in docs/kubernetes.md, beyond what everybody may do."""
     words = ("auth", "can-i", "--list", "--no-headers", "--namespace=podwright")
     done = jobs.lab.kubectl(*words, kubeconfig=jobs.kubeconfig)

@@ -206,7 +206,9 @@ def test_jobs_come_and_go_while_everybody_dies(jobs: Mortals) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("victim", ["operator", "server", "apiserver"])
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-def test_whichever_step_it_was(jobs: Mortals, victim: str, when: str) -> None:
+def test_nothing_is_leaked_whichever_step_a_process_dies_at(
+    jobs: Mortals, victim: str, when: str
+) -> None:
     """A job's life is run once for each of its steps, at which a process is killed."""
     for step in range(1, 100):
         jobs.die(victim, step, when)

@@ -59,7 +59,7 @@ def test_a_node_crashes_and_comes_back(cluster: KubeLab) -> None:
     cluster.ok("delete", "pod", "there", "again", "--grace-period=0", "--force")
 
 
-def test_what_runs_goes_on_while_kubelet_and_containerd_are_away(cluster: KubeLab) -> None:
+def test_pods_go_on_while_kubelet_and_containerd_are_away(cluster: KubeLab) -> None:
     node = cluster.node("n1")
     cluster.apply(pod("here", "sleep 100000", "n1"))
     cluster.wait_phase("here", "Running")

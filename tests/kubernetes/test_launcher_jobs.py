@@ -135,7 +135,7 @@ def test_the_exit_code_of_a_launcher_decides(jobs: LauncherWorld) -> None:
     jobs.nothing_is_left()
 
 
-def test_a_program_of_one_pod_as_sites_wrote_them(jobs: LauncherWorld) -> None:
+def test_a_program_of_one_pod_runs_as_sites_wrote_them(jobs: LauncherWorld) -> None:
     """Shared memory of its own, the host's IPC, a lock on memory, poprun in the worker itself."""
     words = "poprun --allow-run-as-root 1 --vv --num-instances 1 --num-replicas 4"
     line = (

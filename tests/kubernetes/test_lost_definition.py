@@ -1,10 +1,13 @@
-"""The definition of IPUJob is deleted and applied again: the operator hears new jobs all the same.
+"""The definition of IPUJob is deleted and applied again, or the API server freezes for a while: the
+operator hears new jobs all the same, and is not ready meanwhile.
 
 The operator looks at all jobs once an hour here, so that only its watches can tell it of a job.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +17,7 @@ import pytest
 from podwright.guests.kubernetes import as_yaml, manifests
 from tests.kubernetes.lab import KubeLab, StandIns
 from tests.kubernetes.test_ipujobs import World, apply
+from tests.outer.lab import poll
 from tests.ports import free_port
 
 pytestmark = pytest.mark.kubernetes
@@ -49,7 +53,7 @@ def jobs(plane: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     made.stop()
 
 
-def test_it_hears_jobs_again_and_says_while_it_does_not(jobs: ProbedWorld) -> None:
+def test_the_operator_hears_jobs_again_once_their_definition_is_back(jobs: ProbedWorld) -> None:
     with StandIns(jobs.lab.http, 2):
         jobs.create("before")
         jobs.is_said("before", "Running", "All instances running")
@@ -73,4 +77,28 @@ def test_it_hears_jobs_again_and_says_while_it_does_not(jobs: ProbedWorld) -> No
         true = {row["type"] for row in conditions if row["status"] == "True"}
         assert true == {"PartitionReady", "Running"}
         assert jobs.jobs()["after"]["status"]["observedGeneration"] == 1
+        jobs.nothing_is_left()
+
+
+def test_the_operator_is_not_ready_while_the_api_server_is_frozen(jobs: ProbedWorld) -> None:
+    """It ends when it cannot renew its lease. The kubelet, here the test, starts it again."""
+    with StandIns(jobs.lab.http, 2):
+        jobs.create("before")
+        jobs.is_said("before", "Running", "All instances running")
+        jobs.until("ready", lambda: jobs.probe("/readyz") == (200, "ok\n"))
+        frozen = jobs.lab.daemons.pid("kube-apiserver")
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            poll("not ready", lambda: jobs.probe("/readyz")[0] == 503, seconds=jobs.patience)
+            jobs.processes["operator"].wait(jobs.patience)
+            jobs.start_operator()
+            poll("probes again", lambda: jobs.probe("/readyz")[0], seconds=jobs.patience)
+            poll("not ready", lambda: jobs.probe("/readyz")[0] == 503, seconds=jobs.patience)
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        jobs.create("after")
+        jobs.is_said("after", "Running", "All instances running")
+        jobs.until("ready again", lambda: jobs.probe("/readyz") == (200, "ok\n"))
+        jobs.is_said("before", "Running", "All instances running")
+        assert {job["status"]["restartCount"] for job in jobs.jobs().values()} == {0}
         jobs.nothing_is_left()

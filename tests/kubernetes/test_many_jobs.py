@@ -40,7 +40,7 @@ def wide(
             made.stop()
 
 
-def test_each_runs_once_and_costs_few_writes(wide: tuple[Wide, Audit]) -> None:
+def test_each_job_runs_once_and_costs_few_writes(wide: tuple[Wide, Audit]) -> None:
     jobs, audit = wide
     http = jobs.lab.http
     names = [f"m{number:04d}" for number in range(COUNT)]

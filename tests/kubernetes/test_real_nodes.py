@@ -28,11 +28,20 @@ def jobs(cluster: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     made.stop()
 
 
+#: How long Kubernetes leaves a pod alone whose node does not answer; 300 s by default.
+SHORT_PATIENCE = {
+    "key": "node.kubernetes.io/unreachable",
+    "operator": "Exists",
+    "effect": "NoExecute",
+    "tolerationSeconds": 5,
+}
+
+
 def workers(script: str, node: str = "") -> dict[str, Any]:
     """Start a job's workers, which run a script of shell, on that node or on any."""
     main = {"name": "main", "image": "localhost/busybox:lab", "command": ["sh", "-ec", script]}
     where = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
-    return {"template": {"spec": {"containers": [main], **where}}}
+    return {"template": {"spec": {"containers": [main], "tolerations": [SHORT_PATIENCE], **where}}}
 
 
 def went(jobs: World, pod: str) -> None:
@@ -60,7 +69,7 @@ def containers(jobs: World) -> dict[str, str]:
     return found
 
 
-def test_two_workers_of_four_devices_each(jobs: World) -> None:
+def test_two_workers_run_with_four_devices_each(jobs: World) -> None:
     jobs.create("pair", instances=2, workers=workers(f"echo $IPUOF_VIPU_API_PARTITION_ID; {WAITS}"))
     jobs.is_said("pair", "Running", "All instances running")
     found = jobs.partitions()

@@ -85,7 +85,7 @@ def test_an_operator_that_is_gone_holds_no_namespace(jobs: World) -> None:
     jobs.start_operator()
 
 
-def test_it_ends_nothing_while_an_operator_acts(jobs: World) -> None:
+def test_removal_ends_nothing_while_an_operator_acts(jobs: World) -> None:
     jobs.create("stays")
     jobs.until("a worker", lambda: jobs.pods() == ["stays-worker-0"])
     words = ["--kubeconfig", str(jobs.lab.kubeconfig), "--controllers", f"unix:{jobs.socket}"]

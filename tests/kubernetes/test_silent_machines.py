@@ -87,7 +87,7 @@ def jobs(plane: KubeLab, tmp_path: Path) -> Iterator[Troubled]:
         made.stop()
 
 
-def test_a_partition_in_error(jobs: Troubled) -> None:
+def test_a_job_fails_or_restarts_elsewhere_when_its_partition_is_in_error(jobs: Troubled) -> None:
     """Its machine is silent, so a restarted job gets IPUs of another one."""
     both_run(jobs)
     silent = [jobs.machine_of(name) for name in ("never", "anew")]
@@ -102,7 +102,7 @@ def test_a_partition_in_error(jobs: Troubled) -> None:
     jobs.nothing_is_left()
 
 
-def test_an_error_that_is_over_when_the_operator_looks(jobs: Troubled) -> None:
+def test_a_job_fails_for_an_error_that_is_over_when_the_operator_looks(jobs: Troubled) -> None:
     """Nothing is reset under running pods: the error stays until the job has failed because
     of it.
     """

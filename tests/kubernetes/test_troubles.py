@@ -46,11 +46,20 @@ def attempts(jobs: World, name: str) -> int:
     return count
 
 
-def test_a_node_that_does_not_answer(jobs: World, nodes: StandIns) -> None:
+def test_a_job_ends_once_kubernetes_ends_the_pods_of_a_node_that_does_not_answer(
+    jobs: World, nodes: StandIns
+) -> None:
     both_run(jobs)
     where = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in lab_pods(jobs)}
-    for name in {where["never-worker-0"], where["anew-worker-0"]}:
-        nodes.say(name, "Unknown")
+    for ready in ("Unknown", "True", "Unknown"):
+        for name in set(where.values()):
+            nodes.say(name, ready)
+        for job in ("never", "anew"):
+            lost = f"node {where[f'{job}-worker-0']} of {job}-worker-0 does not answer"
+            words = lost if ready == "Unknown" else "All instances running"
+            jobs.is_said(job, "Running", words)
+    for name in where:
+        jobs.lab.ok("delete", "pod", name, "--wait=false")
     jobs.is_said("never", "Failed", f"node {where['never-worker-0']}")
     jobs.until("anew", lambda: attempts(jobs, "anew") == 1)
     for name in nodes.names:
@@ -65,7 +74,9 @@ def lab_pods(jobs: World) -> list[dict[str, dict[str, str]]]:
     return found
 
 
-def test_a_partition_that_somebody_removed(jobs: World, nodes: StandIns) -> None:
+def test_a_job_fails_or_restarts_when_somebody_removes_its_partition(
+    jobs: World, nodes: StandIns
+) -> None:
     both_run(jobs)
     for name in jobs.partitions():
         jobs.good("vipu", "remove", "partition", name, "--force")
@@ -76,7 +87,9 @@ def test_a_partition_that_somebody_removed(jobs: World, nodes: StandIns) -> None
     jobs.nothing_is_left()
 
 
-def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
+def test_a_job_goes_on_on_a_drained_machine_and_restarts_elsewhere(
+    jobs: World, nodes: StandIns
+) -> None:
     """What runs on it goes on, and goes elsewhere at a restart."""
     jobs.create("moves", restartPolicy=ANEW)
     jobs.is_said("moves", "Running", "All instances running")
@@ -95,7 +108,9 @@ def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
     jobs.nothing_is_left()
 
 
-def test_newer_versions_leave_what_runs_alone(jobs: World, nodes: StandIns, tmp_path: Path) -> None:
+def test_newer_versions_leave_running_jobs_alone(
+    jobs: World, nodes: StandIns, tmp_path: Path
+) -> None:
     jobs.create("stays", instances=2)
     jobs.is_said("stays", "Running", "All instances running")
     pods = sorted(pod["metadata"]["uid"] for pod in lab_pods(jobs))

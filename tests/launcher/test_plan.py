@@ -73,7 +73,7 @@ def test_what_is_asked_of_the_server() -> None:
         "--num-replicas 4 --ipus-per-replica 4 --update-partition=yes --remove-partition=no "
         "--reset-partition=no --vipu-allocation=a1 --sync-type=ST_POD_NATIVE_DEFAULT t"
     )
-    assert make_plan(parse(line.split()), {}).request == AcquireRequest(
+    assert make_plan(parse(line.split()), {}).wanted.request() == AcquireRequest(
         spec=PartitionSpec(
             name="",
             size=16,
@@ -99,12 +99,12 @@ def test_the_environment_stands_in_for_options_and_options_win() -> None:
     }
     plan = make_plan(parse(["--num-replicas=2", "t"]), environ)
     assert (plan.server_host, plan.server_port) == ("there", "1234")
-    assert plan.request.spec.name == "theirs"
+    assert plan.wanted.request().spec.name == "theirs"
     assert ("IPUOF_LOG_LEVEL", "DEBUG") in plan.environment
     line = "--vipu-server-host=here --vipu-server-port=99 --vipu-partition=mine t"
     plan = make_plan(parse(line.split()), environ)
     assert (plan.server_host, plan.server_port) == ("here", "99")
-    assert plan.request.spec.name == "mine"
+    assert plan.wanted.request().spec.name == "mine"
 
 
 def test_arguments_for_mpirun_add_up() -> None:
@@ -156,7 +156,7 @@ def test_one_replica_in_one_instance_and_old_names_are_only_warned_of() -> None:
         "--numa-aware is deprecated; write --process-placement spreadnuma",
         "--vipu-cluster is deprecated; write --vipu-allocation",
     ]
-    assert plan.request.spec.allocation == "c1"
+    assert plan.wanted.request().spec.allocation == "c1"
 
 
 def test_it_prints_itself_and_what_only_the_server_knows() -> None:
@@ -188,19 +188,19 @@ def test_what_a_job_was_granted_is_all_there_is(
     environ: dict[str, str], options: tuple[str, ...], parent: str, creates: bool
 ) -> None:
     line = ["--update-partition=yes", *options, "t"]
-    request = make_plan(parse(line), environ).request
+    request = make_plan(parse(line), environ).wanted.request()
     assert (request.parent, request.create, request.update) == (parent, creates, creates)
 
 
 def test_after_how_long_devices_are_fenced_can_be_said() -> None:
-    assert make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": "30"}).request.ttl == 30
+    assert make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": "30"}).wanted.request().ttl == 30
     for wrong in ("soon", "1", "3601", "nan", "inf", "-30"):
         with pytest.raises(InvalidRequest, match="Use seconds from 15 to 3600"):
             make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": wrong})
         with pytest.raises(InvalidRequest, match="from 15 to 3600"):
             parse([f"--fence-after={wrong}", "t"])
     typed = parse(["--fence-after=60", "t"])
-    assert make_plan(typed, {"PODWRIGHT_FENCE_AFTER": "30"}).request.ttl == 60
+    assert make_plan(typed, {"PODWRIGHT_FENCE_AFTER": "30"}).wanted.request().ttl == 60
 
 
 @pytest.mark.parametrize(

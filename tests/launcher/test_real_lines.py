@@ -51,11 +51,11 @@ def test_a_real_line_means_what_it_says(line: str) -> None:
     instances, replicas = int(said(words, "num-instances", "1")), said(words, "num-replicas", "1")
     assert (len(plan.instances), plan.replicas) == (instances, int(replicas))
     each = int(said(words, "ipus-per-replica", "1"))
-    assert plan.request.spec.size == int(replicas) * each
-    assert plan.request.spec.name == said(words, "vipu-partition", "")
+    assert plan.wanted.request().spec.size == int(replicas) * each
+    assert plan.wanted.request().spec.name == said(words, "vipu-partition", "")
     assert plan.server_host == said(words, "vipu-server-host", "")
-    assert plan.request.update == (said(words, "update-partition", "no") == "yes")
-    assert plan.request.keep == (said(words, "remove-partition", "yes") in ("no", "0"))
+    assert plan.wanted.request().update == (said(words, "update-partition", "no") == "yes")
+    assert plan.wanted.request().keep == (said(words, "remove-partition", "yes") in ("no", "0"))
     assert plan.offline == (said(words, "offline-mode", "no") in ("yes", "on"))
     wanted = said(words, "host", "")
     assert len(plan.hosts) == (min(OUR_HOSTS[wanted], instances) if wanted else 1)

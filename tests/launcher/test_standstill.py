@@ -70,7 +70,6 @@ class Launch:
             remotes=Remotes([remote], {0: "h1", 1: "h2"}),
             folder=folder,
             words=-1,
-            plain=True,
             spare=list,
         )
         plan = types.SimpleNamespace(
@@ -99,6 +98,7 @@ class Launch:
                 LoopTurns(self.clock, self.clock),
             ),
             deadline=None,
+            mpirun=False,
         )
 
     def turn(self, *, host_speaks: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.agents import DeviceReport, FabricDevice, SavedMachine
+from podwright.agents import FabricDevice, SavedMachine
 from podwright.agents.fabric import DeviceIdentity, FabricInventory
 from podwright.agents.gpu import FileGuard, GpuMachine, Guard, open_machine
 from podwright.agents.gpu._describe import attributes
@@ -19,6 +19,7 @@ from podwright.errors import Fenced, Internal, InvalidRequest
 from podwright.fabric import HGX8, NVL72, Machine, family_named
 from podwright.hosts.gpus import Gpu, Health, Sample
 from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
+from podwright.wire.agent import DeviceState
 from tests.machines.node import HGX
 
 Make = Callable[..., GpuMachine]
@@ -54,7 +55,7 @@ def write(described: Path, text: str) -> str:
     return before
 
 
-async def report(machine: GpuMachine, index: int = 3) -> DeviceReport:
+async def report(machine: GpuMachine, index: int = 3) -> DeviceState:
     return (await machine.describe()).devices[index]
 
 

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -465,10 +464,10 @@ def lied_to(checked: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
     async def asked(lie: str) -> Ended:
         liar = Liar(munge_socket, lie)
-        front = HookFront(Heard(), liar)
+        front = answered_by(Heard())
         listener = socket.create_server(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-        await front.start_remote(listener)
+        await front.start_remote(listener, liar)
         hook = hook_in(tmp_path_factory.mktemp("lied"), checked)
         conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge_socket}\n"
         done = await asyncio.to_thread(hook, f"{conf}prolog-seconds 20\ntrust 64030\n")
@@ -507,10 +506,10 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
         async def asked() -> tuple[list[int], subprocess.CompletedProcess[str], str]:
             service = Heard()
             believed = proofs(Site(pods=(), listen="x", munge_socket=munge))
-            front = HookFront(service, believed)
+            front = answered_by(service)
             listener = socket.create_server(("127.0.0.1", 0))
             port = listener.getsockname()[1]
-            await front.start_remote(listener)
+            await front.start_remote(listener, believed)
             conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge}\n"
             done = await asyncio.to_thread(hook, conf)
             spent = Munge(munge).encode(b"{}")
@@ -554,11 +553,11 @@ class Heard:
 
     failed = prove_step = end_job
 
-    def state(self) -> dict[str, Any]:
-        return {}
 
-    def role(self) -> str:
-        return "active"
+def answered_by(heard: Heard) -> HookFront:
+    front = HookFront()
+    front.proving = front.working = heard  # type: ignore[assignment]
+    return front
 
 
 @pytest.fixture(scope="module")

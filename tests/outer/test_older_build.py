@@ -21,7 +21,7 @@ from podwright.client import Client, UnixTransport
 from podwright.errors import PodwrightError
 from podwright.ground.endpoints import SOCKET_VARIABLE
 from podwright.store._format import OLDEST_READER
-from podwright.wire import AcquireRequest, PartitionSpec
+from podwright.wire import AcquireRequest, AuditReport, AuditRequest, PartitionSpec
 from tests.outer.test_full_disk import until
 from tests.whole.conftest import Pod, make_pod, world
 from tests.whole.machines import World
@@ -120,7 +120,11 @@ def test_they_follow_each_other_on_one_store(older: Path, tmp_path: Path, killed
             client.create_partition(PartitionSpec(name=f"p{turn + 1}", size=2))
             expected.add(f"p{turn + 1}")
     with served(tmp_path, None) as client:
-        assert [chain for chain in client.verify_audit().chains if chain.problems] == []
+        assert [
+            chain
+            for chain in client.ask("VerifyAudit", AuditRequest(), AuditReport).chains
+            if chain.problems
+        ] == []
         client.release(held.id, held.epoch)
         for name in sorted(expected):
             client.remove_partition(name)

@@ -14,7 +14,7 @@ import pytest
 
 from podwright.client import Client, GrpcTransport, parse_addresses
 from podwright.errors import Unauthenticated
-from podwright.wire import PartitionSpec
+from podwright.wire import BackupReply, BackupRequest, PartitionSpec
 from tests.outer.postgres import Postgres
 from tests.whole.test_killed_server import ENOUGH, SEED, Server, command, faults_of, harass
 
@@ -52,10 +52,9 @@ def test_backup_beside_the_active_server_and_restore(
         assert saved.returncode == 0, saved.stderr
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         client.create_partition(PartitionSpec(name="later", size=4))
-        assert (
-            json.loads(client.backup().splitlines()[0])["records"]
-            > len(file.read_text().splitlines()) - 2
-        )
+        content = client.ask("Backup", BackupRequest(), BackupReply).content
+        records = json.loads(content.splitlines()[0])["records"]
+        assert records > len(file.read_text().splitlines()) - 2
         busy = command(server, "--restore", str(file), "--replace")
         assert busy.returncode != 0
         assert "is active on the store" in busy.stderr

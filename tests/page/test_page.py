@@ -106,10 +106,7 @@ class Browser:
     def __init__(
         self, fake: Fake, *, safe_login: bool = True, proxy: SiteProxy | None = None
     ) -> None:
-        self.page = Page(
-            fake, lambda code: {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}.get(code, 400),
-            safe_login=safe_login, proxy=proxy,
-        )  # fmt: skip
+        self.page = Page(fake, safe_login=safe_login, proxy=proxy)
         self.cookie = self.secret = ""
         self.address = "127.0.0.1"
 

@@ -1,4 +1,4 @@
-"""Problems that need a person: twelve states, each with its line, and none for a healthy pod."""
+"""Problems that need a person: fourteen states, each with its line, and none for a healthy pod."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podwright.page._problems import PROBLEM_FINDERS, STARVES_SECONDS, problems
+from podwright.page._problems import PROBLEM_FINDERS, STARVES_SECONDS, problems, problems_shown
 
 NOW = 1_790_000_000.0
 
@@ -14,7 +14,7 @@ NOW = 1_790_000_000.0
 def healthy() -> dict[str, dict[str, Any]]:
     """A pod of two machines; m2 has partition p1, and a request waits that knows its turn."""
     return {
-        "clusters": {"pod": {"machines": ["m1", "m2"], "drained": [], "down": []}},
+        "clusters": {"pod": {"machines": ["m1", "m2"], "drained": [], "drains": {}, "down": []}},
         "machines": {name: machine() for name in ("m1", "m2")},
         "devices": {
             f"pod/0/{at}": (
@@ -48,14 +48,14 @@ def conditions(**more: Any) -> dict[str, Any]:
     return {"read_only": "", "standbys": None, "silent_schedulers": {}, "cabling": [], **more}
 
 
-_DRAINED = {"pod": {"machines": ["m1", "m2"], "drained": ["m2"], "down": []}}
-_EMPTY = {"pod": {"machines": ["m1", "m2"], "drained": ["m1"], "down": []}}
-_EVENT = {"what": "DrainMachine", "outcome": "OK", "who": "ruth", "about": "m1", "at": NOW - 99}
+_DRAINED = {"pod": {"machines": ["m1", "m2"], "drained": ["m2"], "drains": {}, "down": []}}
+_DRAINS = {"m1": {"reason": "fan 3 is loud", "who": "ruth", "at": NOW - 99}}
+_EMPTY = {"pod": {"machines": ["m1", "m2"], "drained": ["m1"], "drains": _DRAINS, "down": []}}
 #: By kind: what is planted in the healthy pod, and what the problem's words and command contain.
 PLANTED: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
     "silent-agent": (
         {"machines": {"m2": machine("DOWN", "its agent is silent")}},
-        "Machine m2 does not answer: its agent is silent; partitions on it: p1",
+        "Machine m2 does not answer: its agent is silent; partitions on it: p1 of alice",
         "ssh 10.0.0.1 systemctl restart vipu-agent@m2",
     ),
     "wrong-key": (
@@ -65,12 +65,14 @@ PLANTED: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
     ),
     "drained-used": (
         {"clusters": _DRAINED},
-        "Machine m2 is drained and still in use: drained; it waits for p1 to end",
+        "Machine m2 is drained and still in use: drained, without a reason; "
+        "it waits for p1 of alice to end",
         "vipu get partition p1",
     ),
     "drained-empty": (
-        {"clusters": _EMPTY, "events": {"7": _EVENT}},
-        "Machine m1 is drained and empty: 4 devices are out of service: drained by ruth",
+        {"clusters": _EMPTY},
+        "Machine m1 is drained and empty: 4 devices are out of service: drained by ruth: "
+        "fan 3 is loud",
         "vipu-admin resume machine m1",
     ),
     "partition-error": (
@@ -127,7 +129,7 @@ PLANTED: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
 }
 
 
-def test_a_healthy_pod_has_none() -> None:
+def test_a_healthy_pod_has_no_problem() -> None:
     assert problems(healthy(), NOW) == {}
     assert problems({}, NOW) == {}
     assert set(PLANTED) == set(PROBLEM_FINDERS)
@@ -154,7 +156,7 @@ def test_a_machine_that_is_down_has_a_line_for_who_may_not_see_agents() -> None:
     ((key, found),) = problems(topics, NOW).items()
     assert key == "silent-agent/m2"
     assert found["text"] == "Machine m2 is down"  # type: ignore[index]
-    assert "partitions on it: p1" in found["cause"]  # type: ignore[index]
+    assert "partitions on it: p1 of alice" in found["cause"]  # type: ignore[index]
 
 
 def test_devices_of_a_silent_machine_are_not_called_ill() -> None:
@@ -166,13 +168,41 @@ def test_devices_of_a_silent_machine_are_not_called_ill() -> None:
     assert list(problems(topics, NOW)) == ["silent-agent/m2"]
 
 
-def test_the_urgent_come_first() -> None:
+def test_problems_that_stop_everybody_come_before_those_of_one_device() -> None:
     topics = healthy()
     topics["clusters"] = _DRAINED
     topics["server"] = {"server": conditions(standbys=0, read_only="full")}
     topics["waiters"] = {"w1": waiter(since=NOW - 9999)}
-    urgent = [p["urgent"] for p in problems(topics, NOW).values() if isinstance(p, dict)]
-    assert urgent == [True, True, False, False]
+    found = [p["gravity"] for p in problems(topics, NOW).values() if isinstance(p, dict)]
+    assert found == ["everybody", "work", "later", "later"]
+
+
+def test_a_second_fault_of_one_machine_is_shown_beside_the_first() -> None:
+    topics = healthy()
+    faults = [["pod", "m2", "port up leads nowhere"], ["pod", "m2", "port down leads to m7"]]
+    topics["server"] = {"server": conditions(cabling=faults)}
+    found = problems(topics, NOW)
+    assert list(found) == ["cable/m2", "cable/m2/2"]
+    assert [p["cause"] for p in found.values() if isinstance(p, dict)] == [row[2] for row in faults]
+
+
+def test_the_owner_of_an_ill_device_is_named() -> None:
+    topics = healthy()
+    topics["devices"]["pod/0/4"] = ("m2", 0, "DOWN", "p1", "")
+    (found,) = problems(topics, NOW).values()
+    assert isinstance(found, dict)
+    assert found["cause"].endswith("in use by p1 of alice")
+
+
+def test_of_many_problems_each_kind_is_shown_first() -> None:
+    topics = healthy()
+    topics["clusters"] = _EMPTY
+    topics["partitions"] = {
+        f"p{at}": {"state": "ERROR", "owner": "alice", "errors": []} for at in range(200)
+    }
+    shown = problems_shown(problems(topics, NOW), 100)
+    assert len(shown) == 100
+    assert list(shown)[-1] == "drained-empty/m1", "the order stays"
 
 
 def test_a_request_that_knows_its_turn_does_not_starve() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role
+from podwright.controller.state._records import DrainRecord
 from podwright.fabric import Cluster, LinkDomain, Machine, family_named
 from podwright.page import DOMAIN_STATES, FOLDED_FROM
 from podwright.server import Identity, ListenOptions, Server
@@ -98,7 +99,7 @@ async def test_numbers_follow_what_happens_and_only_that_is_looked_at(
     state = server.controller._state
     state.mark_down("m05-00")
     cluster = state.inventory.clusters["large"]
-    cluster.drained.add("m06-01")
+    cluster.drains["m06-01"] = DrainRecord(reason="fan 3 is loud")
     cluster.touch_machine("m06-01")
     topics = await overview(server)
     assert sorted(looked[1:]) == [5, 6]
@@ -157,6 +158,16 @@ async def test_many_problems_are_counted(server: Server, monkeypatch: pytest.Mon
     monkeypatch.setattr(folded_pod, "PROBLEMS_SHOWN", 3)
     for number in range(8):
         server.controller._state.mark_down(f"m{number:02}-00")
+    topics = await overview(server)
+    assert len(topics["problems"]) == 3
+    assert topics["totals"]["problems"] == {"count": 8}
+
+
+async def test_the_owner_of_devices_that_are_down_is_named_in_a_large_pod(server: Server) -> None:
+    await create(server, "p1", 4)
+    entry = server.controller._state.partitions.get("p1")
+    assert entry is not None
+    (machine,) = entry.machines
+    server.controller._state.mark_down(machine)
     problems = (await overview(server))["problems"]
-    assert len(problems) == 4
-    assert problems["more/pod"]["text"] == "There are 5 more problems"
+    assert problems[f"silent-agent/{machine}"]["cause"].endswith("partitions on it: p1 of root")

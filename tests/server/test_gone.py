@@ -55,7 +55,7 @@ def test_over_http(caplog: pytest.LogCaptureFixture) -> None:
             as_controller(controller), ListenOptions(None, host=None, web=("127.0.0.1", 0))
         )
         await server.start()
-        visitors = server._web.server.door.visitors
+        visitors = server._web.door.visitors
         connection = socket.create_connection(("127.0.0.1", server.web_port))
         connection.sendall(b"GET /v1/partitions HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await until(lambda: controller.callers)
@@ -82,7 +82,7 @@ def test_on_the_socket(caplog: pytest.LogCaptureFixture, folder: Path) -> None:
         connection.sendall(call % b"ListLeases" + call % b"ListPartitions")
         await until(lambda: len(controller.callers) == 2)
         connection.close()
-        await until(lambda: not server._http.server.door.visitors)
+        await until(lambda: not server._http.door.visitors)
         controller.hold["list_partitions"].set()
         await until(lambda: not server.calls.under_way)
         await server.stop(1)

@@ -16,7 +16,14 @@ from podwright.history import KEEP_ROWS, Past
 from podwright.server import Identity, ListenOptions, PageOptions, Server
 from podwright.server._history_recorder import MINUTE_SECONDS, Recorder
 from podwright.store import MemoryHistory, MemoryStore, Row
-from podwright.wire import METHODS, CreateRequest, ListRequest, PartitionSpec
+from podwright.wire import (
+    METHODS,
+    CreateRequest,
+    DrainRequest,
+    ListRequest,
+    MachineName,
+    PartitionSpec,
+)
 from tests.server.test_web import get
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
@@ -98,6 +105,18 @@ async def test_each_minute_is_written_and_one_without_change_asks_nothing(world:
     assert found == [set(), {"p1"}, {"p1"}]
     points = await Past(world.history).series(START, START + 3, 1)
     assert [(p.used, p.free, p.fits[2]) for p in points] == [(0, 16, 4), (4, 12, 3), (4, 12, 3)]
+
+
+async def test_the_past_knows_which_machine_was_drained_while_it_was_in_use(world: World) -> None:
+    await world.make("p1", 16)
+    await world.recorder.record()
+    await world.controller.drain_machine(ROOT, DrainRequest(name="ag2", reason="fan 3 is loud"))
+    await world.pass_minute()
+    await world.controller.resume_machine(ROOT, MachineName(name="ag2"))
+    await world.pass_minute()
+    pods = [(await Past(world.history).at(START + minute))["topics"] for minute in range(3)]
+    assert [pod["clusters"]["pod16"]["drained"] for pod in pods] == [[], ["ag2"], []]
+    assert {row[2] for row in pods[1]["devices"].values()} == {"IN_USE"}
 
 
 async def test_writing_what_waited_is_no_change(world: World) -> None:

@@ -13,9 +13,8 @@ import pytest
 
 from podwright import wire
 from podwright.controller import Role
-from podwright.http import Limits
+from podwright.http import STATUS_BY_CODE, Limits
 from podwright.server import ListenOptions, Server
-from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE
 from tests.server.fakes import FakeController, Http, as_controller
 
 MAX_BODY, MAX_HEAD = Limits().body, Limits().head
@@ -88,7 +87,7 @@ async def test_a_refusal_arrives_as_it_was(
         "a problem", operation="renew", would_work="this", holder="alice"
     )
     status, body = await http.post("Renew", wire.LeaseRequest(id="l", epoch=1))
-    assert status == HTTP_STATUS_BY_CODE[kind.code]
+    assert status == STATUS_BY_CODE[kind.code]
     assert body == controller.fail["renew"].to_json()  # type: ignore[attr-defined]
     assert type(wire.error_from_json(body)) is kind
 
@@ -237,7 +236,7 @@ async def test_silent_connections_are_closed_and_busy_ones_are_not(
     half.writer.write(b"POST /podwright.v1/Renew HTTP/1.1\r\n")
     answer = asyncio.create_task(busy.post("Renew", wire.LeaseRequest(id="l", epoch=1)))
     async with asyncio.timeout(120):
-        while not controller.callers or len(running._http.server.door.visitors) < 3:  # noqa: ASYNC110
+        while not controller.callers or len(running._http.door.visitors) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     now = 2.0
     for client in (silent, half):
@@ -255,7 +254,7 @@ async def test_one_uid_may_not_open_all_connections(
     server: Server, controller: FakeController
 ) -> None:
     """A served caller keeps its place, and a silent one makes room."""
-    visitors = server._http.server.door.visitors
+    visitors = server._http.door.visitors
     visitors.each = 2
     assert server.socket_path is not None
     held = controller.hold["renew"] = asyncio.Event()
@@ -305,7 +304,7 @@ async def test_tiny_chunks_do_not_grow_beside_their_body(http: Http) -> None:
 
 async def test_all_bodies_together_have_a_limit(server: Server, http: Http) -> None:
     """Sixty bodies that never end use no more memory than a few of them."""
-    door = server._http.server.door
+    door = server._http.door
     assert server.socket_path is not None
     head = b"POST /podwright.v1/Renew HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n"
     clients = [await Http.connect(server.socket_path) for _ in range(120)]

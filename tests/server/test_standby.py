@@ -17,6 +17,7 @@ from podwright.errors import AlreadyExists, Fenced, Internal, PodwrightError, Un
 from podwright.fabric import preset
 from podwright.server import ServedHardware, Server
 from podwright.server import _shared_store as shared
+from podwright.server._listen_options import ListenOptions
 from podwright.server._server_process import ServingOptions, _machine_connections, _server_for
 from podwright.server._standby_answers import Standby
 from podwright.server.machines._served_hardware import ClustersSource
@@ -85,7 +86,7 @@ class Life:
         self.standby = Standby()
         self.stop = asyncio.Event()
         self.ready: list[Server] = []
-        options = ServingOptions(storage="x", socket=folder / "s")
+        options = ServingOptions(storage="x", listen=ListenOptions(folder / "s", apart=True))
         self.server = _server_for(options, cast(Controller, self.standby), self.store)
         self.task: asyncio.Task[None]
 
@@ -101,7 +102,7 @@ class Life:
                 stop_event=self.stop,
                 wait_for_end=self._until_end,
                 machines=_machine_connections(
-                    ServingOptions(storage="x", socket=Path("x")), lambda: False
+                    ServingOptions(storage="x", listen=ListenOptions(None)), lambda: False
                 ),
                 open_handle=lambda: self.store.anew(),
             )

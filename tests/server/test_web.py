@@ -201,7 +201,7 @@ async def test_silent_connections_keep_no_probe_out(server: Server) -> None:
     most = LIMITS.each
     silent = [await asyncio.open_connection("127.0.0.1", server.web_port) for _ in range(most + 50)]
     assert (await get(server, "/healthz")).startswith("HTTP/1.1 200")
-    assert len(server._web.server.door.visitors) <= most
+    assert len(server._web.door.visitors) <= most
     for _, writer in silent:
         writer.close()
 

@@ -26,6 +26,8 @@ from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
+    BackupReply,
+    BackupRequest,
     CreateRequest,
     LeaseRequest,
     OperationState,
@@ -314,7 +316,7 @@ def test_a_backup_taken_under_load_restores_to_a_consistent_state(
     with server.client() as client:
         for _ in range(5):
             time.sleep(0.1)
-            backups.append(client.backup())
+            backups.append(client.ask("Backup", BackupRequest(), BackupReply).content)
     server.kill()
     for thread in threads:
         thread.join(300)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from podwright.agents._agent_server import Agent
     from podwright.agents._driver_interface import (
         EPOCH_LIMIT,
-        DeviceReport,
         Driver,
         MachineReport,
         OwnedDriver,
@@ -42,7 +41,6 @@ __all__ = [
     "WINDOW",
     "Agent",
     "Call",
-    "DeviceReport",
     "Driver",
     "FabricDevice",
     "FabricDriver",
@@ -77,7 +75,6 @@ _LATER = {
     "_agent_server": ("Agent",),
     "_driver_interface": (
         "EPOCH_LIMIT",
-        "DeviceReport",
         "Driver",
         "MachineReport",
         "OwnedDriver",

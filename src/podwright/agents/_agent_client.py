@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from podwright.agents._driver_interface import DeviceReport, MachineReport
+from podwright.agents._driver_interface import MachineReport
 from podwright.agents._protocol_versions import check_agent
 from podwright.agents._shared_key_auth import AUTH_METADATA_KEY, PROOF_METADATA_KEY, Secret
 from podwright.errors import (
@@ -92,19 +92,7 @@ class RemoteMachine:
             self._incompatible = error
             raise
         return MachineReport(
-            devices=tuple(
-                DeviceReport(
-                    index=device.index,
-                    ip=device.ip,
-                    server_port=device.server_port,
-                    rdma_port=device.rdma_port,
-                    arch_id=device.arch_id,
-                    chip_id=device.chip_id,
-                    healthy=device.healthy,
-                    attributes=device.attributes,
-                )
-                for device in machine_state.devices
-            ),
+            devices=tuple(machine_state.devices),
             configured={
                 configuration.index: (configuration.partition, configuration.epoch)
                 for configuration in machine_state.configured

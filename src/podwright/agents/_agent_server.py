@@ -26,7 +26,6 @@ from podwright.wire.agent import (
     ConfigureRequest,
     DescribeRequest,
     DevicesRequest,
-    DeviceState,
     FenceRequest,
     MachineState,
 )
@@ -180,19 +179,7 @@ class Agent:
         return MachineState(
             name=machine_report.name,
             family=machine_report.family,
-            devices=[
-                DeviceState(
-                    index=device.index,
-                    ip=device.ip,
-                    server_port=device.server_port,
-                    rdma_port=device.rdma_port,
-                    arch_id=device.arch_id,
-                    chip_id=device.chip_id,
-                    healthy=device.healthy,
-                    attributes=dict(device.attributes),
-                )
-                for device in machine_report.devices
-            ],
+            devices=list(machine_report.devices),
             configured=[
                 Configured(index=index, partition=partition, epoch=epoch)
                 for index, (partition, epoch) in machine_report.configured.items()

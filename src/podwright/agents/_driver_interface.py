@@ -10,28 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+from podwright.wire.agent import DeviceState
 
 #: Epochs stay below this, the largest integer that JSON carries exactly; a server takes 2**28 of
 #: them for each start.
 EPOCH_LIMIT: Final = 1 << 53
 #: How far above the highest epoch so far an agent accepts a new one: 65,536 starts of a server.
 EPOCH_STEP: Final = 1 << 44
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceReport:
-    """One device of the machine. index: 0 .. devices-1. attributes: as `list ipu-attrs` shows."""
-
-    index: int
-    ip: str
-    server_port: int
-    rdma_port: int
-    arch_id: int
-    chip_id: str
-    healthy: bool
-    attributes: Mapping[str, str]
 
 
 class MachineReport(NamedTuple):
@@ -46,7 +33,7 @@ class MachineReport(NamedTuple):
     or empty for nothing. uid: the account that the agent runs under; -1: unknown.
     """
 
-    devices: tuple[DeviceReport, ...]
+    devices: tuple[DeviceState, ...]
     configured: Mapping[int, tuple[str, int]]
     software: str
     links: Mapping[str, str] | None = None

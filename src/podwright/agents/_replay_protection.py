@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from podwright.errors import Fenced, Internal, InvalidRequest, Unauthenticated
+from podwright.ground.durable_files import write_whole
 
 #: The number of lines after which the file is rewritten without the calls that have expired.
 _REWRITE_AFTER_LINES = 1000
@@ -91,13 +92,7 @@ class Heard:
         remaining_calls = {call.nonce: call for call in self._last.values()}
         for nonce, signed_at in self._nonce_times.items():
             remaining_calls.setdefault(nonce, Call(nonce, signed_at, "", 0))
-        new_path = path.with_name(path.name + ".new")
-        new_path.unlink(missing_ok=True)
-        with open(new_path, "wb", opener=_open_private) as file:
-            file.writelines(msgspec.json.encode(call) + b"\n" for call in remaining_calls.values())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new_path, path)
+        write_whole(path, msgspec.json.Encoder().encode_lines(remaining_calls.values()))
         self._lines = len(remaining_calls)
 
     def _load_calls(self, path: Path, now: float) -> None:

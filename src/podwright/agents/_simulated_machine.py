@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from podwright.agents._device_record import DeviceRecord
-from podwright.agents._driver_interface import DeviceReport, MachineReport
+from podwright.agents._driver_interface import MachineReport
 from podwright.errors import Fenced, Internal, Unavailable
 from podwright.fabric import Attachment, Family, Machine
+from podwright.wire.agent import DeviceState
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -263,8 +264,8 @@ class SimulatedMachine:
             operation=call_kind,
         )
 
-    def _report(self, device_index: int) -> DeviceReport:
-        return DeviceReport(
+    def _report(self, device_index: int) -> DeviceState:
+        return DeviceState(
             index=device_index,
             ip=self._ip,
             server_port=self._server_port + device_index,

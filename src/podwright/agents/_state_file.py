@@ -26,6 +26,7 @@ from podwright.agents._driver_interface import (
 )
 from podwright.errors import AlreadyExists, Internal, InvalidRequest
 from podwright.fabric import Machine
+from podwright.ground.durable_files import write_whole
 
 
 def check_epoch(epoch: int, highest_epoch: int, operation: str) -> None:
@@ -160,14 +161,8 @@ class SavedMachine:
     def _save_state(self) -> None:
         name = self._machine.machine.name
         state_json = msgspec.json.encode(_SavedState(name, tuple(self._machine.devices)))
-        path = self._path.with_name(self._path.name + ".new")
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(state_json)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(path, self._path)
+            write_whole(self._path, state_json)
         except OSError as error:
             raise Internal(
                 f"machine {name} cannot write its state {self._path}: {error.strerror}"

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+from podwright.ground.durable_files import write_whole
 from podwright.ground.endpoints import system_path
 from podwright.wire import PartitionInfo, ipuof_gcds
 
@@ -48,9 +46,8 @@ def write(
         for index, config in enumerate(gcds):
             config["attributes"][OWNER] = partition_info.name
             gcd_suffix = f"_gcd{index}" if len(gcds) > 1 else ""
-            _replace_file(
-                folder / f"{partition_info.name}{gcd_suffix}_ipuof.conf", config, file_mode
-            )
+            path = folder / f"{partition_info.name}{gcd_suffix}_ipuof.conf"
+            write_whole(path, json.dumps(config, indent=2) + "\n", file_mode)
     except OSError as error:
         report(_failure_sentence(folder, partition_info.name, "written", error))
 
@@ -87,20 +84,6 @@ def _partition_files(folder: Path, partition_name: str) -> Iterator[Path]:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             if json.loads(path.read_text())["attributes"].get(OWNER) == partition_name:
                 yield path
-
-
-def _replace_file(path: Path, content: dict[str, Any], file_mode: int) -> None:
-    """Replace a file completely or not at all, since programs may be reading the folder."""
-    scratch_fd, scratch_path = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(scratch_fd, "w") as file:
-            json.dump(content, file, indent=2)
-            file.write("\n")
-            os.fchmod(file.fileno(), file_mode)
-        os.replace(scratch_path, path)
-    except BaseException:
-        os.unlink(scratch_path)
-        raise
 
 
 def _failure_sentence(folder: Path, partition_name: str, failed_action: str, error: OSError) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import allocate_lock  # importing threading would cost each command two milliseconds
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -18,8 +17,12 @@ from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     CreateRequest,
+    EventList,
     EventsRequest,
+    JobList,
+    ListRequest,
     PartitionSpec,
+    QuotaList,
     SyncType,
     WaitRequest,
     holder_words,
@@ -115,7 +118,6 @@ class Pod:
 
     def __init__(self, server: FoundServer) -> None:
         self._server, self._client = server, server.client
-        self._lock = allocate_lock()
 
     @property
     def info(self) -> ServerInfo:
@@ -153,7 +155,7 @@ class Pod:
         """The calls for administrators: agents, clusters, allocations, users, machines, quotas."""
         from podwright.api._pod_admin import PodAdmin
 
-        return PodAdmin(self._client, self._lock)
+        return PodAdmin(self._client)
 
     def partition(
         self,
@@ -239,8 +241,7 @@ class Pod:
         granted.
         """
         if not wait:
-            with self._lock:
-                return self._client.create_partition(spec, duration=duration)
+            return self._client.create_partition(spec, duration=duration)
         from podwright.client import wait_in_line
 
         wait_request = WaitRequest(
@@ -272,10 +273,9 @@ class Pod:
         """
         if isinstance(subject, int):
             subject = PartitionSpec(name="", size=subject, num_gcds=gcds)
-        with self._lock:
-            if isinstance(subject, str):
-                return self._client.explain(subject)
-            return self._client.explain(spec=subject, duration=duration)
+        if isinstance(subject, str):
+            return self._client.explain(subject)
+        return self._client.explain(spec=subject, duration=duration)
 
     def events(self, *, since: int = 0, follow: bool = False) -> Generator[EventInfo, None, None]:
         """Yield the events, oldest first: who did what, when, from where, and how it ended.
@@ -287,35 +287,33 @@ class Pod:
         with self.client() as client:
             has_more = True
             while follow or has_more:
-                request = EventsRequest(since=since, timeout=POLL_SECONDS if follow else 0.0)
-                reply = client.list_events(request)
+                wait_s = POLL_SECONDS if follow else 0.0
+                request = EventsRequest(since=since, timeout=wait_s)
+                reply = client.ask(
+                    "ListEvents", request, EventList, client.timeout + request.timeout
+                )
                 yield from reply.events
                 has_more, since = bool(reply.events) and reply.last > since, reply.last
 
     def partitions(self, *, cluster: str = "", allocation: str = "") -> Listing[PartitionInfo]:
         """Return the visible partitions, by name; of one cluster or allocation if it is named."""
-        with self._lock:
-            return Listing(self._client.list_partitions(cluster=cluster, allocation=allocation))
+        return Listing(self._client.list_partitions(cluster=cluster, allocation=allocation))
 
     def devices(self, *, cluster: str = "", allocation: str = "") -> Listing[DeviceInfo]:
         """Return all devices, in the order of cluster, link domain, offset."""
-        with self._lock:
-            return Listing(self._client.list_devices(cluster=cluster, allocation=allocation))
+        return Listing(self._client.list_devices(cluster=cluster, allocation=allocation))
 
     def clusters(self) -> Listing[ClusterInfo]:
         """Return all clusters."""
-        with self._lock:
-            return Listing(self._client.list_clusters())
+        return Listing(self._client.list_clusters())
 
     def allocations(self, *, cluster: str = "") -> Listing[AllocationInfo]:
         """Return the allocations that the caller may see."""
-        with self._lock:
-            return Listing(self._client.list_allocations(cluster=cluster))
+        return Listing(self._client.list_allocations(cluster=cluster))
 
     def leases(self) -> Listing[LeaseInfo]:
         """Return the leases, by id."""
-        with self._lock:
-            return Listing(self._client.list_leases())
+        return Listing(self._client.list_leases())
 
     def end_lease(self, lease: str, *, force: bool = False) -> LeaseInfo:
         """End a lease.
@@ -325,13 +323,12 @@ class Pod:
         force: wait for nobody. An administrator passes it who knows that nothing of the lease runs.
         Raises `NotFound`.
         """
-        with self._lock:
-            lease_info = self._find_lease(lease)
-            self._client.release(lease_info.id, lease_info.epoch, confirmed=False, force=force)
-            return next(
-                (info for info in self._client.list_leases() if info.id == lease),
-                lease_info,
-            )
+        lease_info = self._find_lease(lease)
+        self._client.release(lease_info.id, lease_info.epoch, confirmed=False, force=force)
+        return next(
+            (info for info in self._client.list_leases() if info.id == lease),
+            lease_info,
+        )
 
     def _find_lease(self, lease_id: str) -> LeaseInfo:
         leases = self._client.list_leases()
@@ -343,28 +340,24 @@ class Pod:
 
     def waiters(self) -> list[WaiterInfo]:
         """Return the server's queue; the waiter that is served first is first."""
-        with self._lock:
-            return self._client.list_waiters()
+        return self._client.list_waiters()
 
     def jobs(self) -> list[JobInfo]:
         """Return the jobs that wait in schedulers' queues, each scheduler's in its own order."""
-        with self._lock:
-            return self._client.list_jobs()
+        return self._client.ask("ListJobs", ListRequest(), JobList).jobs
 
     def leave(self, waiter: str) -> None:
         """Take a waiter out of the queue, by its id. Raises `NotFound`."""
-        with self._lock:
-            self._client.leave(waiter)
+        self._client.leave(waiter)
 
     def quotas(self, *, allocation: str = "") -> list[QuotaInfo]:
         """Return the quotas that the caller may see; of one allocation if it is named."""
-        with self._lock:
-            return self._client.list_quotas(allocation=allocation)
+        request = ListRequest(allocation=allocation)
+        return self._client.ask("ListQuotas", request, QuotaList).quotas
 
     def get(self, name: str) -> PartitionInfo:
         """Return a partition as it stands now. Raises `NotFound`."""
-        with self._lock:
-            return self._client.get_partition(name)
+        return self._client.get_partition(name)
 
     def reset(self, name: str, *, relocatable: bool = False, force: bool = False) -> PartitionInfo:
         """Reset the devices of a partition. Return how it stands then.
@@ -374,20 +367,18 @@ class Pod:
 
         Raises `Held` where somebody holds it.
         """
-        with self._lock:
-            return self._client.reset_partition(name, relocatable=relocatable, force=force)
+        return self._client.reset_partition(name, relocatable=relocatable, force=force)
 
     def remove(self, name: str, *, force: bool = False) -> None:
         """Remove a partition. force: remove it despite errors and leases.
 
         Raises `Held` where somebody has a lease on it.
         """
-        with self._lock:
-            self._client.remove_partition(name, force=force)
+        self._client.remove_partition(name, force=force)
 
     def close(self) -> None:
         """Close the connection. Partitions that are held stay held."""
-        with self._lock:
+        with self._client.one_at_a_time:
             self._client.close()
 
     def __enter__(self) -> Pod:

@@ -14,6 +14,9 @@ from podwright.wire import (
     AllocationInfo,
     AllocationRequest,
     AuditReport,
+    AuditRequest,
+    BackupReply,
+    BackupRequest,
     ClusterChange,
     ClusterInfo,
     ClusterRequest,
@@ -21,14 +24,17 @@ from podwright.wire import (
     DiscoveredAgent,
     DiscoveredList,
     DiscoverRequest,
+    DrainRequest,
     Empty,
     ListRequest,
+    MachineName,
     MovesAllowed,
     MovesRequest,
     MoveTable,
     Named,
     NewUser,
     QuotaInfo,
+    QuotaList,
     RevokeRequest,
     ShareInfo,
     ShareList,
@@ -36,15 +42,11 @@ from podwright.wire import (
     UserInfo,
     UserList,
     UserRequest,
-    Value,
 )
 
 if TYPE_CHECKING:
-    from _thread import LockType
-
     from podwright.client import Client
 
-_V = TypeVar("_V", bound=Value)
 _N = TypeVar("_N", AgentInfo, UserInfo)
 
 
@@ -52,7 +54,7 @@ class MachineRow(NamedTuple):
     """A machine in a listing.
 
     state: UP, DRAINED or DOWN. devices: number of its devices. free: number of those that are free.
-    partitions: names of the partitions on it.
+    partitions: names of the partitions on it. reason: why it is drained, if somebody said so.
     """
 
     machine: str
@@ -62,6 +64,7 @@ class MachineRow(NamedTuple):
     devices: int
     free: int
     partitions: list[str]
+    reason: str = ""
 
 
 class PodAdmin:
@@ -78,14 +81,8 @@ class PodAdmin:
     {'UP'}
     """
 
-    def __init__(self, client: Client, lock: LockType) -> None:
-        self._client, self._lock = client, lock
-
-    def _call_server(self, method: str, request: Value, reply_type: type[_V]) -> _V:
-        with self._lock:
-            answer = self._client.call(method, request)
-        assert isinstance(answer, reply_type)
-        return answer
+    def __init__(self, client: Client) -> None:
+        self._client, self._ask = client, client.ask
 
     @property
     def address(self) -> str:
@@ -96,7 +93,7 @@ class PodAdmin:
 
     def agents(self) -> list[AgentInfo]:
         """Return the registered agents, by name."""
-        return self._call_server("ListAgents", ListRequest(), AgentList).agents
+        return self._ask("ListAgents", ListRequest(), AgentList).agents
 
     def agent(self, name: str) -> AgentInfo:
         """Return one agent. Raises `NotFound`."""
@@ -104,7 +101,7 @@ class PodAdmin:
 
     def discover(self) -> list[DiscoveredAgent]:
         """Return the agents that announced themselves lately and are not registered."""
-        return self._call_server("DiscoverAgents", DiscoverRequest(), DiscoveredList).agents
+        return self._ask("DiscoverAgents", DiscoverRequest(), DiscoveredList).agents
 
     def create_agent(
         self,
@@ -125,11 +122,11 @@ class PodAdmin:
         request = AgentRequest(
             name=name, host=host, port=port, replace=replace, certificate=certificate
         )
-        return self._call_server("CreateAgent", request, AgentInfo)
+        return self._ask("CreateAgent", request, AgentInfo)
 
     def remove_agent(self, name: str) -> None:
         """Forget an agent. Raises `WrongState` while a cluster contains it."""
-        self._call_server("RemoveAgent", Named(name=name), Empty)
+        self._ask("RemoveAgent", Named(name=name), Empty)
 
     # Clusters and the machines in them
 
@@ -156,21 +153,21 @@ class PodAdmin:
             ild_topology=link_domain_topology,
             topology=topology,
         )
-        return self._call_server("CreateCluster", request, ClusterInfo)
+        return self._ask("CreateCluster", request, ClusterInfo)
 
     def remove_cluster(self, name: str, *, force: bool = False) -> None:
         """Remove a cluster.
 
         force: remove its allocations too; without it they raise `WrongState`.
         """
-        self._call_server("RemoveCluster", Named(name=name, force=force), Empty)
+        self._ask("RemoveCluster", Named(name=name, force=force), Empty)
 
     def test_cluster(self, name: str) -> ClusterTest:
         """Test connectivity, hardware and cabling.
 
         Return a result for each check of each machine.
         """
-        return self._call_server("TestCluster", Named(name=name), ClusterTest)
+        return self._ask("TestCluster", Named(name=name), ClusterTest)
 
     def add_machines(
         self, cluster: str, agents: Sequence[str], *, link_domain: str = "", dry_run: bool = False
@@ -185,7 +182,7 @@ class PodAdmin:
         request = ClusterChange(
             name=cluster, add=list(agents), link_domain=link_domain, dry_run=dry_run
         )
-        return self._call_server("ChangeCluster", request, ClusterInfo)
+        return self._ask("ChangeCluster", request, ClusterInfo)
 
     def replace_machine(self, machine: str, by: str, *, dry_run: bool = False) -> ClusterInfo:
         """Put a registered agent in the place of an empty machine.
@@ -194,20 +191,19 @@ class PodAdmin:
 
         dry_run: return what the cluster would be, and change nothing.
         """
-        with self._lock:
-            clusters = self._client.list_clusters()
+        clusters = self._client.list_clusters()
         cluster = next((cluster.name for cluster in clusters if machine in cluster.machines), "")
         if not cluster:
             self.machine(machine, action=f"replace machine {machine}")
         request = ClusterChange(name=cluster, replace=machine, by=by, dry_run=dry_run)
-        return self._call_server("ChangeCluster", request, ClusterInfo)
+        return self._ask("ChangeCluster", request, ClusterInfo)
 
     def machines(self) -> list[MachineRow]:
         """Return all machines and what is on them, in the order of their clusters."""
-        with self._lock:
-            clusters, devices = self._client.list_clusters(), self._client.list_devices()
-        states = {}
+        clusters, devices = self._client.list_clusters(), self._client.list_devices()
+        states, reasons = {}, {}
         for cluster in clusters:
+            reasons.update({(cluster.name, one.machine): one.reason for one in cluster.drains})
             states.update({(cluster.name, name): "DRAINED" for name in cluster.drained})
             states.update({(cluster.name, name): "DOWN" for name in cluster.down})
         rows = []
@@ -226,6 +222,7 @@ class PodAdmin:
                     partitions=sorted(
                         {info.partition for info in machine_devices if info.partition}
                     ),
+                    reason=reasons.get(cluster_and_machine, ""),
                 )
             )
         return rows
@@ -237,15 +234,16 @@ class PodAdmin:
             return match
         raise _not_found_error("machine", name, [row.machine for row in rows], action)
 
-    def drain_machine(self, name: str) -> None:
-        """Place nothing new on a machine. What is on it stays, or moves if it can."""
-        with self._lock:
-            self._client.drain_machine(name)
+    def drain_machine(self, name: str, *, reason: str = "") -> None:
+        """Place nothing new on a machine. What is on it stays, or moves if it can.
+
+        reason: shown to everybody wherever the machine is shown as drained.
+        """
+        self._ask("DrainMachine", DrainRequest(name=name, reason=reason), Empty)
 
     def resume_machine(self, name: str) -> None:
         """Place partitions on a machine again."""
-        with self._lock:
-            self._client.resume_machine(name)
+        self._ask("ResumeMachine", MachineName(name=name), Empty)
 
     # Allocations, users, quotas
 
@@ -274,15 +272,15 @@ class PodAdmin:
             users=list(users),
             scheduler=scheduler,
         )
-        return self._call_server("CreateAllocation", request, AllocationInfo)
+        return self._ask("CreateAllocation", request, AllocationInfo)
 
     def remove_allocation(self, name: str) -> None:
         """Remove an allocation. Raises `WrongState` while partitions are in it."""
-        self._call_server("RemoveAllocation", Named(name=name), Empty)
+        self._ask("RemoveAllocation", Named(name=name), Empty)
 
     def users(self) -> list[UserInfo]:
         """Return all users, by name."""
-        return self._call_server("ListUsers", ListRequest(), UserList).users
+        return self._ask("ListUsers", ListRequest(), UserList).users
 
     def user(self, name: str) -> UserInfo:
         """Return one user. Raises `NotFound`."""
@@ -302,17 +300,15 @@ class PodAdmin:
         use; none: all. uid: the account that acts as this user without a key; -1: none.
         """
         request = UserRequest(name=name, role=role, allocations=list(allocations), uid=uid)
-        return self._call_server("CreateUser", request, NewUser)
+        return self._ask("CreateUser", request, NewUser)
 
     def remove_user(self, name: str) -> None:
         """Remove a user. The user's access key is no longer valid."""
-        self._call_server("RemoveUser", Named(name=name), Empty)
+        self._ask("RemoveUser", Named(name=name), Empty)
 
     def revoke_certificate(self, user: str, number: str) -> UserInfo:
         """Revoke one certificate of a user. number: the one that was given when it was made."""
-        return self._call_server(
-            "RevokeCertificate", RevokeRequest(name=user, number=number), UserInfo
-        )
+        return self._ask("RevokeCertificate", RevokeRequest(name=user, number=number), UserInfo)
 
     def set_quota(
         self,
@@ -333,13 +329,11 @@ class PodAdmin:
             devices=-1 if devices is None else devices,
             partitions=-1 if partitions is None else partitions,
         )
-        with self._lock:
-            return self._client.set_quota(quota)
+        return self._ask("SetQuota", quota, QuotaInfo)
 
     def remove_quota(self, *, user: str = "", allocation: str = "") -> QuotaInfo:
         """Remove a quota. Raises `NotFound`."""
-        with self._lock:
-            quotas = self._client.list_quotas()
+        quotas = self._ask("ListQuotas", ListRequest(), QuotaList).quotas
         scope = [name for name in (user, allocation) if name]
         if scope and (user, allocation) not in [(quota.user, quota.allocation) for quota in quotas]:
             raise NotFound(
@@ -352,14 +346,14 @@ class PodAdmin:
 
     def shares(self) -> list[ShareInfo]:
         """Return the weights of those who share the pods, by the guest's name."""
-        return self._call_server("ListShares", ListRequest(), ShareList).shares
+        return self._ask("ListShares", ListRequest(), ShareList).shares
 
     def set_share(self, guest: str, weight: float) -> ShareInfo:
         """Set the weight of a scheduler (`slurm`, `kubernetes NAME`), or of `people`.
 
         It is stored, and comes before `vipu-server --share`. Raises `InvalidRequest`.
         """
-        return self._call_server("SetShare", ShareRequest(guest=guest, weight=weight), ShareInfo)
+        return self._ask("SetShare", ShareRequest(guest=guest, weight=weight), ShareInfo)
 
     def remove_share(self, guest: str) -> ShareInfo:
         """Forget the stored weight of a guest. Return its weight from now on. Raises `NotFound`."""
@@ -368,33 +362,31 @@ class PodAdmin:
                 f"nobody has set the weight of {guest[:80]}",
                 would_work="vipu-admin list shares shows all",
             )
-        return self._call_server("SetShare", ShareRequest(guest=guest, remove=True), ShareInfo)
+        return self._ask("SetShare", ShareRequest(guest=guest, remove=True), ShareInfo)
 
     # The server
 
     def moves(self) -> MoveTable:
         """Return which launches are asked to move to other devices, and how many could be asked."""
-        return self._call_server("ShowMoves", MovesRequest(), MoveTable)
+        return self._ask("ShowMoves", MovesRequest(), MoveTable)
 
     def allow_moves(self, allowed: bool) -> MoveTable:
         """Allow or forbid the server to ask launches to move.
 
         It is allowed at first; the choice is stored.
         """
-        return self._call_server("AllowMoves", MovesAllowed(allowed=allowed), MoveTable)
+        return self._ask("AllowMoves", MovesAllowed(allowed=allowed), MoveTable)
 
     def verify_audit(self, *heads: str) -> AuditReport:
         """Check that the audit was not changed. heads: hashes that its chains must contain."""
-        with self._lock:
-            return self._client.verify_audit(heads)
+        return self._ask("VerifyAudit", AuditRequest(heads=list(heads)), AuditReport)
 
     def backup(self) -> str:
         """Return the text of a file to restore from: all that the server keeps, as of one instant.
 
         The text contains secrets: keep it from others.
         """
-        with self._lock:
-            return self._client.backup()
+        return self._ask("Backup", BackupRequest(), BackupReply).content
 
 
 def _find_named(noun: str, wanted_name: str, candidates: Sequence[_N]) -> _N:

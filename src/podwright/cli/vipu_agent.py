@@ -122,14 +122,14 @@ async def _await_stop(
     )
     front = MetricsFront(partial(figures, machine, machine.machine.name, agent.calls))
     if arguments.http_port is not None:
-        address = await front.start(arguments.http_host, arguments.http_port)
+        address = await front.open(arguments.http_host, arguments.http_port)
         complain(f"figures at http://{arguments.http_host}:{address}/metrics")
     tell_ready()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     announcing = asyncio.create_task(
-        _announce(arguments.server, machine, bound, arguments.tls_certs or "")
+        _announce(arguments.server, machine, bound, str(arguments.tls_certs or ""))
     )
     await stop.wait()
     announcing.cancel()

@@ -1,11 +1,12 @@
 """The typed client of podwright.v1, over any transport.
 
-`Client.call` makes any call by its name. Most calls of people and launches also have a typed
-method; most of administrators (`api._pod_admin`) and of schedulers (`guests`) go through `call`.
+`Client.call` makes any call by its name, and `Client.ask` one whose reply is of a known type. Calls
+that several rooms make also have a method.
 """
 
 from __future__ import annotations
 
+from _thread import allocate_lock  # importing threading would cost each command two milliseconds
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -20,34 +21,23 @@ from podwright.wire import (
     AcquireRequest,
     AllocationInfo,
     AllocationList,
-    AuditReport,
-    AuditRequest,
-    BackupReply,
-    BackupRequest,
     ClusterInfo,
     ClusterList,
     CreateRequest,
     DeviceInfo,
     DeviceList,
     Empty,
-    EventList,
-    EventsRequest,
     ExplainRequest,
     Explanation,
-    JobInfo,
-    JobList,
     LeaseInfo,
     LeaseList,
     LeaseRequest,
     ListRequest,
-    MachineName,
     MoveRequest,
     PartitionInfo,
     PartitionList,
     PartitionName,
     PartitionSpec,
-    QuotaInfo,
-    QuotaList,
     RemoveRequest,
     ResetRequest,
     ServerInfo,
@@ -71,7 +61,8 @@ _V = TypeVar("_V", bound=Value)
 
 
 class Client:
-    """A client of one server. It makes one call at a time; each thread needs a client of its own.
+    """A client of one server. It makes one call at a time: a second thread waits for the first, so
+    one that must not wait needs a client of its own (`another`).
 
     timeout: seconds that a call may take, unless the call sets its own. Every method raises the
     errors of podwright.wire.
@@ -80,6 +71,7 @@ class Client:
     def __init__(self, transport: Transport, *, timeout: float = TIMEOUT) -> None:
         self.transport = transport
         self.timeout = timeout
+        self.one_at_a_time = allocate_lock()
 
     @property
     def where(self) -> str:
@@ -117,20 +109,22 @@ class Client:
         replies: list[Value] = []
         page_request: Value | None = request
         while page_request is not None:
-            replies.append(self.transport.call(wire_method, page_request, timeout_s))
+            with self.one_at_a_time:
+                replies.append(self.transport.call(wire_method, page_request, timeout_s))
             page_request = next_page(page_request, replies[-1])
         return joined(replies)
 
-    def _call(
+    def ask(
         self, method_name: str, request: Value, reply_type: type[_V], timeout: float | None = None
     ) -> _V:
+        """Make a call as `call` does. Return its reply, which is of this type."""
         answer = self.call(method_name, request, timeout=timeout)
         assert isinstance(answer, reply_type)
         return answer
 
     def get_server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Return who the server is, what it can do, and who the caller is to it."""
-        return self._call("GetServerInfo", ServerInfoRequest(), ServerInfo, timeout)
+        return self.ask("GetServerInfo", ServerInfoRequest(), ServerInfo, timeout)
 
     def issue_token(self, audience: str = "") -> Token:
         """Return a token that is bound to the caller's uid.
@@ -139,34 +133,34 @@ class Client:
 
         audience: empty for gRPC calls, `page` for one log-in on the page.
         """
-        return self._call("IssueToken", TokenRequest(audience=audience), Token)
+        return self.ask("IssueToken", TokenRequest(audience=audience), Token)
 
     def list_clusters(self) -> list[ClusterInfo]:
         """Return all clusters."""
-        return self._call("ListClusters", ListRequest(), ClusterList).clusters
+        return self.ask("ListClusters", ListRequest(), ClusterList).clusters
 
     def list_allocations(self, *, cluster: str = "") -> list[AllocationInfo]:
         """Return the allocations that the caller may see."""
         request = ListRequest(cluster=cluster)
-        return self._call("ListAllocations", request, AllocationList).allocations
+        return self.ask("ListAllocations", request, AllocationList).allocations
 
     def list_devices(self, *, cluster: str = "", allocation: str = "") -> list[DeviceInfo]:
         """Return devices, in the order of cluster, link domain, offset."""
         request = ListRequest(cluster=cluster, allocation=allocation)
-        return self._call("ListDevices", request, DeviceList).devices
+        return self.ask("ListDevices", request, DeviceList).devices
 
     def list_partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
         """Return partitions, in the order of their names."""
         request = ListRequest(cluster=cluster, allocation=allocation)
-        return self._call("ListPartitions", request, PartitionList).partitions
+        return self.ask("ListPartitions", request, PartitionList).partitions
 
     def list_leases(self) -> list[LeaseInfo]:
         """Return leases, in the order of their ids."""
-        return self._call("ListLeases", ListRequest(), LeaseList).leases
+        return self.ask("ListLeases", ListRequest(), LeaseList).leases
 
     def get_partition(self, name: str) -> PartitionInfo:
         """Return one partition as it stands now."""
-        return self._call("GetPartition", PartitionName(name=name), PartitionInfo)
+        return self.ask("GetPartition", PartitionName(name=name), PartitionInfo)
 
     def create_partition(
         self, spec: PartitionSpec, *, wait: bool = True, duration: float = 0.0
@@ -175,7 +169,7 @@ class Client:
         request = CreateRequest(spec=spec, wait=wait)
         if duration:
             request = msgspec.structs.replace(request, duration=duration)
-        return self._call("CreatePartition", request, PartitionInfo)
+        return self.ask("CreatePartition", request, PartitionInfo)
 
     def reset_partition(
         self, name: str, *, relocatable: bool = False, force: bool = False, wait: bool = True
@@ -185,23 +179,15 @@ class Client:
         force: reset them even while somebody holds a lease on it.
         """
         request = ResetRequest(name=name, relocatable=relocatable, force=force, wait=wait)
-        return self._call("ResetPartition", request, PartitionInfo)
+        return self.ask("ResetPartition", request, PartitionInfo)
 
     def remove_partition(self, name: str, *, force: bool = False, wait: bool = True) -> None:
         """Remove a partition. force: remove it despite errors and leases."""
-        self._call("RemovePartition", RemoveRequest(name=name, force=force, wait=wait), Empty)
+        self.ask("RemovePartition", RemoveRequest(name=name, force=force, wait=wait), Empty)
 
     def acquire(self, request: AcquireRequest) -> AcquireReply:
         """Find or create a partition and take a lease on it, in one step."""
-        return self._call("Acquire", request, AcquireReply)
-
-    def backup(self) -> str:
-        """Return the text of a backup file: the store as of one instant. For administrators."""
-        return self._call("Backup", BackupRequest(), BackupReply).content
-
-    def verify_audit(self, heads: Sequence[str] = ()) -> AuditReport:
-        """Check that the audit is unchanged and contains these heads. For administrators."""
-        return self._call("VerifyAudit", AuditRequest(heads=list(heads)), AuditReport)
+        return self.ask("Acquire", request, AcquireReply)
 
     def renew(
         self,
@@ -218,7 +204,7 @@ class Client:
         loses by a move; 0: it cannot be moved.
         """
         request = LeaseRequest(id=lease, epoch=epoch, hosts=list(hosts), move_seconds=move_seconds)
-        return self._call("Renew", request, LeaseInfo, timeout)
+        return self.ask("Renew", request, LeaseInfo, timeout)
 
     def move(
         self, lease_id: str, epoch: int, word: str, *, timeout: float | None = None
@@ -228,7 +214,7 @@ class Client:
         word: the value of `LeaseInfo.move`.
         """
         request = MoveRequest(id=lease_id, epoch=epoch, move=word)
-        return self._call("Move", request, PartitionInfo, timeout)
+        return self.ask("Move", request, PartitionInfo, timeout)
 
     def release(
         self,
@@ -248,28 +234,23 @@ class Client:
         request = LeaseRequest(
             id=lease, epoch=epoch, hosts=list(hosts), confirmed=confirmed, force=force
         )
-        self._call("Release", request, Empty, timeout)
+        self.ask("Release", request, Empty, timeout)
 
     def wait(self, request: WaitRequest) -> WaitReply:
         """Join the queue, or ask for one's state in it.
 
         The answer may take the request's timeout.
         """
-        return self._call("Wait", request, WaitReply, self.timeout + request.timeout)
+        return self.ask("Wait", request, WaitReply, self.timeout + request.timeout)
 
     def leave(self, waiter: str) -> None:
         """Leave the queue."""
-        self._call("Leave", WaiterName(id=waiter), Empty)
+        self.ask("Leave", WaiterName(id=waiter), Empty)
 
     def list_waiters(self, *, cluster: str = "", allocation: str = "") -> list[WaiterInfo]:
         """Return the queue, from its first waiter on."""
         request = ListRequest(cluster=cluster, allocation=allocation)
-        return self._call("ListWaiters", request, WaiterList).waiters
-
-    def list_jobs(self, *, cluster: str = "", allocation: str = "") -> list[JobInfo]:
-        """Return the jobs that wait in schedulers' own queues, each queue in its own order."""
-        request = ListRequest(cluster=cluster, allocation=allocation)
-        return self._call("ListJobs", request, JobList).jobs
+        return self.ask("ListWaiters", request, WaiterList).waiters
 
     def explain(
         self,
@@ -281,28 +262,4 @@ class Client:
     ) -> Explanation:
         """Explain why a request cannot start now, or the state of a waiter, lease or partition."""
         request = ExplainRequest(name=name, spec=spec, duration=duration, for_job=for_job)
-        return self._call("Explain", request, Explanation)
-
-    def explain_acquire(self, request: AcquireRequest) -> Explanation:
-        """Explain whether `acquire` would be granted now. Nothing is changed."""
-        return self._call("Explain", ExplainRequest(acquire=request), Explanation)
-
-    def set_quota(self, quota: QuotaInfo) -> QuotaInfo:
-        """Set a quota. A quota without any limit is removed. For administrators."""
-        return self._call("SetQuota", quota, QuotaInfo)
-
-    def list_quotas(self, *, allocation: str = "") -> list[QuotaInfo]:
-        """Return the quotas that the caller may see."""
-        return self._call("ListQuotas", ListRequest(allocation=allocation), QuotaList).quotas
-
-    def list_events(self, request: EventsRequest) -> EventList:
-        """Return the events after a number. The answer may take the request's timeout."""
-        return self._call("ListEvents", request, EventList, self.timeout + request.timeout)
-
-    def drain_machine(self, name: str) -> None:
-        """Place nothing new on a machine. For administrators."""
-        self._call("DrainMachine", MachineName(name=name), Empty)
-
-    def resume_machine(self, name: str) -> None:
-        """Place partitions on a machine again. For administrators."""
-        self._call("ResumeMachine", MachineName(name=name), Empty)
+        return self.ask("Explain", request, Explanation)

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Mapping, Sequence
 
 from podwright.errors import Denied
+from podwright.ground.durable_files import user_folder
 from podwright.ground.endpoints import system_path
 
 #: Files that a system's server has on its machine, whether it runs or not: unit, settings, store.
@@ -76,7 +77,4 @@ def private_folder(folder: str, *, create: bool = False) -> bool:
 
 def contexts_path(environ: Mapping[str, str]) -> str:
     """Return the path of the contexts file, whether or not it exists."""
-    home = environ.get("XDG_CONFIG_HOME") or os.path.join(
-        environ.get("HOME") or os.path.expanduser("~"), ".config"
-    )
-    return os.path.join(home, "podwright", "config.toml")
+    return os.path.join(user_folder("config", environ), "podwright", "config.toml")

@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 
 from podwright.errors import InvalidRequest, NotFound
+from podwright.ground.durable_files import write_whole
 
 _KEY_PLACEHOLDER = "(hidden)"
-_PRIVATE_FILE_MODE = 0o600
 _OTHERS = 0o077
 
 
@@ -161,24 +161,12 @@ def _check_context(context_name: str, context: Context) -> None:
 
 def write_contexts(path: str, contexts: Contexts) -> None:
     """Replace the file in one step, readable for its owner only. Raises InvalidRequest."""
-    import tempfile
-
     for name, context in contexts.contexts.items():
         _check_context(name, context)
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        descriptor, temporary_path = tempfile.mkstemp(dir=folder, prefix=".config-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(contexts_as_toml(contexts))
-                os.fchmod(file.fileno(), _PRIVATE_FILE_MODE)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary_path, path)
-        except BaseException:
-            os.unlink(temporary_path)
-            raise
+        write_whole(path, contexts_as_toml(contexts))
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {(error.strerror or '').lower()}") from None
 

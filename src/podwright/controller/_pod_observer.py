@@ -63,13 +63,15 @@ class PodObserver:
         return {name: cluster.definition for name, cluster in clusters.items()}
 
     def clusters(self) -> dict[str, dict[str, Any]]:
-        """Family, size, sizes of link domains and whether it is simulated, by cluster."""
+        """Family, size, sizes of link domains, whether it is simulated, and its drained machines,
+        by cluster."""
         return {
             name: {
                 "family": cluster.layout.family.name,
                 "size": cluster.size,
                 "domains": [len(refs) for refs in cluster.refs],
                 "simulated": cluster.layout.simulated,
+                "drained": sorted(cluster.drained),
             }
             for name, cluster in self._state.inventory.clusters.items()
         }
@@ -269,8 +271,8 @@ class PodObserver:
         for name, cluster in self._state.inventory.clusters.items():
             silent = [machine for machine in self._state.down if machine in cluster.places]
             states[name, "DOWN"] = len(silent)
-            states[name, "DRAINED"] = len(cluster.drained.difference(silent))
-            states[name, "UP"] = len(cluster.places) - len(cluster.drained.union(silent))
+            states[name, "DRAINED"] = len(cluster.drained - set(silent))
+            states[name, "UP"] = len(cluster.places) - len(cluster.drained | set(silent))
             down += [(name, machine) for machine in sorted(silent)]
         return states, down
 

@@ -48,12 +48,14 @@ from podwright.controller.queue._waiter import WaiterRecord
 from podwright.controller.requests._quotas import QUOTA
 from podwright.controller.state._device_epochs import EPOCH_SHIFT
 from podwright.controller.state._records import (
+    DRAIN,
     FENCE,
     LEASE,
     META,
     PARTITION,
     QUARANTINE,
     WAITER,
+    DrainRecord,
     FenceRecord,
     LeaseRecord,
     MetaRecord,
@@ -73,6 +75,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     LEASE: LeaseRecord,
     FENCE: FenceRecord,
     QUARANTINE: QuarantineRecord,
+    DRAIN: DrainRecord,
     AGENT: AgentRecord,
     CLUSTER: ClusterRecord,
     ALLOCATION: AllocationRecord,

@@ -1,4 +1,4 @@
-"""What hardware there is, and its families' rules. Pure data, the standard library alone."""
+"""What hardware there is, and its families' rules. Pure data."""
 
 from ._cabling import cabling as cabling
 from ._cluster import Cluster as Cluster

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 class FabricError(ValueError):
     """A cluster file cannot be used.
@@ -25,12 +23,3 @@ class FabricError(ValueError):
         sentence = ": ".join(part for part in (position, key_path, problem) if part)
         advice = would_work if would_work.endswith("?") else f"{would_work}."
         super().__init__(f"{sentence}. {advice}" if would_work else f"{sentence}.")
-
-
-def nearest(word: str, known_words: Iterable[str]) -> str:
-    """Return a hint that names the nearest known word, in place of one that is not known."""
-    import difflib  # needed only after an error
-
-    known_words = list(known_words)
-    matches = difflib.get_close_matches(word.lower(), known_words, n=1)
-    return f"Did you mean {matches[0]}?" if matches else f"There are: {', '.join(known_words)}"

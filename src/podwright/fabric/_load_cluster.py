@@ -16,12 +16,13 @@ under that name, or, when simulated, not at all. The format is ours.
 
 from __future__ import annotations
 
-import enum
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from podwright.fabric._cluster import (
     Cluster,
@@ -30,16 +31,21 @@ from podwright.fabric._cluster import (
     LinkDomain,
     Machine,
 )
-from podwright.fabric._errors import FabricError, nearest
-from podwright.fabric._family import Family, family_named, family_names
-from podwright.fabric._toml_line_numbers import Path as KeyPath
+from podwright.fabric._errors import FabricError
+from podwright.fabric._family import family_named, family_names
 from podwright.fabric._toml_line_numbers import key_lines
+from podwright.ground.checked_tables import BadTable, KeyPath, checked, dotted, nearest
 
-_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_HOST_PATTERN = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]*")
-_CLUSTER_KEYS = ("name", "family", "topology", "domain_topology", "simulated", "link_domains")
-_DOMAIN_KEYS = ("name", "machines")
-_MACHINE_KEYS = ("name", "host", "port")
+_Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z", description="a name of letters, digits and . _ -"
+    ),
+]
+_Host = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:_-]*\Z", description='a host: "10.1.2.3"')
+]
+_Port = Annotated[int, Meta(ge=1, le=65535, description="a port: a number from 1 to 65535")]
 _KEY_EXAMPLES = {
     "name": 'name = "row1"',
     "family": 'family = "ipu"',
@@ -47,7 +53,29 @@ _KEY_EXAMPLES = {
     "machines": 'machines = ["ag1", "ag2"]',
 }
 
-_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+class _MachineTable(Struct, frozen=True, forbid_unknown_fields=True):
+    name: _Name
+    host: _Host = ""
+    port: _Port = 8080
+
+
+class _DomainTable(Struct, frozen=True, forbid_unknown_fields=True):
+    machines: Annotated[
+        tuple[_Name | _MachineTable, ...], Meta(min_length=1, description="a list of machines")
+    ]
+    name: _Name = ""
+
+
+class _ClusterFile(Struct, frozen=True, forbid_unknown_fields=True):
+    name: _Name
+    family: _Name
+    link_domains: Annotated[
+        tuple[_DomainTable, ...], Meta(min_length=1, description="a list of link domains")
+    ]
+    topology: ClusterTopology = ClusterTopology.NONE
+    domain_topology: DomainTopology = DomainTopology.MESH
+    simulated: bool = False
 
 
 def load_cluster(path: str | Path) -> Cluster:
@@ -69,9 +97,19 @@ def load_cluster(path: str | Path) -> Cluster:
         toml_tree = tomllib.loads(toml_text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(file_name, toml_text, str(error)) from None
-    return _ClusterFileReader(file_name, key_lines(toml_text.replace("\r\n", "\n"))).cluster(
-        toml_tree
-    )
+    lines = key_lines(toml_text.replace("\r\n", "\n"))
+    try:
+        return _cluster(checked(toml_tree, _ClusterFile), lines)
+    except BadTable as error:
+        names = [key for key in error.key_path if isinstance(key, str)]
+        example = _KEY_EXAMPLES.get(names[-1], "")
+        raise FabricError(
+            file_name,
+            _line_number(lines, error.key_path),
+            dotted(error.key_path),
+            error.problem,
+            error.would_work or (example and f"Write {example}"),
+        ) from None
 
 
 def _syntax_error(file_name: str, toml_text: str, message: str) -> FabricError:
@@ -83,178 +121,57 @@ def _syntax_error(file_name: str, toml_text: str, message: str) -> FabricError:
     )
 
 
-class _ClusterFileReader:
-    """Walks one tree, and knows the line of each of its keys."""
+def _line_number(lines: Mapping[KeyPath, int], key_path: KeyPath) -> int:
+    while key_path and key_path not in lines:
+        key_path = key_path[:-1]
+    return lines.get(key_path, 1)
 
-    def __init__(self, file_name: str, line_numbers: Mapping[KeyPath, int]) -> None:
-        self.file, self.lines = file_name, line_numbers
 
-    def fail(self, key_path: KeyPath, problem: str, would_work: str = "") -> NoReturn:
-        raise FabricError(
-            self.file, self._line_number(key_path), _dotted_path(key_path), problem, would_work
+def _cluster(file: _ClusterFile, lines: Mapping[KeyPath, int]) -> Cluster:
+    family = family_named(file.family)
+    if family is None:
+        raise BadTable(
+            ("family",), f"{file.family!r} is not known", nearest(file.family, family_names())
         )
+    machine_limit = family.max_domain_devices // family.devices_per_machine
+    first_paths: dict[tuple[str, str], KeyPath] = {}
 
-    def _line_number(self, key_path: KeyPath) -> int:
-        while key_path and key_path not in self.lines:
-            key_path = key_path[:-1]
-        return self.lines.get(key_path, 1)
-
-    def cluster(self, toml_tree: Mapping[str, Any]) -> Cluster:
-        self._check_keys((), toml_tree, _CLUSTER_KEYS, required=("name", "family", "link_domains"))
-        family_name = self._read_name(("family",), toml_tree["family"])
-        family = family_named(family_name)
-        if family is None:
-            self._fail_choice(("family",), family_name, family_names())
-        simulated = toml_tree.get("simulated", False)
-        if not isinstance(simulated, bool):
-            self.fail(("simulated",), f"is {_toml_type_name(simulated)}", "Write true or false")
-        return Cluster(
-            name=self._read_name(("name",), toml_tree["name"]),
-            family=family,
-            domains=self._read_domains(toml_tree["link_domains"], family, simulated),
-            domain_topology=self._read_choice(toml_tree, "domain_topology", DomainTopology.MESH),
-            topology=self._read_choice(toml_tree, "topology", ClusterTopology.NONE),
-            simulated=simulated,
-        )
-
-    def _read_domains(
-        self, domain_tables: Any, family: Family, simulated: bool
-    ) -> tuple[LinkDomain, ...]:
-        key_path: KeyPath = ("link_domains",)
-        if not isinstance(domain_tables, list) or not domain_tables:
-            self.fail(
-                key_path, "has no link domain in it", "Write " + _KEY_EXAMPLES["link_domains"]
+    def check_unique(kind: str, name: str, key_path: KeyPath) -> None:
+        first_path = first_paths.setdefault((kind, name), key_path)
+        if first_path != key_path:
+            line = _line_number(lines, first_path)
+            raise BadTable(
+                key_path, f"{name} is named twice, first on line {line}", "Each is named once"
             )
-        machine_limit = family.max_domain_devices // family.devices_per_machine
-        domains: list[LinkDomain] = []
-        paths_by_domain: dict[str, KeyPath] = {}
-        paths_by_machine: dict[str, KeyPath] = {}
-        paths_by_address: dict[str, KeyPath] = {}
-        for domain_index, domain_table in enumerate(domain_tables):
-            domain_path = (*key_path, domain_index)
-            if not isinstance(domain_table, dict):
-                self.fail(
-                    domain_path,
-                    f"is {_toml_type_name(domain_table)}",
-                    "Write " + _KEY_EXAMPLES["link_domains"],
-                )
-            self._check_keys(domain_path, domain_table, _DOMAIN_KEYS, required=("machines",))
-            domain_name = self._read_name(
-                (*domain_path, "name"), domain_table.get("name", f"ild{domain_index}")
+
+    domains = []
+    for domain_index, table in enumerate(file.link_domains):
+        domain_path: KeyPath = ("link_domains", domain_index)
+        domain_name = table.name or f"ild{domain_index}"
+        check_unique("domain", domain_name, (*domain_path, "name"))
+        if len(table.machines) > machine_limit:
+            raise BadTable(
+                (*domain_path, "machines"),
+                f"has {len(table.machines)} machines",
+                f"A link domain of this family has at most {machine_limit}, "
+                f"which are {family.max_domain_devices} devices",
             )
-            self._check_unique((*domain_path, "name"), domain_name, paths_by_domain)
-            machine_entries, machines_path = domain_table["machines"], (*domain_path, "machines")
-            if not isinstance(machine_entries, list) or not machine_entries:
-                self.fail(
-                    machines_path, "is not a list of machines", "Write " + _KEY_EXAMPLES["machines"]
-                )
-            if len(machine_entries) > machine_limit:
-                self.fail(
-                    machines_path,
-                    f"has {len(machine_entries)} machines",
-                    f"A link domain of this family has at most {machine_limit}, "
-                    f"which are {family.max_domain_devices} devices",
-                )
-            machines = []
-            for machine_index, machine_entry in enumerate(machine_entries):
-                machine = self._machine((*machines_path, machine_index), machine_entry, simulated)
-                self._check_unique((*machines_path, machine_index), machine.name, paths_by_machine)
-                if not simulated:
-                    self._check_unique(
-                        (*machines_path, machine_index),
-                        f"{machine.host}:{machine.port}",
-                        paths_by_address,
-                    )
-                machines.append(machine)
-            domains.append(LinkDomain(domain_name, tuple(machines)))
-        return tuple(domains)
-
-    def _machine(self, key_path: KeyPath, machine_entry: Any, simulated: bool) -> Machine:
-        if isinstance(machine_entry, str):
-            machine_entry = {"name": machine_entry}
-        if not isinstance(machine_entry, dict):
-            self.fail(
-                key_path,
-                f"is {_toml_type_name(machine_entry)}",
-                'Write "ag1" or { name = "ag1", host = "10.1.2.3" }',
-            )
-        self._check_keys(key_path, machine_entry, _MACHINE_KEYS, required=("name",))
-        machine_name = self._read_name((*key_path, "name"), machine_entry["name"])
-        host = machine_entry.get("host", "127.0.0.1" if simulated else machine_name)
-        if not isinstance(host, str) or not _HOST_PATTERN.fullmatch(host):
-            self.fail(
-                (*key_path, "host"),
-                f"{host!r} is not a host",
-                'Write a name or an address: "10.1.2.3"',
-            )
-        port = machine_entry.get("port", 8080)
-        if type(port) is not int or not 0 < port < 65536:
-            self.fail(
-                (*key_path, "port"), f"{port!r} is not a port", "Write a number from 1 to 65535"
-            )
-        return Machine(machine_name, host, port)
-
-    def _check_keys(
-        self,
-        key_path: KeyPath,
-        table: Mapping[str, Any],
-        known_keys: Iterable[str],
-        *,
-        required: Iterable[str],
-    ) -> None:
-        for key in table:
-            if key not in known_keys:
-                self.fail((*key_path, key), "is not a known key", nearest(key, known_keys))
-        for key in required:
-            if key not in table:
-                self.fail(key_path, f"lacks the key {key}", f"Write {_KEY_EXAMPLES[key]}")
-
-    def _read_name(self, key_path: KeyPath, name_text: Any) -> str:
-        if not isinstance(name_text, str):
-            self.fail(
-                key_path, f"is {_toml_type_name(name_text)}", "Write a name in quotation marks"
-            )
-        if not _NAME_PATTERN.fullmatch(name_text):
-            self.fail(
-                key_path,
-                f"{name_text!r} is not a name",
-                "A name has letters, digits and . _ - in it",
-            )
-        return name_text
-
-    def _read_choice(
-        self, toml_tree: Mapping[str, Any], choice_key: str, default_choice: _Choice
-    ) -> _Choice:
-        value = toml_tree.get(choice_key, default_choice.value)
-        choice_values = [choice.value for choice in type(default_choice)]
-        if value not in choice_values:
-            self._fail_choice((choice_key,), value, choice_values)
-        return type(default_choice)(value)
-
-    def _fail_choice(
-        self, key_path: KeyPath, unknown_value: Any, choices: Iterable[str]
-    ) -> NoReturn:
-        self.fail(key_path, f"{unknown_value!r} is not known", nearest(str(unknown_value), choices))
-
-    def _check_unique(
-        self, key_path: KeyPath, unique_name: str, first_paths: dict[str, KeyPath]
-    ) -> None:
-        if unique_name in first_paths:
-            line = self._line_number(first_paths[unique_name])
-            self.fail(
-                key_path,
-                f"{unique_name} is named twice, first on line {line}",
-                "Each is named once",
-            )
-        first_paths[unique_name] = key_path
-
-
-def _dotted_path(key_path: KeyPath) -> str:
-    return "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in key_path
-    ).lstrip(".")
-
-
-def _toml_type_name(toml_value: Any) -> str:
-    type_names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
-    return type_names.get(type(toml_value), "a list" if isinstance(toml_value, list) else "a table")
+        machines = []
+        for index, entry in enumerate(table.machines):
+            if isinstance(entry, str):
+                entry = _MachineTable(entry)
+            host = entry.host or ("127.0.0.1" if file.simulated else entry.name)
+            machine_path = (*domain_path, "machines", index)
+            check_unique("machine", entry.name, machine_path)
+            if not file.simulated:
+                check_unique("address", f"{host}:{entry.port}", machine_path)
+            machines.append(Machine(entry.name, host, entry.port))
+        domains.append(LinkDomain(domain_name, tuple(machines)))
+    return Cluster(
+        name=file.name,
+        family=family,
+        domains=tuple(domains),
+        domain_topology=file.domain_topology,
+        topology=file.topology,
+        simulated=file.simulated,
+    )

@@ -16,6 +16,7 @@ from podwright.functions import PAYLOAD_VARIABLE, RESULT_VARIABLE
 from podwright.functions._call import load_call
 from podwright.functions._call_outcome import raised, returned
 from podwright.functions._trusted_files import open_own_file
+from podwright.ground.durable_files import write_whole
 
 
 def main() -> int:
@@ -47,18 +48,11 @@ def _call_function(payload_path: str) -> tuple[int, bytes]:
 
 def _write_outcome(result_path: str, outcome_bytes: bytes) -> None:
     """Write into the stream that poprun reads, or into a file, as a whole or not at all."""
-    if _is_fifo(result_path):
-        written_path, flags = result_path, os.O_WRONLY
-    else:
-        written_path, flags = (
-            f"{result_path}.{os.getpid()}",
-            os.O_WRONLY | os.O_CREAT | os.O_EXCL,
-        )
-    descriptor = os.open(written_path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(outcome_bytes)
-    if written_path != result_path:
-        os.replace(written_path, result_path)
+    if not _is_fifo(result_path):
+        write_whole(result_path, outcome_bytes)
+        return
+    with open(os.open(result_path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "wb") as stream:
+        stream.write(outcome_bytes)
 
 
 def _is_fifo(path: str) -> bool:

@@ -17,7 +17,7 @@ from podwright.page import FOLDED_FROM, Changes, Snapshot, domain_item
 #: The order of a minute's sums. The numbers of blocks of 1, 2, 4, ... devices that fit follow them.
 SUMS: Final = ("used", "free", "waiting", "down", "failed")
 ORDERS: Final = 20  #: the most sizes that are counted
-_CLUSTER_FIELDS: Final = ("family", "size", "domains", "simulated")
+_CLUSTER_FIELDS: Final = ("family", "size", "domains", "simulated", "drained")
 _PARTITION_FIELDS: Final = ("owner", "job", "allocation", "created", "until", "state")
 _WAITER_FIELDS: Final = ("place", "owner", "asked", "needs", "since", "priority")
 

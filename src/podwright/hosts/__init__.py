@@ -19,7 +19,7 @@ from podwright.hosts._cores import (
     write_list,
 )
 from podwright.hosts._errors import BadHostList, HostsError
-from podwright.hosts._hostlist import expand, fold, read_hosts
+from podwright.hosts._hostlist import expand, expand_names, fold, fold_names, read_hosts
 from podwright.hosts._kubernetes_workers import (
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
@@ -150,11 +150,13 @@ __all__ = [
     "enter_group",
     "examine",
     "expand",
+    "expand_names",
     "explain",
     "find_device_cgroups",
     "find_key",
     "find_program",
     "fold",
+    "fold_names",
     "forbidden_program",
     "fork_held",
     "free_port",

@@ -7,16 +7,19 @@ hosts become arguments of ssh and mpirun, so each must be a plain name.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable
 
+from podwright.errors import InvalidRequest
 from podwright.hosts._errors import BadHostList
 
 #: The most hosts of a list, more than any launch needs. A typing mistake must not fill the memory.
 MAX_HOSTS = 65536
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _BRACKETED_RANGES = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER_STEP = re.compile(r"\[[^\]]*/")
 _NUMBER_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?")
 
 
@@ -27,7 +30,7 @@ def expand(host_list: str) -> tuple[str, ...]:
     """
     names: list[str] = []
     for list_part in _split_host_list(host_list):
-        names += _expand_list_part(list_part, host_list)
+        names += _expand_list_part(list_part)
         if len(names) > MAX_HOSTS:
             raise BadHostList(f"{host_list[:60]!r} names more than {MAX_HOSTS} hosts")
     if not names:
@@ -62,14 +65,38 @@ def read_hosts(file_text: str, file_name: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def expand_names(name_list: str) -> tuple[str, ...]:
+    """Return the names in a list of Slurm's, each once: nodes, partitions or files.
+
+    A name may be anything, and the list may be empty. Raises InvalidRequest.
+    """
+    names: dict[str, None] = {}
+    for list_part in _split_host_list(name_list):
+        if _NUMBER_STEP.search(list_part):
+            raise InvalidRequest(f"{list_part!r} has a step, and Slurm reads none")
+        try:
+            names |= dict.fromkeys(_expand_brackets(list_part))
+        except BadHostList as error:
+            raise InvalidRequest(str(error)) from None
+    return tuple(names)
+
+
 def fold(hosts: Iterable[str]) -> str:
     """Return a short notation of hosts, for people: `n[1-4]`."""
     names = list(hosts)
-    if len(names) < 3:
-        return ", ".join(names)
+    return ", ".join(names) if len(names) < 3 else fold_names(names)
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """Return names as Slurm writes and reads them: `gpu[001-016]`, with one bracket in a name."""
+    names = list(names)
+    if len(names) < 2:
+        return "".join(names)
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    return str(NodeSet(",".join(names), resolver=RESOLVER_NOGROUP))
+    node_set = NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)
+    node_set.fold_axis = (-1,)
+    return str(node_set)
 
 
 def _split_host_list(host_list: str) -> list[str]:
@@ -78,22 +105,27 @@ def _split_host_list(host_list: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _expand_list_part(list_part: str, host_list: str) -> list[str]:
-    brackets = _BRACKETED_RANGES.findall(list_part)
+def _expand_list_part(list_part: str) -> list[str]:
     name = _BRACKETED_RANGES.sub("0", list_part)
     if not _HOST_NAME.fullmatch(name):
         hint = " (name the user in ~/.ssh/config)" if "@" in list_part else ""
         raise BadHostList(f"{list_part!r} is not the name of a host, nor a range of hosts{hint}")
-    if not brackets:
-        return [list_part]
-    if math.prod(_bracket_host_count(bracket, list_part) for bracket in brackets) > MAX_HOSTS:
+    return _expand_brackets(list_part)
+
+
+def _expand_brackets(list_part: str) -> list[str]:
+    texts = _BRACKETED_RANGES.split(list_part)
+    if len(texts) == 1:
+        return texts
+    if math.prod(_bracket_host_count(text, list_part) for text in texts[1::2]) > MAX_HOSTS:
         raise BadHostList(f"{list_part!r} names more than {MAX_HOSTS} hosts")
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+    from ClusterShell.RangeSet import RangeSet, RangeSetException
 
     try:
-        return list(NodeSet(list_part, resolver=RESOLVER_NOGROUP))
-    except NodeSetException as error:
+        choices = [RangeSet(text) if index % 2 else [text] for index, text in enumerate(texts)]
+    except RangeSetException as error:
         raise BadHostList(f"{list_part!r}: {error}") from None
+    return ["".join(choice) for choice in itertools.product(*choices)]
 
 
 def _bracket_host_count(bracket: str, list_part: str) -> int:

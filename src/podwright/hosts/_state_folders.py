@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from podwright.ground.durable_files import user_folder
 from podwright.ground.endpoints import system_path
 
 _SYSTEM_STATE_FOLDER = Path(system_path("/var/lib/podwright"))
@@ -26,5 +27,4 @@ def state_folder(*, system: bool) -> Path:
     """
     if system:
         return _SYSTEM_STATE_FOLDER
-    home = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(home) if home.startswith("/") else Path.home() / ".local/state") / "podwright"
+    return Path(user_folder("state")) / "podwright"

@@ -1,7 +1,8 @@
-"""The one HTTP server of everything here that answers HTTP: uvicorn's, with the limits it lacks.
+"""The one HTTP server of everything here that answers HTTP: uvicorn's, with the limits it lacks;
+and the one HTTP client of everything but commands.
 
-It serves the server's Unix socket and web port, and the hooks of Slurm's service. `Visitors` also
-limits the connections of listeners of other kinds.
+The server serves Podwright's Unix socket and web port, the page, metrics, twins and hooks of Slurm.
+`Visitors` also limits the connections of listeners of other kinds.
 """
 
 from ._connection_limits import TooManyVisitors as TooManyVisitors
@@ -10,6 +11,14 @@ from ._connection_limits import Visitors as Visitors
 from ._host_header import host_of as host_of
 from ._host_header import host_port as host_port
 from ._host_header import names_this_server as names_this_server
+from ._http_client import HttpAnswer as HttpAnswer
+from ._http_client import NotHttp as NotHttp
+from ._http_client import ask as ask
+from ._http_client import open_connection as open_connection
+from ._http_refusals import STATUS_BY_CODE as STATUS_BY_CODE
+from ._http_refusals import complain as complain
+from ._http_refusals import refusal as refusal
+from ._http_refusals import refused as refused
 from ._http_server import HttpServer as HttpServer
 from ._http_server import listen as listen
 from ._http_server import more_descriptors as more_descriptors

@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from podwright.hosts import caller_of, peer_of
 from podwright.http._connection_limits import TooManyVisitors
@@ -183,6 +183,22 @@ class Connection(HttpToolsProtocol):
             self._refuse(431, _too_long(self.door))
 
     # -- answers -------------------------------------------------------------------------------
+
+    async def answer_at_once(self, cycle: Any, status: int, kind: str, body: bytes) -> None:
+        """Answer a request as uvicorn would, but with a single write: each is a system call."""
+        if self.flow.write_paused and not cycle.disconnected:
+            await self.flow.drain()
+        if cycle.disconnected:
+            return
+        close = b"" if cycle.keep_alive else b"connection: close\r\n"
+        head = b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b\r\n"
+        cycle.response_started = True
+        self.transport.write(head % (STATUS_LINE[status], kind.encode(), len(body), close) + body)
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
 
     def on_response_complete(self) -> None:
         """Continue after an answer: with the next request, with a refusal, or with the end."""

@@ -62,8 +62,10 @@ class HttpServer:
     """Serves a handler at one listener.
 
     complain: returns the body of a refusal of HTTP itself, from status and problem. clock: seconds,
-    never backwards.
+    never backwards. other_port: what an error suggests where the port is taken.
     """
+
+    other_port = "another port"
 
     def __init__(
         self,
@@ -78,18 +80,17 @@ class HttpServer:
         self._sweeper: asyncio.Task[None] | None = None
         self._state: Any = None
 
-    async def open(self, host: str, port: int, alternative: str) -> int:
+    async def open(self, host: str, port: int) -> int:
         """Answer at an address of TCP; port 0 takes a free one. Return the port.
 
-        alternative: what the error suggests instead. Raises Unavailable when the address cannot be
-        bound.
+        Raises Unavailable when the address cannot be bound.
         """
         try:
             listener = await listen(host, port)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-                would_work=f"choose {alternative}, or 0 for a free one",
+                would_work=f"choose {self.other_port}, or 0 for a free one",
             ) from None
         await self.start(listener)
         return int(listener.getsockname()[1])
@@ -127,7 +128,7 @@ class HttpServer:
             self._server = await loop.create_server(connect, sock=listener, backlog=512)
         self._sweeper = asyncio.create_task(self._sweep_silent_visitors())
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, grace: float = 1.0) -> None:
         """Accept no more, give calls under way `grace` seconds to end, and close the rest."""
         self.door.ending = True
         if self._server is None:
@@ -186,14 +187,18 @@ async def _handle_asgi_request(scope: Any, receive: Any, send: Any) -> None:
         reply = Reply(500, listener.complain(500, "the server failed; its log says more"))
     finally:
         connection.rest(len(request_body))
-    headers = [(b"content-type", reply.kind.encode()), *reply.headers]
     reply_body = reply.body
+    plain = not (reply.headers or listener.ending or request.method == "HEAD")
+    headers = [(b"content-type", reply.kind.encode()), *reply.headers]
     if isinstance(reply_body, bytes):
         headers.append((b"content-length", b"%d" % len(reply_body)))
     if listener.ending:
         headers.append((b"connection", b"close"))
     start_event = {"type": "http.response.start", "status": reply.status, "headers": headers}
     try:
+        if plain and isinstance(reply_body, bytes):
+            await connection.answer_at_once(send.__self__, reply.status, reply.kind, reply_body)
+            return
         await send(start_event)
         if isinstance(reply_body, bytes):
             await send({"type": "http.response.body", "body": reply_body})

@@ -35,12 +35,14 @@ class Figure(NamedTuple):
     total: bool = False
 
 
-class MetricsFront:
+class MetricsFront(HttpServer):
     """Serves metrics. figures: returns them; called at most once in `METRICS_FRESH_S` seconds.
 
     probes: by path, what returns the problem for which the probe fails, or "". clock: seconds,
     never backwards.
     """
+
+    other_port = "another port for metrics"
 
     def __init__(
         self,
@@ -49,21 +51,10 @@ class MetricsFront:
         probes: Mapping[str, Callable[[], str]] = {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(self._answer, _METRICS_LISTENER_LIMITS)
         self._figures, self._probes, self._clock = figures, probes, clock
-        self._server = HttpServer(self._answer, _METRICS_LISTENER_LIMITS)
         self._text, self._until = b"", -math.inf
         self._one_at_a_time = asyncio.Lock()
-
-    async def start(self, host: str, port: int) -> int:
-        """Answer at this address; port 0 takes a free one. Return the port.
-
-        Raises Unavailable when the address cannot be bound.
-        """
-        return await self._server.open(host, port, "another port for metrics")
-
-    async def stop(self) -> None:
-        """Accept no more requests."""
-        await self._server.stop(1.0)
 
     async def _answer(self, request: HttpRequest) -> Reply:
         close_header = ((b"connection", b"close"),)

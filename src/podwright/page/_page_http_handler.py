@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import time
 import urllib.parse
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, Unauthenticated
-from podwright.http import HttpRequest, Reply
+from podwright.http import HttpRequest, Reply, refused
 from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._live_view import Live
 from podwright.page._query_parameters import (
@@ -58,21 +58,19 @@ class _CallRequest(msgspec.Struct, forbid_unknown_fields=True):
 class Page:
     """Answers the requests of the page.
 
-    safe_login: whether access keys may be sent here: on loopback, or with TLS. status_of_code: maps
-    a refusal's code to the HTTP status. past: the pod's history. proxy: the site's proxy, which
-    names the caller.
+    safe_login: whether access keys may be sent here: on loopback, or with TLS. past: the pod's
+    history. proxy: the site's proxy, which names the caller.
     """
 
     def __init__(
         self,
         backend: PageBackend,
-        status_of_code: Callable[[str], int],
         *,
         safe_login: bool = True,
         past: Minutes | None = None,
         proxy: SiteProxy | None = None,
     ) -> None:
-        self._server, self._status = backend, status_of_code
+        self._server = backend
         self._safe_login = safe_login
         self._files = Files()
         self._past, self._proxy = past, proxy
@@ -84,8 +82,7 @@ class Page:
         try:
             return await self._answer(request)
         except PodwrightError as error:
-            body = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(self._status(error.code), body, headers=self._files.headers)
+            return refused(error, *self._files.headers)
 
     async def close(self) -> None:
         """End all streams."""

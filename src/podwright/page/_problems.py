@@ -7,14 +7,18 @@ alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 #: Seconds after which a request that waits without a known end is a problem.
 STARVES_SECONDS: Final = 3600
 _Topics = Mapping[str, Mapping[str, Any]]
+#: Whom a problem stops, the gravest first: everybody; those whose work is lost or stands still;
+#: nobody now.
+Gravity = Literal["everybody", "work", "later"]
 
 
 class PodProblem(msgspec.Struct, frozen=True):
@@ -22,7 +26,7 @@ class PodProblem(msgspec.Struct, frozen=True):
 
     kind: one of `PROBLEM_FINDERS`. about: the name of the thing. text: what is wrong. cause: why,
     as far as it is known. command: what to type next. link: the page's view of the thing. since:
-    seconds since 1970; 0: not known. urgent: work is lost or stands still. machine, partition: the
+    seconds since 1970; 0: not known. machine, partition: the
     owner of the devices that have the problem, if it concerns devices. devices: the keys of the
     affected devices, where they are fewer than all of the machine.
     """
@@ -34,14 +38,15 @@ class PodProblem(msgspec.Struct, frozen=True):
     command: str
     link: str = ""
     since: int = 0
-    urgent: bool = True
+    gravity: Gravity = "work"
     machine: str = ""
     partition: str = ""
     devices: list[str] = []
 
 
 def problems(topics: _Topics, now: float) -> dict[str, object]:
-    """Return all problems by `kind/about`, the urgent ones first.
+    """Return all problems, the gravest first. Keys are `kind/about`, and of further ones of one
+    kind and thing `kind/about/2` and so on.
 
     topics: a snapshot. now: seconds since 1970.
     """
@@ -50,11 +55,22 @@ def problems(topics: _Topics, now: float) -> dict[str, object]:
         for find_problems in PROBLEM_FINDERS.values()
         for problem in find_problems(topics, now)
     ]
-    all_problems.sort(key=lambda problem: not problem.urgent)
-    return {
-        f"{pod_problem.kind}/{pod_problem.about}": msgspec.to_builtins(pod_problem)
-        for pod_problem in all_problems
-    }
+    all_problems.sort(key=lambda problem: get_args(Gravity).index(problem.gravity))
+    keys: Counter[str] = Counter()
+    found: dict[str, object] = {}
+    for problem in all_problems:
+        key = f"{problem.kind}/{problem.about}"
+        keys[key] += 1
+        found[f"{key}/{keys[key]}" if keys[key] > 1 else key] = msgspec.to_builtins(problem)
+    return found
+
+
+def problems_shown(found: Mapping[str, object], limit: int) -> dict[str, object]:
+    """Return so many problems: the first of each kind, then the gravest."""
+    kinds = dict.fromkeys(key.partition("/")[0] for key in found)
+    firsts = [next(key for key in found if key.startswith(f"{kind}/")) for kind in kinds]
+    shown = set(list(dict.fromkeys([*firsts, *found]))[:limit])
+    return {key: problem for key, problem in found.items() if key in shown}
 
 
 def _matching_machines(
@@ -78,7 +94,7 @@ def _silent_machine_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
         lost_partitions = _partitions_on(topics, machine_name)
         cause = machine["reason"] or "its agent is silent"
         if lost_partitions:
-            cause += f"; partitions on it: {_shortened_list_text(lost_partitions)}"
+            cause += f"; partitions on it: {_owned_partitions_text(topics, lost_partitions)}"
         yield PodProblem(
             "silent-agent",
             machine_name,
@@ -102,7 +118,7 @@ def _down_without_cause(topics: _Topics) -> Iterator[PodProblem]:
             lost_partitions = _partitions_on(topics, machine_name)
             cause = "administrators see the cause"
             if lost_partitions:
-                cause += f"; partitions on it: {_shortened_list_text(lost_partitions)}"
+                cause += f"; partitions on it: {_owned_partitions_text(topics, lost_partitions)}"
             yield PodProblem(
                 "silent-agent",
                 machine_name,
@@ -152,38 +168,38 @@ def _drained_machines(
         for name in cluster["drained"]:
             partition_names = _partitions_on(topics, name)
             if bool(partition_names) == in_use:
-                yield name, partition_names, _drain_event(topics, name)
+                yield name, partition_names, cluster["drains"].get(name, {})
 
 
 def _drained_used_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for machine_name, partition_names, drain_event in _drained_machines(topics, in_use=True):
+    for machine_name, partition_names, drain in _drained_machines(topics, in_use=True):
         yield PodProblem(
             "drained-used",
             machine_name,
             f"Machine {machine_name} is drained and still in use",
-            f"{_drained_by_text(drain_event)}; it waits for "
-            f"{_shortened_list_text(partition_names)} to end",
+            f"{_drain_text(drain)}; it waits for "
+            f"{_owned_partitions_text(topics, partition_names)} to end",
             f"vipu get partition {partition_names[0]}",
             f"/machines?find={machine_name}",
-            round(drain_event.get("at", 0)),
-            urgent=False,
+            drain.get("at", 0),
+            gravity="later",
             machine=machine_name,
         )
 
 
 def _drained_empty_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for machine_name, _partitions, drain_event in _drained_machines(topics, in_use=False):
+    for machine_name, _partitions, drain in _drained_machines(topics, in_use=False):
         device_count = sum(row[0] == machine_name for row in topics.get("devices", {}).values())
         yield PodProblem(
             "drained-empty",
             machine_name,
             f"Machine {machine_name} is drained and empty: {device_count} devices are out of "
             "service",
-            f"{_drained_by_text(drain_event)}; nothing runs there any more",
+            f"{_drain_text(drain)}; nothing runs there any more",
             f"vipu-admin resume machine {machine_name}",
             f"/machines?find={machine_name}",
-            round(drain_event.get("at", 0)),
-            urgent=False,
+            drain.get("at", 0),
+            gravity="later",
             machine=machine_name,
         )
 
@@ -235,7 +251,7 @@ def _ill_device_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
             "ill-device",
             machine_name,
             f"Device {device_numbers} of machine {machine_name} is ill",
-            f"{cause}; in use by {_shortened_list_text(affected_partitions)}"
+            f"{cause}; in use by {_owned_partitions_text(topics, affected_partitions)}"
             if affected_partitions
             else cause,
             f"vipu-admin test cluster {cluster}",
@@ -273,7 +289,12 @@ def _server_conditions(topics: _Topics) -> Mapping[str, Any]:
 def _full_disk_problem(topics: _Topics, _: float) -> Iterator[PodProblem]:
     if cause := _server_conditions(topics).get("read_only", ""):
         yield PodProblem(
-            "full-disk", "server", "The server is read only: nothing can be changed", cause, "df -h"
+            "full-disk",
+            "server",
+            "The server is read only: nothing can be changed",
+            cause,
+            "df -h",
+            gravity="everybody",
         )
 
 
@@ -297,7 +318,7 @@ def _no_standby_problem(topics: _Topics, _: float) -> Iterator[PodProblem]:
             "No second server stands by",
             "this server shares its store, and no other one waits to take over",
             "systemctl start vipu-server",
-            urgent=False,
+            gravity="later",
         )
 
 
@@ -354,18 +375,18 @@ def _partitions_on(topics: _Topics, machine: str) -> list[str]:
     return sorted({row[3] for row in device_rows if row[0] == machine and row[3]})
 
 
-def _drain_event(topics: _Topics, machine: str) -> Mapping[str, Any]:
-    """Return the last event that drained the machine, if it is still among the listed events."""
-    newest_event: Mapping[str, Any] = {}
-    for event in topics.get("events", {}).values():
-        is_drain = (event["what"], event["outcome"]) == ("DrainMachine", "OK")
-        if is_drain and machine in event["about"].split():
-            newest_event = event
-    return newest_event
+def _owned_partitions_text(topics: _Topics, partition_names: Iterable[str]) -> str:
+    """Return partitions with their owners, as far as these are known."""
+    partitions = topics.get("partitions", {})
+    return _shortened_list_text(
+        f"{name} of {owner}" if (owner := partitions.get(name, {}).get("owner")) else name
+        for name in partition_names
+    )
 
 
-def _drained_by_text(drain_event: Mapping[str, Any]) -> str:
-    return f"drained by {drain_event['who']}" if drain_event else "drained"
+def _drain_text(drain: Mapping[str, Any]) -> str:
+    who = f"drained by {drain['who']}" if drain.get("who") else "drained"
+    return f"{who}: {drain['reason']}" if drain.get("reason") else f"{who}, without a reason"
 
 
 def _shortened_list_text(listed_names: Iterable[str], limit: int = 4) -> str:

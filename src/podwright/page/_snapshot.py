@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from podwright.errors import Denied
-from podwright.page._problems import PodProblem, problems
+from podwright.page._problems import problems
 from podwright.page._still_fits import fragments
 from podwright.wire import (
     READING_ATTRIBUTES,
@@ -108,21 +106,6 @@ def _without_agent(
                 yield _machine_item(agent_info, 0.0)
 
 
-def problems_shown(found: Mapping[str, object], limit: int) -> dict[str, object]:
-    """Return the first problems, and one that says how many more there are."""
-    shown = dict(list(found.items())[:limit])
-    if more := len(found) - len(shown):
-        problem = PodProblem(
-            "more",
-            "pod",
-            f"There are {more} more problems",
-            "the most urgent ones are above",
-            "vipu list partitions",
-        )
-        shown["more/pod"] = msgspec.to_builtins(problem)
-    return shown
-
-
 def domain_item(counts: Mapping[str, int]) -> list[int]:
     """Return an item of `domains`. counts: devices by state."""
     return [counts.get(state, 0) for state in DOMAIN_STATES]
@@ -160,6 +143,10 @@ def _cluster_item(cluster_info: ClusterInfo, _: float) -> tuple[str, object]:
         "topology": cluster_info.topology,
         "simulated": cluster_info.simulated,
         "drained": cluster_info.drained,
+        "drains": {
+            drain.machine: {"reason": drain.reason, "who": drain.who, "at": round(drain.at)}
+            for drain in cluster_info.drains
+        },
         "down": cluster_info.down,
     }
 

@@ -17,7 +17,7 @@ _CONTENT_TYPE_BY_SUFFIX: Final = {
 #: Every view of the page has an address, whose first word names the view.
 VIEW_ADDRESSES: Final = frozenset(
     {
-        *("pod", "line", "partitions", "leases", "machines", "allocations"),
+        *("pod", "problems", "line", "partitions", "leases", "machines", "allocations"),
         *("quotas", "users", "events", "time", "login"),
     }
 )

@@ -95,6 +95,7 @@ class FoldedPod:
             topic: {"count": count} for topic, count in observer.totals(caller).items()
         }
         topics["fragments"] = dict(observer.fits_for(caller))
+        topics["totals"]["problems"] = {"count": len(topics["problems"])}
         topics["problems"] = problems_shown(topics["problems"], PROBLEMS_SHOWN)
         return topics
 
@@ -223,7 +224,9 @@ class FoldedPod:
                 case "ListLeases":
                     return LeaseList(leases=_leases_of(partitions))
                 case "ListDevices":
-                    return DeviceList(devices=await self._devices_in_trouble(caller, observer))
+                    devices = await self._devices_in_trouble(caller, observer)
+                    partitions.extend(await self._partitions_of(caller, devices))
+                    return DeviceList(devices=devices)
                 case "ListEvents":
                     return await self._list_whole(who, method_name)
             method, request = METHODS[method_name], METHODS[method_name].request()
@@ -243,6 +246,15 @@ class FoldedPod:
             for domain in observer.troubled_domains(_TROUBLED_DOMAINS)
             for device in await self._devices_of(caller, observer, domain)
         ]
+
+    async def _partitions_of(
+        self, caller: Caller, devices: Iterable[DeviceInfo]
+    ) -> list[PartitionInfo]:
+        """Return partitions that have devices which are down, as many as problems are shown."""
+        lost = (one.partition for one in devices if one.state == "DOWN" and one.partition)
+        names = list(dict.fromkeys(lost))[:PROBLEMS_SHOWN]
+        found = [await self._partition(caller, name) for name in names]
+        return [partition for partition in found if partition is not None]
 
     async def _devices_of(
         self, caller: Caller, observer: PodObserver, domain: str

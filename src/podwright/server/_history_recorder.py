@@ -133,7 +133,7 @@ class Recorder:
         keys: list[str] | None = []
         lists = self._lists
         if seen is None or seen.change != now_seen.change:
-            lists = await self._read_lists()
+            lists = await self._read_lists(observer)
             names = observer.partition_feed.since(seen.partitions) if seen is not None else None
             await observer.summary.refresh()
             keys = observer.summary.feed.since(seen.domains) if seen is not None else None
@@ -156,9 +156,10 @@ class Recorder:
         await self._history.write(row, since=minute - KEEP_ROWS, most=MOST, epoch=now_seen.epoch)
         self._seen, self._lists, self._last = now_seen, lists, minute
 
-    async def _read_lists(self) -> dict[str, dict[str, Any]]:
+    async def _read_lists(self, observer: PodObserver) -> dict[str, dict[str, Any]]:
         found = await take(self._ask, self._now, topics=_LISTS)
-        return {topic: kept_items(topic, found.get(topic, {})) for topic in _LISTS}
+        lists = {topic: kept_items(topic, found.get(topic, {})) for topic in _LISTS}
+        return {"clusters": kept_items("clusters", observer.clusters()), **lists}
 
     async def _sums(self, observer: PodObserver, lists: Snapshot) -> list[Any]:
         states: Counter[str] = Counter()
@@ -194,8 +195,7 @@ def _domain_changes(observer: PodObserver, keys: Iterable[str]) -> Changes:
 
 async def _whole_in_parts(observer: PodObserver, minute: int, lists: Snapshot) -> list[bytes]:
     """The pod as a whole. What changes meanwhile is recorded with the next minute as well."""
-    first = {"clusters": kept_items("clusters", observer.clusters()), **lists}
-    parts = [encode_part(minute, {topic: dict(items) for topic, items in first.items()})]
+    parts = [encode_part(minute, {topic: dict(items) for topic, items in lists.items()})]
     keys = iter(observer.summary.keys())
     while some := list(islice(keys, _DOMAIN_SLICE)):
         layouts: dict[str, object] = {key: observer.summary.machines(key) for key in some}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,7 +80,7 @@ class PageOptions:
 
     history: History | None = None
     proxy: SiteProxy | None = None
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     standbys: Callable[[], int | None] = lambda: None
     pod: str = ""
 

@@ -16,7 +16,6 @@ from podwright.page import EVENTS, Page, SiteProxy, TableQuery, Who
 from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
 from podwright.server._folded_pod import FoldedPod
-from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE
 from podwright.store import History
 from podwright.wire import METHODS, EventList, EventsRequest, ListRequest
 
@@ -176,7 +175,6 @@ def make_page(
     """
     return Page(
         PageServer(calls, standbys),
-        lambda refusal_code: HTTP_STATUS_BY_CODE.get(refusal_code, 500),
         safe_login=safe_login,
         past=None if history is None else Past(history),
         proxy=proxy,

@@ -98,7 +98,7 @@ class Server:
                 )
                 self.port = await self._grpc.start(self.host, self._listen.port)
             if self._listen.web is not None:
-                self.web_port = await self._web.start(*self._listen.web)
+                self.web_port = await self._web.open(*self._listen.web)
             if self._place is not None:
                 await self._http.start(self._place.listen())
         except BaseException:
@@ -161,8 +161,8 @@ class Server:
 
     def _visitors_by_listener(self) -> dict[str, Visitors]:
         return {
-            "unix": self._http.server.door.visitors,
-            "http": self._web.server.door.visitors,
+            "unix": self._http.door.visitors,
+            "http": self._web.door.visitors,
         }
 
     def _total_metrics(self) -> dict[str, int]:

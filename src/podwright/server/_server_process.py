@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -19,10 +19,9 @@ from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
-from podwright.page import SiteProxy
 from podwright.server._caller_identity import Identity, find_munge
 from podwright.server._garbage_collection import start_without_gc
-from podwright.server._listen_options import ListenOptions, PageOptions
+from podwright.server._listen_options import DEFAULT_PAGE, ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
 from podwright.server._make_store import is_secure
 from podwright.server._metrics import pod_name
@@ -69,49 +68,42 @@ _LEFTOVER_FILES = ("server.log", "start.lock")
 class ServingOptions:
     """What to serve and where. user: a server for one user, in the background.
 
-    storage: a file, or the place of a store as store.open_store reads it. idle: seconds without
-    partition, lease or call after which the server ends; None: never. socket_mode: 0600, or 0666
-    for a server of all users. private: the socket's folder belongs to the server's user only.
+    storage: a file, or the place of a store as store.open_store reads it. page: an empty `pod` is
+    the store's `pod_name`. idle: seconds without partition, lease or call after which the server
+    ends; None: never.
 
     agent_key: the key that agents must have. own_key: the key for agents on this machine where
     agent_key is not set. silence: seconds after which a silent agent is given up. interfaces: those
     on which agents may announce themselves. secure: callers on TCP must identify themselves; a
-    store that was made secure requires it too. certs: the folder of TLS certificates.
-
-    web: host and port of read-only HTTP. web_names: its further host names. proxy: the proxy that
-    names the callers of its page. pod: its name in metrics; empty: `pod_name` of the store. munge:
-    the socket of MUNGE, whose credentials are accepted; empty: the usual one; None: they are not
-    accepted. fabric: what joins devices of several machines. visible: what callers see of others'
-    objects. weights: of schedulers
-    and people.
+    store that was made secure requires it too. munge: the socket of MUNGE, whose credentials are
+    accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
+    several machines. visible: what callers see of others' objects. weights: of schedulers and
+    people.
     """
 
     storage: Path | str
-    socket: Path
+    listen: ListenOptions
+    page: PageOptions = DEFAULT_PAGE
     preset: str | None = None
-    files: tuple[Path, ...] = ()
-    host: str = "127.0.0.1"
-    port: int = 0
-    anywhere: bool = False
+    files: Sequence[Path] = ()
     user: bool = False
     idle: float | None = None
-    socket_mode: int = 0o600
-    private: bool = False
     agent_key: Path | None = None
     own_key: Path | None = None
     silence: float = 10.0
     fabric: FabricOptions | None = None
-    interfaces: tuple[str, ...] = ()
+    interfaces: Sequence[str] = ()
     secure: bool = False
-    certs: Path | None = None
-    web: tuple[str, int] | None = None
-    web_names: tuple[str, ...] = ()
-    proxy: SiteProxy | None = None
-    pod: str = ""
     munge: str | None = None
     visible: Visible | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
     administrators: frozenset[str] = frozenset()
+
+    @property
+    def socket(self) -> Path:
+        """The Unix socket, which every server of its own process has."""
+        assert self.listen.socket is not None
+        return self.listen.socket
 
 
 class StoreAndDrivers(NamedTuple):
@@ -139,7 +131,7 @@ async def serve(
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     seam = seam or StoreAndDrivers()
     more_descriptors()
-    prepare_folder(options.socket.parent, private=options.private)
+    prepare_folder(options.socket.parent, private=options.listen.private_folder)
     store_file = storage_file(options.storage)
     if store_file is None:
         await _serve_shared(options, ready, seam)
@@ -185,7 +177,7 @@ async def _serve_shared(
 ) -> None:
     stop_event = asyncio.Event()
     _end_on_signals(stop_event)
-    server_name = owner_name(options.host, options.port)
+    server_name = owner_name(options.listen.host or "", options.listen.port)
 
     def open_anew() -> SharedStore:
         store = open_store(options.storage, owner=server_name, ttl=LEASE_TTL_S)
@@ -240,7 +232,7 @@ def _machine_connections(
             options.silence,
             options.interfaces,
             own_key=options.own_key,
-            certs=options.certs,
+            certs=options.listen.certs,
             secure=requires_identity,
         ),
         administrators=options.administrators,
@@ -261,23 +253,12 @@ def _server_for(
 ) -> Server:
     server = Server(
         controller,
-        ListenOptions(
-            options.socket,
-            host=options.host,
-            port=options.port,
-            anywhere=options.anywhere,
-            socket_mode=options.socket_mode,
-            private_folder=options.private,
-            certs=options.certs,
-            apart=True,
-            web=options.web,
-        ),
-        page_options=PageOptions(
-            names=options.web_names,
-            proxy=options.proxy,
+        options.listen,
+        page_options=replace(
+            options.page,
             history=store.history(),
             standbys=lambda: getattr(store, "standbys", None),
-            pod=options.pod or pod_name(options.storage, socket.gethostname()),
+            pod=options.page.pod or pod_name(options.storage, socket.gethostname()),
         ),
         identity=Identity(
             secure=secure or options.secure,

@@ -6,14 +6,13 @@ bounded for each uid separately (podwright.http).
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 
 import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.http import HttpRequest, HttpServer, Limits, Reply, complain, refusal, refused
 from podwright.server._dispatch_calls import Calls
 from podwright.wire import METHODS, Method, Value
 
@@ -21,25 +20,11 @@ from podwright.wire import METHODS, Method, Value
 MAX_CONNECTIONS = 512
 IDLE_SECONDS = 60.0
 
-#: A refusal's code -> HTTP status.
-HTTP_STATUS_BY_CODE = {
-    "INVALID_ARGUMENT": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ALREADY_EXISTS": 409,
-    "ABORTED": 409,
-    "FAILED_PRECONDITION": 412,
-    "RESOURCE_EXHAUSTED": 429,
-    "INTERNAL": 500,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-}
 _CALL_PATH_PREFIX = "/podwright.v1/"
 _encode_json = msgspec.json.Encoder().encode
 
 
-class HttpFront:
+class HttpFront(HttpServer):
     """Serves podwright.v1 as JSON. idle_seconds: after these a silent connection is closed."""
 
     def __init__(
@@ -49,21 +34,13 @@ class HttpFront:
         idle_seconds: float = IDLE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._calls = calls
         limits = Limits(each=MAX_CONNECTIONS, idle=idle_seconds)
-        self.server = HttpServer(self._answer, limits, complain=complain, clock=clock)
+        super().__init__(self._answer, limits, complain=complain, clock=clock)
+        self._calls = calls
         self._routes: dict[str, tuple[Method, msgspec.json.Decoder[Value]]] = {
             _CALL_PATH_PREFIX + name: (method, msgspec.json.Decoder(method.request))
             for name, method in METHODS.items()
         }
-
-    async def start(self, listener: socket.socket) -> None:
-        """Answer on a listening Unix socket."""
-        await self.server.start(listener)
-
-    async def stop(self, grace: float) -> None:
-        """Accept no more, give calls under way `grace` seconds to end, and close the rest."""
-        await self.server.stop(grace)
 
     async def _answer(self, request: HttpRequest) -> Reply:
         route = self._routes.get(request.path)
@@ -82,21 +59,7 @@ class HttpFront:
             call_request = _decode_request(decoder, method, request.body)
             return Reply(200, _encode_json(await self._calls(caller, method, call_request)))
         except PodwrightError as error:
-            refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(HTTP_STATUS_BY_CODE.get(error.code, 500), refusal_json)
-
-
-def complain(status: int, problem: str) -> bytes:
-    """Return a refusal of HTTP itself as a refusal's JSON."""
-    code = {404: "NOT_FOUND", 500: "INTERNAL"}.get(status, "INVALID_ARGUMENT")
-    if status in (413, 431, 503):
-        code = "RESOURCE_EXHAUSTED"
-    return msgspec.json.encode({"code": code, "message": f"{problem}.", "problem": problem})
-
-
-def refusal(status: int, problem: str, *headers: tuple[bytes, bytes]) -> Reply:
-    """Return a reply with a refusal."""
-    return Reply(status, complain(status, problem), headers=headers)
+            return refused(error)
 
 
 def _decode_request(

@@ -18,7 +18,16 @@ import msgspec
 from podwright.controller import Caller, PodObserver, Role
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
-from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_server
+from podwright.http import (
+    HttpRequest,
+    HttpServer,
+    Limits,
+    Reply,
+    complain,
+    names_this_server,
+    refusal,
+    refused,
+)
 from podwright.page import BODY, Page
 from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
@@ -26,7 +35,6 @@ from podwright.server._history_recorder import Recorder
 from podwright.server._listen_options import PageOptions
 from podwright.server._metrics import METRICS_CONTENT_TYPE, Gauge, Metrics
 from podwright.server._page_backend import make_page
-from podwright.server._unix_http_front import HTTP_STATUS_BY_CODE, complain, refusal
 from podwright.wire import METHODS, ListRequest, Value, plain
 
 _SERVER_CALLER = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
@@ -73,12 +81,14 @@ def _parse_list_query(query: str) -> ListRequest:
         raise InvalidRequest(f"{error}", would_work="page_size is a whole number") from None
 
 
-class WebFront:
+class WebFront(HttpServer):
     """Answers GET.
 
     read_counters: returns totals since the start, for /metrics. read_gauges: returns the gauges,
     for /metrics. page_options: the options of the page. ended_connections: see Metrics.
     """
+
+    other_port = "another --http-port"
 
     def __init__(
         self,
@@ -88,6 +98,7 @@ class WebFront:
         page_options: PageOptions,
         ended_connections: Callable[[], dict[tuple[str, str], int]],
     ) -> None:
+        super().__init__(self._answer, LIMITS, complain=complain)
         self._calls = calls
         self._page_options = page_options
         self._tasks: list[asyncio.Task[None]] = []
@@ -100,16 +111,12 @@ class WebFront:
             self._may_name_owners,
             pod_label=page_options.pod,
         )
-        self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
         self.page: Page | None = None
         self.address = ""
 
-    async def start(self, host: str, port: int) -> int:
-        """Answer at this address; port 0 takes a free one. Return the port.
-
-        Raises wire.Unavailable when the address cannot be bound.
-        """
+    async def open(self, host: str, port: int) -> int:
+        """Make the page, and answer. See HttpServer."""
         self.page = make_page(
             self._calls,
             safe_login=is_loopback(host),
@@ -119,7 +126,7 @@ class WebFront:
         )
         page_hosts = {host, "localhost", socket.gethostname(), *self._page_options.names}
         self._names = {page_host.lower() for page_host in page_hosts}
-        port = await self.server.open(host, port, "another --http-port")
+        port = await super().open(host, port)
         self.address = f"http://{_url_host(host)}:{port}/"
         if (history := self._page_options.history) is not None:
             recorder = Recorder(
@@ -132,14 +139,14 @@ class WebFront:
             self._tasks.append(asyncio.create_task(recorder.run()))
         return port
 
-    async def stop(self) -> None:
-        """Accept no more. Requests under way have a second to end."""
+    async def stop(self, grace: float = 1.0) -> None:
+        """End what is live, and answer no more. See HttpServer."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.page is not None:
             await self.page.close()
-        await self.server.stop(1.0)
+        await super().stop(grace)
 
     async def _answer(self, request: HttpRequest) -> Reply:
         if self.page is not None and self._names_this_server(request):
@@ -158,8 +165,7 @@ class WebFront:
         try:
             return await self._route_request(request)
         except PodwrightError as error:
-            refusal_json = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(HTTP_STATUS_BY_CODE.get(error.code, 500), refusal_json)
+            return refused(error)
 
     def _names_this_server(self, request: HttpRequest) -> bool:
         """Return whether the request names this server.

@@ -11,14 +11,13 @@ they have seen and refuse lower ones, and the lost store may have been opened ma
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from podwright.errors import InvalidRequest, Unavailable, WrongState
+from podwright.ground.durable_files import write_whole
 from podwright.ground.plural import counted
 from podwright.store._format import OURS, Format, check
 from podwright.store._store_interface import Snapshot, Store
@@ -136,19 +135,9 @@ def write_backup(path: Path, file_text: str) -> None:
 
     An existing file is replaced. Raises wire.Unavailable when the file cannot be written.
     """
-    temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        file_descriptor = os.open(
-            temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
-        )
-        with os.fdopen(file_descriptor, "w", encoding="utf-8") as file:
-            file.write(file_text)
-            file.flush()
-            os.fsync(file_descriptor)
-        os.replace(temporary_path, path)
+        write_whole(path, file_text)
     except OSError as error:
-        with suppress(OSError):
-            temporary_path.unlink()
         raise Unavailable(
             f"cannot write {path}: {error.strerror}", would_work="name a file in another folder"
         ) from None

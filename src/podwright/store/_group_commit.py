@@ -230,13 +230,16 @@ class GroupStore(ABC):
 
 
 def _check_record_names(changes: Sequence[Change]) -> None:
-    for change in changes:
-        for name in (change.kind, change.key):
-            if "\0" in name or not (name.isascii() or _is_encodable(name)):
-                raise InvalidRequest(
-                    f"the name {name!r} is not text",
-                    would_work="use letters, digits, - and _",
-                )
+    names = [name for change in changes for name in (change.kind, change.key)]
+    text = "".join(names)
+    if text.isascii() and "\0" not in text:
+        return
+    for name in names:
+        if "\0" in name or not _is_encodable(name):
+            raise InvalidRequest(
+                f"the name {name!r} is not text",
+                would_work="use letters, digits, - and _",
+            )
 
 
 def _is_encodable(record_name: str) -> bool:

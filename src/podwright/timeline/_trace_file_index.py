@@ -11,17 +11,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from podwright.ground.durable_files import user_folder, write_whole
+
 _NOTES_FILE = "traces.jsonl"
 #: The limit of all notes in bytes; beyond it, the older half is removed.
 _MOST_NOTES_BYTES = 256 << 10
 
 
 def _notes_file_path(environ: Mapping[str, str]) -> str:
-    home, home_folder = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
-    state_folder = home if os.path.isabs(home) else os.path.join(home_folder, ".local", "state")
-    return (
-        os.path.join(state_folder, "podwright", _NOTES_FILE) if os.path.isabs(state_folder) else ""
-    )
+    return os.path.join(user_folder("state", environ), "podwright", _NOTES_FILE)
 
 
 def note(environ: Mapping[str, str], trace_path: str, **launch_names: str) -> None:
@@ -29,8 +27,6 @@ def note(environ: Mapping[str, str], trace_path: str, **launch_names: str) -> No
     import json
 
     notes_path = _notes_file_path(environ)
-    if not notes_path:
-        return
     given_names = {kind: name for kind, name in launch_names.items() if name}
     note_line = json.dumps({"file": os.path.abspath(trace_path), **given_names}).encode() + b"\n"
     open_flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -41,11 +37,7 @@ def note(environ: Mapping[str, str], trace_path: str, **launch_names: str) -> No
             notes_file.flush()
             if notes_file.tell() > _MOST_NOTES_BYTES:
                 notes_file.seek(_MOST_NOTES_BYTES // 2)
-                newer_lines = notes_file.read().partition(b"\n")[2]
-                fresh_path = f"{notes_path}.{os.getpid()}"
-                with open(os.open(fresh_path, open_flags | os.O_EXCL, 0o600), "wb") as fresh_file:
-                    fresh_file.write(newer_lines)
-                os.replace(fresh_path, notes_path)
+                write_whole(notes_path, notes_file.read().partition(b"\n")[2])
 
 
 def find_trace(environ: Mapping[str, str], launch_name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from podwright.client import Client
 from podwright.page import Snapshot, take
-from podwright.wire import METHODS
+from podwright.wire import METHODS, MachineName
 
 
 class Feed:
@@ -46,9 +46,9 @@ class Feed:
     def drain(self, machine: str) -> None:
         """Let a machine take nothing new. Raises wire.PodwrightError."""
         with self._lock:
-            self._client.drain_machine(machine)
+            self._client.call("DrainMachine", MachineName(name=machine))
 
     def resume(self, machine: str) -> None:
         """Let a machine serve again. Raises wire.PodwrightError."""
         with self._lock:
-            self._client.resume_machine(machine)
+            self._client.call("ResumeMachine", MachineName(name=machine))

@@ -104,6 +104,7 @@ from ._values import CreateRequest as CreateRequest
 from ._values import DeviceInfo as DeviceInfo
 from ._values import DeviceList as DeviceList
 from ._values import DeviceRef as DeviceRef
+from ._values import DrainInfo as DrainInfo
 from ._values import Empty as Empty
 from ._values import ErrorBody as ErrorBody
 from ._values import GatewayRouting as GatewayRouting
@@ -128,6 +129,7 @@ from ._values import TokenRequest as TokenRequest
 from ._waiters import AuditChain as AuditChain
 from ._waiters import AuditReport as AuditReport
 from ._waiters import AuditRequest as AuditRequest
+from ._waiters import DrainRequest as DrainRequest
 from ._waiters import EventInfo as EventInfo
 from ._waiters import EventList as EventList
 from ._waiters import EventsRequest as EventsRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -105,9 +105,6 @@ class About(NamedTuple):
     new: bool = False
 
 
-MAX_SUBJECT_LENGTH: Final = 80  #: characters of an object's name in messages and in the audit
-
-
 class Method(msgspec.Struct, frozen=True):
     """One call.
 
@@ -143,16 +140,6 @@ class Method(msgspec.Struct, frozen=True):
         if self.audit is not None:
             return self.audit
         return AuditEntry.CALL if self.changes else AuditEntry.NOTHING
-
-    def subject(self, request: Any) -> str:
-        """Return the shortened name of the object that a request concerns, or empty."""
-        for path in self.about.fields if self.about is not None else ():
-            object_name = request
-            for attribute_name in path.split("."):
-                object_name = getattr(object_name, attribute_name, None)
-            if object_name:
-                return str(object_name)[:MAX_SUBJECT_LENGTH]
-        return ""
 
     def repeatable(self, request: Value) -> bool:
         """Return whether this request may be repeated although it may have been carried out."""

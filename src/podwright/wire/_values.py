@@ -28,6 +28,8 @@ from podwright.wire._value import Value
 class ReadyState(enum.Enum):
     """Is the partition fit for use (V-IPU 1.18 protocol, PartitionReadyState)."""
 
+    __hash__ = object.__hash__  # Enum's own is a call in Python, and each step looks states up
+
     PENDING = "PENDING"
     ACTIVE = "ACTIVE"
     REMOVED = "REMOVED"
@@ -40,6 +42,8 @@ class OperationState(enum.Enum):
     FENCING is ours: a lease on it ended without word that its instances are gone, and nobody gets
     those devices until they are cut off from them. In V-IPU's protocol it is RESETTING.
     """
+
+    __hash__ = object.__hash__
 
     IDLE = "IDLE"
     CREATING = "CREATING"
@@ -116,10 +120,23 @@ class DeviceInfo(Value):
     attributes: dict[str, str] = {}
 
 
+class DrainInfo(Value):
+    """A machine's drain. reason: empty where none was given. who: the user that drained it.
+
+    at: seconds since 1970; 0: not known.
+    """
+
+    machine: str
+    reason: str = ""
+    who: str = ""
+    at: float = 0.0
+
+
 class ClusterInfo(Value):
     """A cluster in a listing. ild_sizes: devices of each link domain, in loop order.
 
-    drained, down: those of its machines that take nothing new, or do not answer.
+    drained, down: those of its machines that take nothing new, or do not answer. drains: why those
+    of `drained` do.
     """
 
     name: str
@@ -133,6 +150,7 @@ class ClusterInfo(Value):
     simulated: bool = False
     drained: list[str] = []
     down: list[str] = []
+    drains: list[DrainInfo] = []
 
 
 class AllocationInfo(Value):
@@ -505,6 +523,7 @@ _ABOUT_LEASE = About(ObjectKind.LEASE, ("id",))
 
 #: What answers and refusals reveal of other tenants, even where all is private (docs/security.md).
 _REVEALS_CAPACITY = "which devices are free, taken, down or drained"
+_REVEALS_DRAINS = f"{_REVEALS_CAPACITY}; who drained a machine, when and why"
 _REVEALS_NAME_AND_CAPACITY = (
     "that a name is taken; in a refusal, how many devices are free, the size of the largest free "
     "block, how many partitions of others stand in the way and for how many waiters devices are "
@@ -537,7 +556,7 @@ CALLS = (
         ClusterList,
         EVERYBODY,
         Repeat.CHANGES_NOTHING,
-        reveals=_REVEALS_CAPACITY,
+        reveals=_REVEALS_DRAINS,
     ),
     Method(
         "ListAllocations",
@@ -553,7 +572,7 @@ CALLS = (
         DeviceList,
         EVERYBODY,
         Repeat.CHANGES_NOTHING,
-        reveals=_REVEALS_CAPACITY,
+        reveals=_REVEALS_DRAINS,
     ),
     Method("ListPartitions", ListRequest, PartitionList, EVERYBODY, Repeat.CHANGES_NOTHING),
     Method("ListLeases", ListRequest, LeaseList, EVERYBODY, Repeat.CHANGES_NOTHING),

@@ -120,7 +120,8 @@ class Explanation(Value):
 
     problem: the rule in the way. lines: all that stands in the way, a sentence each.
     free, largest: devices, and the largest request of that kind that would start now.
-    fragmented: enough are free, but no block is. down, drained: machines. kept_for: waiters.
+    fragmented: enough are free, but no block is. down, drained: machines. drain_reasons: of those
+    of `drained` for which one was given. kept_for: waiters.
     nearest: the request nearest to this one that would start at once, if any.
     """
 
@@ -137,6 +138,7 @@ class Explanation(Value):
     drained: list[str] = []
     kept_for: list[str] = []
     nearest: PartitionSpec | None = None
+    drain_reasons: dict[str, str] = {}
 
 
 class QuotaInfo(Value):
@@ -219,6 +221,13 @@ class MachineName(Value):
     name: str
 
 
+class DrainRequest(Value):
+    """A machine is to take nothing new. reason: for everybody who sees that it is drained."""
+
+    name: str
+    reason: str = ""
+
+
 _ABOUT_WAITER = About(ObjectKind.WAITER, ("id",))
 _ABOUT_MACHINE = About(ObjectKind.MACHINE)
 _ABOUT_QUOTA = About(ObjectKind.QUOTA, ("user", "allocation"))
@@ -284,6 +293,6 @@ CALLS = (
         Repeat.CHANGES_NOTHING,
     ),
     Method("VerifyAudit", AuditRequest, AuditReport, repeat=Repeat.CHANGES_NOTHING),
-    Method("DrainMachine", MachineName, Empty, repeat=Repeat.SAME, about=_ABOUT_MACHINE),
+    Method("DrainMachine", DrainRequest, Empty, repeat=Repeat.SAME, about=_ABOUT_MACHINE),
     Method("ResumeMachine", MachineName, Empty, repeat=Repeat.SAME, about=_ABOUT_MACHINE),
 )

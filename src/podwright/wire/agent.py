@@ -27,7 +27,7 @@ class DescribeRequest(Value):
 
 
 class DeviceState(Value):
-    """One device of the machine (agents.DeviceReport)."""
+    """One device of the machine. index: 0 .. devices-1. attributes: as `list ipu-attrs` shows."""
 
     index: int
     ip: str = ""

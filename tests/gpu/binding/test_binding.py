@@ -39,7 +39,7 @@ def seen(value: str | None, *closed: int) -> list[int]:
     return [gpu.index for gpu in visible(environ, GPUS, shut.__contains__)]
 
 
-def test_numbers_count_what_can_be_opened() -> None:
+def test_visible_numbers_count_only_gpus_that_can_be_opened() -> None:
     assert seen(None) == [0, 1, 2, 3]
     assert seen("") == []
     assert seen("2,0") == [2, 0]
@@ -58,7 +58,7 @@ def test_a_file_that_permissions_shut_is_no_gpu(tmp_path: Path) -> None:
     assert not shut(str(tmp_path / "open"))
 
 
-def test_cores_near_a_gpu() -> None:
+def test_cores_near_a_gpu_are_those_of_its_numa_node() -> None:
     cores = Cores(tuple(CpuCore(n // 4, n // 4, (n,)) for n in range(8)), (0, 1))
     assert [c.cpus[0] for c in near_cores(GPUS[2:3], cores)] == [4, 5, 6, 7]
     unknown = [Gpu(0, "nvidia", "", "", "", "", 0, node=0)]
@@ -121,7 +121,7 @@ def verdicts(options: str, *lines: str) -> list[str]:
         ("--gres=gpu:a100:4", [task(0, [0, 1, 2, 3], "0-7")], "!distinct, near, asked for a100"),
     ],
 )
-def test_verdicts(options: str, lines: list[str], said: str) -> None:
+def test_each_binding_gets_its_verdict(options: str, lines: list[str], said: str) -> None:
     assert verdicts(options, *lines)[0] == said
 
 

@@ -18,8 +18,8 @@ from podwright.gpu.configure import (
     make_inventory,
     take_back,
 )
-from podwright.gpu.configure._edit_conf_lines import fold, folded_in_order
-from podwright.hosts import expand
+from podwright.gpu.configure._edit_conf_lines import folded_in_order
+from podwright.hosts import expand, fold_names
 from podwright.slurm.site.file_changes import carry_out
 from tests.gpu.configure.test_inventory import NODE
 
@@ -67,7 +67,7 @@ def write(conf: Path, inventory: SiteInventory, *, version: tuple[int, int] = (2
 
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(LINES, st.one_of(st.none(), GRES), st.booleans())
-def test_any_file_comes_back(
+def test_undo_gives_every_byte_of_any_file_back(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], gres: list[str] | None, cut: bool
 ) -> None:
     etc = tmp_path_factory.mktemp("etc")
@@ -169,11 +169,11 @@ def test_switches_of_rails_are_one_to_slurm(tmp_path: Path) -> None:
     st.lists(st.from_regex(r"(gpu|r1-n)[0-9]{1,3}|login", fullmatch=True), min_size=1, unique=True)
 )
 def test_folded_names_are_the_names(names: list[str]) -> None:
-    assert sorted(expand(fold(names))) == sorted(names)
+    assert sorted(expand(fold_names(names))) == sorted(names)
     assert list(expand(folded_in_order(names))) == names
 
 
-def test_no_root_is_made_up(tmp_path: Path) -> None:
+def test_a_tree_of_several_roots_gets_no_other_root(tmp_path: Path) -> None:
     two = [{"name": "a", "nodes": "gpu[01-02]"}, {"name": "b", "nodes": "gpu[03-04]"}]
     found = topology(tmp_path, site(switches=two), version=(22, 5), wish="tree")
     assert found.splitlines() == ["SwitchName=a Nodes=gpu[01-02]", "SwitchName=b Nodes=gpu[03-04]"]

@@ -121,7 +121,7 @@ def test_memory_that_nobody_knows_is_not_counted(tmp_path: Path) -> None:
         assert any(re.search(words, note) for note in notes), notes
 
 
-def test_parts_of_gpus_for_jobs_that_share_them(tmp_path: Path) -> None:
+def test_shards_and_mps_are_configured_for_jobs_that_share_gpus(tmp_path: Path) -> None:
     path = tmp_path / "slurm.conf"
     path.write_text("GresTypes=nic\nNodeName=gpu[01-04] Gres=nic:2,shard:3\n")
     inventory = make_inventory({"nodes": [{**NODE, "shards": 4, "mps": 100}]})

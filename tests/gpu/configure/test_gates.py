@@ -20,7 +20,7 @@ _GPUS = {"type": "h100", "count": 2, "memory": 80}
 NODES = [{"names": "n[1-2]", "sockets": 1, "cores_per_socket": 8, "gpus": _GPUS}]
 
 
-def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
+def test_the_health_gate_is_set_up_and_taken_back(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     ran = tmp_path / "ran"
     theirs = tmp_path / "site-prolog"

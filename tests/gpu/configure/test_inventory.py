@@ -65,18 +65,18 @@ def test_amds_gpus_have_render_nodes(type_: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["1g.10gb", "3g.20gb+me", "a100_1g.5gb"])
-def test_types_of_mig_slices(type_: str) -> None:
+def test_a_mig_slice_is_a_type_of_gpu(type_: str) -> None:
     found = make_inventory({"nodes": [{**NODE, "gpus": {"type": type_, "count": 7}}]})
     assert found.nodes["gpu01"].gres == f"gpu:{type_}:7"
 
 
-@pytest.mark.parametrize("type_", ["4", "2k", "1G", "a:b", "", "gpu 1"])
+@pytest.mark.parametrize("type_", ["4", "2k", "1G", "a:b", "", "gpu 1", "h100\n"])
 def test_what_slurm_would_read_as_a_count_is_no_type(type_: str) -> None:
     with pytest.raises(InvalidRequest, match="GPU type"):
         make_inventory({"nodes": [{**NODE, "gpus": {"type": type_, "count": 7}}]})
 
 
-def test_json_says_the_same(tmp_path: Path) -> None:
+def test_an_inventory_in_json_is_the_same_as_in_toml(tmp_path: Path) -> None:
     path = tmp_path / "site.json"
     each = [{**NODE, "names": f"gpu{n:02}"} for n in range(1, 5)]
     path.write_text(json.dumps({"nodes": each}))
@@ -88,22 +88,28 @@ def test_json_says_the_same(tmp_path: Path) -> None:
     [
         ({"names": "gpu[1-"}, "nodes[0].names"),
         ({"names": "gpu[1-2],gpu2"}, "named twice"),
-        ({"socket": 2}, "socket is not a key of this table"),
-        ({"sockets": 0}, "nodes[0].sockets is 0"),
-        ({"gpus": {"type": "h100", "count": 0}}, "gpus.count is 0"),
+        ({"socket": 2}, "nodes[0].socket: is not a known key. Did you mean sockets?"),
+        ({"sockets": 0}, "nodes[0].sockets: is 0, and not a number of 1 or more"),
+        ({"gpus": {"type": "h100", "count": 0}}, "gpus.count: is 0"),
         ({"gpus": {"type": "h:100", "count": 1}}, "'h:100'"),
         ({"gpus": {"type": "h100", "count": 2, "numa": [0]}}, "one for each of the 2 GPUs"),
         ({"gpus": {"type": "h100", "count": 1, "numa": [2]}}, "there are 2 NUMA nodes"),
-        ({"gpus": [{"type": "a", "file": "x"}]}, "'x' is not a device file"),
+        ({"gpus": [{"type": "a", "file": "x"}]}, "gpus[0].file: is 'x', and not a device file"),
         ({"gpus": [{"type": "a", "cores": "0-99"}]}, "cores are numbers from 0 to 55"),
         ({"gpus": [{"type": "a", "links": [1, 2]}]}, "a number for each of the 1 GPUs"),
         ({"numa_nodes": 5}, "are not 5 equal NUMA nodes"),
-        ({"nics": [{"device": "a b"}]}, "is not a network card"),
-        ({"nics": 5}, "nodes[0].nics is 5"),
-        ({"features": "ib"}, "nodes[0].features is 'ib'"),
-        ({"features": 5}, "nodes[0].features is 5"),
-        ({"gpus": {"type": "h100", "count": 2, "links": [1, 2]}}, "gpus[0].links is 1"),
-        ({"gpus": {"type": "h100", "count": 2, "files": [1, 2]}}, "1 is not a device file"),
+        ({"nics": [{"device": "a b"}]}, "nics[0].device: is 'a b', and not a network card"),
+        ({"nics": 5}, "nodes[0].nics: is 5"),
+        ({"features": "ib"}, "nodes[0].features: is 'ib'"),
+        ({"features": 5}, "nodes[0].features: is 5"),
+        (
+            {"gpus": {"type": "h100", "count": 2, "links": [1, 2]}},
+            "links[0]: is 1, and not a list",
+        ),
+        (
+            {"gpus": {"type": "h100", "count": 2, "files": [1, 2]}},
+            "files[0]: is 1, and not a device file",
+        ),
     ],
 )
 def test_a_fault_is_named(change: dict[str, Any], words: str) -> None:

@@ -63,7 +63,7 @@ def job_of(*, gpus: int, batch: str) -> AccountedJob:
     return job
 
 
-def test_a_task_s_use_is_the_sum_over_its_gpus() -> None:
+def test_slurms_figure_of_a_task_is_the_sum_over_its_gpus() -> None:
     found = report(job_of(gpus=4, batch="gres/gpumem=160G,gres/gpuutil=396"), None)
     assert "396 % busy in one task, all of its GPUs together" in text(found)
     assert "1, at most 96 % busy (Slurm's" in text(

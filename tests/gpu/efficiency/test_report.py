@@ -96,14 +96,14 @@ def test_means_are_those_of_the_samples(tmp_path: Path) -> None:
     assert (sampled.first, sampled.last, sampled.every) == (START, START + 990, 10)
 
 
-def test_a_late_start(tmp_path: Path) -> None:
+def test_gpus_that_stay_idle_at_first_are_told(tmp_path: Path) -> None:
     loads = [[0, 0]] * 120 + [[90, 90]] * 600
     found = report(JOB._replace(gpus=2), read_samples(write(tmp_path, "n1", loads)))
     assert found.idle_start == 1200
     assert "nothing ran on any GPU in the first 20 min of 2 h 0 min" in found.advice[0].text
 
 
-def test_idle_ranks(tmp_path: Path) -> None:
+def test_ranks_that_never_held_a_gpu_are_told(tmp_path: Path) -> None:
     held = [[["0", 0]], [["0", 1]], [["0", 1]], []]
     write(tmp_path, "n1", [[90, 90, 90, 90]] * 9, held=held, ranks=["0", 0, 4])
     found = report(JOB._replace(gpus=4), read_samples(tmp_path))
@@ -111,7 +111,7 @@ def test_idle_ranks(tmp_path: Path) -> None:
     assert "2 ranks never held a GPU while others did: 2, 3" in [a.text for a in found.advice]
 
 
-def test_a_node_that_did_nothing(tmp_path: Path) -> None:
+def test_a_node_that_did_nothing_is_not_asked_for_again(tmp_path: Path) -> None:
     write(tmp_path, "n1", [[90, 90]] * 9)
     write(tmp_path, "n2", [[0, 0]] * 9, memory=[0, 0])
     found = report(JOB._replace(gpus=4, nodes=2), read_samples(tmp_path))
@@ -127,13 +127,13 @@ def test_nothing_was_used_or_nothing_is_known(tmp_path: Path) -> None:
     assert line(unknown) == "nothing was measured"
 
 
-def test_a_job_that_used_what_it_had(tmp_path: Path) -> None:
+def test_a_job_that_used_what_it_had_gets_no_advice(tmp_path: Path) -> None:
     write(tmp_path, "n1", [[95] * 8] * 9, held=[[["0", n]] for n in range(8)])
     good = JOB._replace(cpu_seconds=7200.0 * 50, used_memory=400 << 30, limit=9000)
     assert report(good, read_samples(tmp_path)).advice == ()
 
 
-def test_the_plot(tmp_path: Path) -> None:
+def test_the_plot_has_a_line_for_each_gpu_and_few_points(tmp_path: Path) -> None:
     write(tmp_path, "n1", [[n % 100, 50] for n in range(3000)])
     text = plot(report(JOB._replace(name="<&>", gpus=2), read_samples(tmp_path)))
     lines = ET.fromstring(text).findall("{http://www.w3.org/2000/svg}polyline")
@@ -142,7 +142,7 @@ def test_the_plot(tmp_path: Path) -> None:
     assert plot(report(JOB, None)).endswith("</svg>\n")
 
 
-def test_json_holds_everything(tmp_path: Path) -> None:
+def test_json_has_every_field_under_its_stored_name(tmp_path: Path) -> None:
     write(tmp_path, "n1", [[90, 0]] * 9, memory=[70000, 0])
     said = json.loads(json.dumps(tree(report(JOB._replace(gpus=2), read_samples(tmp_path)))))
     assert said["uses"][0]["load"] == 90
@@ -159,7 +159,7 @@ def sacct(**fields: str) -> str:
     return CUT.join(fields.get(key, "") for key in accounting_format(*_ACCOUNT_COLUMNS).split(","))
 
 
-def test_sacct_is_read() -> None:
+def test_a_job_is_read_from_sacct() -> None:
     text = "\n".join((
         sacct(
             JobID="7_3", JobIDRaw="9", JobName="a|b",

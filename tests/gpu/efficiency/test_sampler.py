@@ -85,7 +85,7 @@ def test_it_samples_beside_a_command_and_ends_with_it(tmp_path: Path) -> None:
     assert sampled.idle_ranks == (("0", 1),)
 
 
-def test_which_gpus_are_the_jobs() -> None:
+def test_the_gpus_of_a_job_or_step_are_known_by_slurms_variables() -> None:
     gpus = [
         Gpu(n, "nvidia", f"GPU-{n}", "H100", "h100", f"0000:{n:02x}:00.0", 80000 << 20)
         for n in range(4)
@@ -97,7 +97,7 @@ def test_which_gpus_are_the_jobs() -> None:
     assert [gpu.index for gpu in gpus_of_job(gpus[:2], {"SLURM_JOB_GPUS": "6,7"})] == [0, 1]
 
 
-def test_the_ranks_of_a_node() -> None:
+def test_a_step_tells_which_ranks_its_node_has() -> None:
     environ = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "8", "SLURM_NODEID": "2"}
     assert _step_ranks({**environ, "SLURM_STEP_TASKS_PER_NODE": "4(x2),3"}, "0") == ["0", 8, 3]
     assert _step_ranks({}, "batch") == ["", 0, 0]

@@ -45,7 +45,9 @@ def ask(
 @pytest.mark.parametrize(
     ("context", "code"), [("", 1), ("prolog_slurmd", STAYS_DRAINED), ("epilog_slurmd", 0)]
 )
-def test_an_ill_node(node: Node, tmp_path: Path, context: str, code: int) -> None:
+def test_a_sick_node_is_drained_by_each_hook(
+    node: Node, tmp_path: Path, context: str, code: int
+) -> None:
     node.gpu(3, 'recovery = "reset"')
     slurm = Slurm()
     checked = ask(node, slurm, tmp_path, context)

@@ -44,7 +44,7 @@ def test_a_node_that_is_well_has_no_findings(node: Node) -> None:
         ("lost = true", "sick gpus: GPU 3 has fallen off the bus"),
     ],
 )
-def test_a_fault_of_one_gpu(node: Node, text: str, said: str) -> None:
+def test_a_fault_of_one_gpu_is_named(node: Node, text: str, said: str) -> None:
     node.gpu(3, text)
     report = node.report()
     assert said in node.found()
@@ -125,7 +125,9 @@ def test_a_gpu_of_whose_driver_there_is_nothing_to_ask_is_not_known(node: Node) 
     assert report.judgement.says is Says.NOT_KNOWN
 
 
-def test_what_the_inventory_says_is_there(node: Node, tmp_path: Path) -> None:
+def test_a_gpu_that_the_inventory_has_and_the_node_lacks_is_named(
+    node: Node, tmp_path: Path
+) -> None:
     settings = node.inventory(tmp_path / "inventory.json")
     assert node.found(settings) == []
     node.whole("gpus = 7")
@@ -133,7 +135,9 @@ def test_what_the_inventory_says_is_there(node: Node, tmp_path: Path) -> None:
     assert node.found(settings) == ["sick gpus: GPU 7 not there (0000:80:00.0)"]
 
 
-def test_adapters_and_links(node: Node, tmp_path: Path) -> None:
+def test_adapters_and_pci_links_that_differ_from_the_inventory_are_named(
+    node: Node, tmp_path: Path
+) -> None:
     settings = node.inventory(tmp_path / "inventory.json")
     port = "sys/class/infiniband/mlx5_{}/ports/1/{}"
     node.file(port.format(2, "state"), "1: DOWN\n")
@@ -152,14 +156,14 @@ def test_adapters_and_links(node: Node, tmp_path: Path) -> None:
     ]
 
 
-def test_a_gpu_that_did_not_join_its_nvlink_fabric(node: Node) -> None:
+def test_a_gpu_that_did_not_join_its_nvlink_fabric_is_sick(node: Node) -> None:
     node.whole('fabric = "5b1b5b1b-0000-4000-8000-000000000001:7"')
     assert node.found() == []
     node.gpu(6, "fabric_status = 2")
     assert node.found() == ["sick links: GPU 6 NVLink fabric failed"]
 
 
-def test_amd(node: Node, tmp_path: Path) -> None:
+def test_faults_of_amds_gpus_are_named(node: Node, tmp_path: Path) -> None:
     path = tmp_path / "amd.toml"
     well = 'gpus = 4\nxgmi = true\nxgmi_links = "UUUXXXX"\n'
     path.write_text(well)
@@ -210,7 +214,7 @@ def test_a_reason_names_the_part_and_stays_short(node: Node) -> None:
     assert long.endswith(" more)")
 
 
-def test_the_library_that_does_not_answer(node: Node, tmp_path: Path) -> None:
+def test_a_library_that_does_not_answer_makes_the_node_sick(node: Node, tmp_path: Path) -> None:
     settings = node.inventory(tmp_path / "inventory.json")
     node.environ["PODWRIGHT_STANDIN_NVML"] = str(tmp_path / "none.toml")
     (found,) = node.found(settings)

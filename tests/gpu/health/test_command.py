@@ -35,7 +35,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_outcome_comes_first(
+def test_the_report_begins_with_the_outcome(
     described: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["node", "health", "--config", config]) == 0
@@ -48,7 +48,9 @@ def test_the_outcome_comes_first(
     assert main(["node", "health", "--config", config, "--skip", "recovery"]) == 0
 
 
-def test_json(described: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_sick_node_names_the_source(
+    described: Path, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     described.write_text(HGX + "[[gpu]]\nindex = 3\nrecovery = 'reset'\n")
     main(["node", "health", "--config", config, "--json"])
     said = json.loads(capsys.readouterr().out)
@@ -67,7 +69,7 @@ def test_json(described: Path, config: str, capsys: pytest.CaptureFixture[str]) 
     }
 
 
-def test_the_exit_code_of_what_is_not_known(
+def test_a_node_that_is_not_known_ends_with_code_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As for a user who may not read the kernel's log."""
@@ -81,7 +83,9 @@ def test_the_exit_code_of_what_is_not_known(
     assert "Not looked at: " in out
 
 
-def test_prometheus(described: Path, config: str, tmp_path: Path) -> None:
+def test_a_sick_node_shows_in_the_file_for_prometheus(
+    described: Path, config: str, tmp_path: Path
+) -> None:
     described.write_text(HGX + "[[gpu]]\nindex = 3\nrecovery = 'reset'\n")
     file = tmp_path / "podwright.prom"
     assert main(["node", "health", "--config", config, "--prometheus", str(file)]) == 1
@@ -93,7 +97,7 @@ def test_prometheus(described: Path, config: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("*.prom*")] == ["podwright.prom"]
 
 
-def test_the_table_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_names_every_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["node", "health", "--list"]) == 0
     out = capsys.readouterr().out
     assert all(f"\n{name} " in out for name in all_checks())
@@ -118,12 +122,12 @@ def test_settings_that_are_wrong_are_refused(tmp_path: Path, text: str, said: st
         read_settings(str(path), frozenset(all_checks()))
 
 
-def test_a_mistyped_check(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_check_gets_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["node", "health", "--skip", "kernal"]) != 0
     assert "did you mean 'kernel'?" in capsys.readouterr().err
 
 
-def test_what_was_dealt_with_is_forgotten(tmp_path: Path) -> None:
+def test_faults_of_another_boot_or_before_forget_do_not_count(tmp_path: Path) -> None:
     assert forgotten(tmp_path) == 0
     forget(tmp_path)
     assert 0 < forgotten(tmp_path) < 1e9
@@ -131,7 +135,7 @@ def test_what_was_dealt_with_is_forgotten(tmp_path: Path) -> None:
     assert forgotten(tmp_path) == 0
 
 
-def test_what_it_imports(described: Path, config: str) -> None:
+def test_health_imports_no_heavy_package(described: Path, config: str) -> None:
     """It runs on nodes every few minutes: without gRPC, MPI and numpy."""
     program = (
         "import sys; from podwright.cli.podwright import main; "

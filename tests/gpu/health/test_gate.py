@@ -89,13 +89,13 @@ def test_an_ill_node_is_drained_and_given_back_when_it_is_well() -> None:
     assert ctld.reasons == {}
 
 
-def test_it_only_warns_until_it_is_told_otherwise() -> None:
+def test_a_gate_drains_nothing_until_it_is_told_to() -> None:
     ctld = twenty()
     assert alone(NodeGate("n03"), ILL, ctld).action == "warned"
     assert ctld.reasons == {}
 
 
-def test_what_others_drained_is_theirs() -> None:
+def test_a_drain_of_somebody_else_is_left_alone() -> None:
     ctld = twenty()
     ctld.reasons["n03"] = ("000000001", "Bob: memory ordered")
     gate = NodeGate("n03", "drain")
@@ -190,7 +190,7 @@ def test_two_nodes_agree_in_every_order_of_their_steps(pause: float) -> None:
 
 
 @given(st.data())
-def test_many_nodes_agree(data: st.DataObject) -> None:
+def test_many_sick_nodes_agree_on_who_stays_drained(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 60), "nodes")
     cap = data.draw(st.sampled_from((1, 5, 12, 40)), "cap")
     names = [f"n{k:02d}" for k in range(count)]
@@ -211,7 +211,7 @@ def test_rows_are_read_whatever_a_reason_holds() -> None:
     ]
 
 
-def test_commands_and_memory(tmp_path: Path) -> None:
+def test_a_gate_tells_slurm_and_remembers_its_own_reason(tmp_path: Path) -> None:
     said: list[list[str]] = []
     table = "n1|gpu|idle|Unknown|none\n"
 

@@ -121,7 +121,7 @@ def test_a_slice_of_a_gpu_is_named_by_its_gpu(node: Node) -> None:
     assert node.found() == ["sick kernel: GPU 3 needs a reset (Xid 95)"]
 
 
-def test_an_assertion_that_names_no_gpu(node: Node) -> None:
+def test_an_assertion_that_asks_for_a_reset_counts_though_it_names_no_gpu(node: Node) -> None:
     node.log(
         "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] "
         "(0x00000062) returned from status @ kernel_channel.c:2827"
@@ -163,7 +163,7 @@ def test_many_harmless_lines_are_few_findings(node: Node) -> None:
     assert len(node.found()) == 4
 
 
-def test_sxids_of_nvswitches(node: Node) -> None:
+def test_only_fatal_sxids_of_nvswitches_count(node: Node) -> None:
     """Lines as NVIDIA's driver writes them."""
     node.log(
         "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 LTSSM Fault Up",
@@ -208,7 +208,7 @@ def test_words_of_amd_that_keep_jobs_away(node: Node, text: str, said: str) -> N
         "GPU fault detected: 147 for process RMA pid 7 thread RMA pid 8",
     ],
 )
-def test_words_of_amd_that_mean_nothing(node: Node, text: str) -> None:
+def test_harmless_words_of_amd_are_no_finding(node: Node, text: str) -> None:
     node.log(f"{AMD}{text}")
     assert node.found() == []
 

@@ -87,5 +87,12 @@ def test_no_mistakes_found_says_what_was_not_judged() -> None:
     assert checked.lines(alone=True) == [
         "a.sh: no mistakes found; not judged is what this starts: ibrun (line 7)"
     ]
+    odd = check_script(
+        "a.sh", f"{TWO}#SBATCH --foo=3\nsrun ./train\n", CachedSite(), LintSettings()
+    )
+    assert odd.lines(alone=True) == [
+        "a.sh: no mistakes found; sbatch has no option --foo; a plugin of the site may have it"
+        " (line 7)"
+    ]
     judged = check_script("a.sh", f"{TWO}srun ./train\n", CachedSite(), LintSettings())
     assert judged.lines(alone=True) == ["a.sh: no mistakes found"]

@@ -41,7 +41,7 @@ def test_counts_are_told_in_a_sentence_and_say_that_no_more_is_known(
     assert "On 4 nodes as assumed" in out
 
 
-def test_counts_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_count_in_json_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert slurm("explain-request", *NODE, "--gpus-per-task=1", "-n4", "--json") == 3
     body = json.loads(capsys.readouterr().out)
     assert (body["granted"], body["stage"], body["total_gpus"]) == (None, "counted", 4)
@@ -188,7 +188,7 @@ def test_fix_shows_and_write_writes(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [p.name for p in tmp_path.iterdir()] == ["job.sh"]
 
 
-def test_lint_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_prints_its_findings_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert slurm("lint", "--json", str(HERE / "scripts" / "bad" / "late.sh")) == 1
     (finding,) = json.loads(capsys.readouterr().out)
     assert (finding["rule"], finding["line"]) == ("late-directive", 5)

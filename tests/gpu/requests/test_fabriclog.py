@@ -98,7 +98,9 @@ def test_channels_are_counted_once_though_both_ends_write_them() -> None:
         ("COLLNET/SHARP/0/GDRDMA", "COLLNET/SHARP", True),
     ],
 )
-def test_the_words_after_via(via: str, transport: str, gpudirect: bool) -> None:
+def test_the_words_after_via_name_transport_and_gpudirect(
+    via: str, transport: str, gpudirect: bool
+) -> None:
     assert transport_of(via) == (transport, gpudirect)
 
 

@@ -99,14 +99,14 @@ def test_every_release_is_read(release: str) -> None:
         "\x1b[36m(RayWorkerVllm pid=1)\x1b[0m ",
     ],
 )
-def test_what_stands_before_is_no_matter(before: str) -> None:
+def test_lines_are_read_whatever_stands_before_them(before: str) -> None:
     lines = [before + one for one in log("2.22")]
     assert len(read_log(lines).pairs) == 4
     again = [f"{one} [repeated 7x across cluster]" for one in lines]
     assert {p.transport for p in read_log(again).pairs} == {"P2P", "NET/IB"}
 
 
-def test_all_ranks_on_one_of_several_adapters() -> None:
+def test_all_ranks_on_one_of_several_adapters_are_told() -> None:
     assert verdict(log("2.22", devices=(0, 0))) == ["one-adapter"]
     lines = [one for one in log("2.22", devices=(0, 0)) if "Using [0]" not in one]
     assert verdict(lines) == []  # nobody says that there are others

@@ -1,114 +1,80 @@
-"""Wordings of mistakes that lint once missed, and correct scripts that it once reported."""
+"""Every known mistake is found on its line, in each wording, and right scripts are left alone.
+
+The mistakes stand in `wordings.py`, the right scripts there, in `scripts/good` and in
+`tests/gpu/lint/right_scripts.py`.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from podwright.cli.podwright import main
-from podwright.gpu.lint import fix, lint, read_script
+from podwright.gpu.lint import CachedSite, fix, lint, read_script, rules
+from podwright.slurm.site.releases import parse_version
+from tests.gpu.lint.right_scripts import RIGHT_LAUNCHES
+from tests.gpu.requests.wordings import BASH, BETTER, MISTAKES, REFUSED, RIGHT, SILENT, SITE, script
 
-HEAD = "#!/bin/bash\n"
-TWO = HEAD + "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=8\n"
-EIGHT = HEAD + "#SBATCH -N1 --ntasks-per-node=8 --gres=gpu:8\n"
-WORLD = HEAD + "#SBATCH -N2 --ntasks-per-node=4 --gpus-per-node=4\n"
-
-#: What real sbatch refuses (tests/outer/gpu/test_lint.py asks it).
-REFUSED = [
-    ("typographic-dash", 2, HEAD + "#SBATCH --nodes=2\u00a0--mem=4G\nsrun ./a\n"),
-    ("typographic-dash", 2, HEAD + "#SBATCH\u00a0--nodes=2\nsrun ./a\n"),
-    ("typographic-dash", 2, HEAD + "#SBATCH --nodes=2\u200b # two\nsrun ./a\n"),
-    ("no-shebang", 1, ""),
-    ("no-shebang", 1, " \n\n"),
-    ("no-shebang", 3, HEAD + "#SBATCH -n1\necho a\0b\n"),
-    ("stray-word", 2, HEAD + "#SBATCH --mem=64 GB\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --mail-type=FINISH\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --exclusive=yes\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --signal=90@SIGUSR1\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --signal=B:SAVE@90\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --gres-flags=enforce\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --kill-on-invalid-dep=maybe\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --open-mode=new\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --dependency=afterokk:1\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --gres=gpus:1\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --gres=gpu4\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --gres=1\nsrun ./a\n"),
-    ("unknown-option", 2, HEAD + "#SBATCH --gpu=2\nsrun ./a\n"),
-    ("unknown-option", 2, HEAD + "#SBATCH --ntasks-per=2\nsrun ./a\n"),
+CASES = [
+    pytest.param(rule, line, text, level, id=f"{kind}-{number}")
+    for level, table in (("mistake", MISTAKES), ("better", BETTER))
+    for kind, (rule, texts) in table.items()
+    for number, (line, text) in enumerate(texts, 1)
 ]
-#: What it takes without a word.
-SILENT = [
-    ("bad-value", 2, HEAD + "#SBATCH --gres=gpu:-1\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --mail-user\n#SBATCH --time=10\nsrun ./a\n"),
-    ("no-directive", 3, HEAD + "#SBATCH --nodes=1 \\\n  --gres=gpu:1\nsrun ./a\n"),
-    ("no-directive", 3, HEAD + "#SBATCH -N1\nSBATCH --gres=gpu:1\nsrun ./a\n"),
-    ("world-size", 3, WORLD + "export WORLD_SIZE=$SLURM_NNODES\nsrun python t.py\n"),
-    ("world-size", 3, WORLD + "export WORLD_SIZE=${SLURM_GPUS_ON_NODE}\nsrun python t.py\n"),
-    ("world-size", 3, WORLD + "WORLD_SIZE=4 srun python -u t.py\n"),
-    ("world-size", 3, TWO + "export WORLD_SIZE=1\nsrun python t.py\n"),
-    ("launcher-on-one-node", 3, TWO + "conda run -n x torchrun --nnodes=2 t.py\n"),
-    ("launcher-in-every-task", 2, EIGHT + "srun --container-image=a accelerate launch t.py\n"),
-    ("launcher-in-every-task", 2, EIGHT + "srun --no-container-mount-home torchrun "
-        "--standalone --nproc-per-node=8 t.py\n"),
-    ("no-wait", 4, HEAD + "#SBATCH -N1 --gres=gpu:2\npython a.py &\npython b.py &\nexit 0\n"),
-    ("no-wait", 3, HEAD + "#SBATCH -N1 --gres=gpu:2\npython a.py &\ndate; nvidia-smi\n"),
-    ("rank-of-batch-shell", 4, TWO + "CMD=\"torchrun --nnodes 2 --node_rank \\$SLURM_NODEID "
-        "--master_addr $H t.py\"\nsrun $CMD\n"),
-    ("rank-of-batch-shell", 3, TWO + "srun accelerate launch --num_machines 2 --num_processes 16 "
-        "--machine_rank '${SLURM_PROCID}' --main_process_ip $H t.py\n"),
-    ("rank-of-batch-shell", 4, TWO + "R=${SLURM_NODEID:-0}\nsrun torchrun --nnodes=2 "
-        "--nproc-per-node=8 --node_rank=$R --master_addr=$H t.py\n"),
-    ("more-processes-than-gpus", 3, HEAD + "#SBATCH --gpus=1\n"
-        "accelerate launch --num_processes 2 t.py\n"),
-    ("no-wait", 4, HEAD + "#SBATCH -N1 --gres=gpu:2\nfor f in a b; do\n  python $f &\n  sleep 2\n"
-        "done\n"),
-    ("gpu-variable", 3, WORLD.replace("gpus-per-node=4", "gres=gpu:4")
-        + "export WORLD_SIZE=$(expr $SLURM_NNODES \\* $SLURM_GPUS_PER_NODE)\nsrun python t.py\n"),
-    ("gpu-variable", 3, HEAD + "#SBATCH --gres=gpu:4\n"
-        "N=$(echo \"2 * $SLURM_GPUS_PER_NODE\" | bc)\nsrun ./a $N\n"),
-    ("one-process-of-many", 5, TWO + "hostname\nnvidia-smi\npython train.py\n"),
-]  # fmt: skip
-
-RIGHT = [
-    # one task of a node may start the others itself
-    TWO + "export WORLD_SIZE=16\nsrun python main.py --multiprocessing-distributed\n",
-    WORLD + "export WORLD_SIZE=$((SLURM_NNODES * 4))\nsrun python t.py\n",
-    WORLD + "WORLD_SIZE=8 srun python t.py\n",
-    HEAD + '#SBATCH -J "a\u00a0b" --comment="5\u202fGB"\nsrun ./a\n',
-    HEAD + "#SBATCH --nodes=1 \\\n#SBATCH --gres=gpu:1\nsrun ./a\n",
-    HEAD + "#SBATCH --mail-type=BEGIN,end,Fail,TIME_LIMIT_80\nsrun ./a\n",
-    HEAD + "#SBATCH --exclusive=user --open-mode=append --gres-flags=disable-binding\nsrun ./a\n",
-    HEAD + "#SBATCH --signal=USR1 --kill-on-invalid-dep=yes\nsrun ./a\n",
-    HEAD + "#SBATCH --signal=R:SIGTERM@60\nsrun ./a\n",
-    HEAD + "#SBATCH --signal=B:10@300\nsrun ./a\n",
-    HEAD + "#SBATCH --dependency=afterok:1:2,after:3+5?singleton\nsrun ./a\n",
-    HEAD + "#SBATCH --dependency=4711\nsrun ./a\n",
-    HEAD + "#SBATCH --gres=lscratch:100,gpu:a100:1\nsrun ./a\n",
-    HEAD + "#SBATCH --nice\n#SBATCH --time=10\nsrun ./a\n",
-    TWO + "srun bash -c 'torchrun --nnodes=2 --nproc-per-node=8 --node_rank=$SLURM_NODEID "
-    "--master_addr=a t.py'\n",
-    TWO + "C='torchrun --nnodes=2 --nproc-per-node=8 --node_rank=$SLURM_NODEID --master_addr=a "
-    't.py\'\nsrun bash -c "$C"\n',
-    HEAD + "#SBATCH --gpus=4\ntorchrun --standalone --nproc-per-node=4 t.py\n",
-    HEAD + "#SBATCH --gpus=1 --ntasks=1\nN=$(expr $SLURM_GPUS + 1)\nsrun ./a $N\n",
-    HEAD + "#SBATCH --gpus=1\nsrun --jobid=$OTHER torchrun --nproc-per-node=8 t.py\n",
-    WORLD + "export MASTER_ADDR=localhost\nexport MASTER_ADDR=$(hostname)\nsrun python t.py\n",
-    HEAD + "#SBATCH -N1\nconda activate x\npython a.py & wait\n",
-]  # fmt: skip
+CASES += [
+    pytest.param(rule, line, text, "", id=f"{rule}-{number}")
+    for number, (rule, line, text) in enumerate(REFUSED + SILENT, 1)
+]
+GOOD = {path.stem: path.read_text() for path in Path(__file__).parent.glob("scripts/good/*.sh")}
+RIGHT_SCRIPTS = {
+    **GOOD,
+    **RIGHT_LAUNCHES,
+    **{f"wording-{number}": text for number, text in enumerate(RIGHT, 1)},
+}
 
 
-@pytest.mark.parametrize(("rule", "line", "text"), REFUSED + SILENT)
-def test_a_mistake_in_another_wording(rule: str, line: int, text: str) -> None:
-    assert (rule, line) in [(one.rule, one.line) for one in lint(read_script(text))]
+@pytest.mark.parametrize(("rule", "line", "text", "level"), CASES)
+def test_a_mistake_is_found_where_it_is(rule: str, line: int, text: str, level: str) -> None:
+    """rule: several that may tell it, or empty: any. level: empty for that of a mistake, in a text
+    that is whole."""
+    whole = script(text) if level else text
+    site = SITE if rule == "over-the-limit" else None
+    found = lint(read_script(whole), site, better=level == "better")
+    told = [(one.rule, one.line, one.level) for one in found]
+    at_line = [row for row in told if row[1] == line and row[2] == (level or row[2])]
+    assert any(not rule or row[0] in rule.split("|") for row in at_line), (told, whole)
 
 
-@pytest.mark.parametrize("text", RIGHT)
-def test_nothing_is_wrong_with_it(text: str) -> None:
-    assert lint(read_script(text)) == []
+@pytest.mark.parametrize("name", RIGHT_SCRIPTS)
+@pytest.mark.parametrize("version", ["", "24.11"])
+def test_a_right_script_is_left_alone(name: str, version: str) -> None:
+    site = CachedSite(parse_version(version)) if version else None
+    text = RIGHT_SCRIPTS[name]
+    assert lint(read_script(text), site) == []
     assert fix(text) == text
+
+
+def test_there_are_five_wordings_of_each() -> None:
+    assert all(len(texts) == 5 for _, texts in (*MISTAKES.values(), *BETTER.values()))
+
+
+def test_the_table_of_judged_findings_says_what_its_note_says() -> None:
+    here = Path(__file__).parent
+    with open(here / "judged.csv", newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert {row["rule"] for row in rows} <= set(rules())
+    verdicts = Counter(row["verdict"] for row in rows)
+    note = (here / "judged.md").read_text()
+    asked = verdicts["true"] + verdicts["false"]
+    assert f"Together {verdicts['true']} of {asked} were true" in note
+    told = Counter(row["verdict"] for row in rows if row["still_told"] == "yes")
+    today = f"tell {told['true']} of the {verdicts['true']} true ones and {told['false']} of the"
+    assert f"{today} {verdicts['false']} false ones" in note
 
 
 def test_blanks_of_web_pages_are_written_anew() -> None:
@@ -120,7 +86,7 @@ def test_blanks_of_web_pages_are_written_anew() -> None:
 
 def test_a_file_in_utf_16_is_called_so() -> None:
     for code in ("utf-16", "utf-16-le", "utf-16-be"):
-        text = (HEAD + "#SBATCH -n1\nsrun ./a\n").encode(code).decode("utf-8", "surrogateescape")
+        text = (BASH + "#SBATCH -n1\nsrun ./a\n").encode(code).decode("utf-8", "surrogateescape")
         assert ["UTF-16" in one.reason for one in lint(read_script(text))] == [True]
         assert fix(text) == text
 

@@ -1,4 +1,4 @@
-"""Each mistake in five wordings: what lint has to find, and at which of its levels.
+"""Mistakes in several wordings: what lint has to find, and at which of its levels.
 
 A wording is (expected line, script without its first line); the first line is #!/bin/bash unless
 the script brings its own. `MISTAKES` are found without being asked for; `BETTER` may be meant, so
@@ -222,6 +222,95 @@ BETTER: Wordings = {
         (4, "#SBATCH --tasks-per-node=8\nconda activate x\ntime python a.py\n"),
     ]),
 }  # fmt: skip
+
+BASH = "#!/bin/bash\n"
+PAIR = BASH + "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=8\n"
+EIGHT = BASH + "#SBATCH -N1 --ntasks-per-node=8 --gres=gpu:8\n"
+WORLD = BASH + "#SBATCH -N2 --ntasks-per-node=4 --gpus-per-node=4\n"
+
+#: What real sbatch refuses (tests/outer/gpu/test_lint.py asks it).
+REFUSED = [
+    ("typographic-dash", 2, BASH + "#SBATCH --nodes=2\u00a0--mem=4G\nsrun ./a\n"),
+    ("typographic-dash", 2, BASH + "#SBATCH\u00a0--nodes=2\nsrun ./a\n"),
+    ("typographic-dash", 2, BASH + "#SBATCH --nodes=2\u200b # two\nsrun ./a\n"),
+    ("no-shebang", 1, ""),
+    ("no-shebang", 1, " \n\n"),
+    ("no-shebang", 3, BASH + "#SBATCH -n1\necho a\0b\n"),
+    ("stray-word", 2, BASH + "#SBATCH --mem=64 GB\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --mail-type=FINISH\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --exclusive=yes\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --signal=90@SIGUSR1\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --signal=B:SAVE@90\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --gres-flags=enforce\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --kill-on-invalid-dep=maybe\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --open-mode=new\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --dependency=afterokk:1\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --gres=gpus:1\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --gres=gpu4\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --gres=1\nsrun ./a\n"),
+    ("unknown-option", 2, BASH + "#SBATCH --gpu=2\nsrun ./a\n"),
+    ("unknown-option", 2, BASH + "#SBATCH --ntasks-per=2\nsrun ./a\n"),
+]
+#: What it takes without a word.
+SILENT = [
+    ("bad-value", 2, BASH + "#SBATCH --gres=gpu:-1\nsrun ./a\n"),
+    ("bad-value", 2, BASH + "#SBATCH --mail-user\n#SBATCH --time=10\nsrun ./a\n"),
+    ("no-directive", 3, BASH + "#SBATCH --nodes=1 \\\n  --gres=gpu:1\nsrun ./a\n"),
+    ("no-directive", 3, BASH + "#SBATCH -N1\nSBATCH --gres=gpu:1\nsrun ./a\n"),
+    ("world-size", 3, WORLD + "export WORLD_SIZE=$SLURM_NNODES\nsrun python t.py\n"),
+    ("world-size", 3, WORLD + "export WORLD_SIZE=${SLURM_GPUS_ON_NODE}\nsrun python t.py\n"),
+    ("world-size", 3, WORLD + "WORLD_SIZE=4 srun python -u t.py\n"),
+    ("world-size", 3, PAIR + "export WORLD_SIZE=1\nsrun python t.py\n"),
+    ("launcher-on-one-node", 3, PAIR + "conda run -n x torchrun --nnodes=2 t.py\n"),
+    ("launcher-in-every-task", 2, EIGHT + "srun --container-image=a accelerate launch t.py\n"),
+    ("launcher-in-every-task", 2, EIGHT + "srun --no-container-mount-home torchrun "
+        "--standalone --nproc-per-node=8 t.py\n"),
+    ("no-wait", 4, BASH + "#SBATCH -N1 --gres=gpu:2\npython a.py &\npython b.py &\nexit 0\n"),
+    ("no-wait", 3, BASH + "#SBATCH -N1 --gres=gpu:2\npython a.py &\ndate; nvidia-smi\n"),
+    ("rank-of-batch-shell", 4, PAIR + "CMD=\"torchrun --nnodes 2 --node_rank \\$SLURM_NODEID "
+        "--master_addr $H t.py\"\nsrun $CMD\n"),
+    ("rank-of-batch-shell", 3, PAIR + "srun accelerate launch --num_machines 2 --num_processes 16 "
+        "--machine_rank '${SLURM_PROCID}' --main_process_ip $H t.py\n"),
+    ("rank-of-batch-shell", 4, PAIR + "R=${SLURM_NODEID:-0}\nsrun torchrun --nnodes=2 "
+        "--nproc-per-node=8 --node_rank=$R --master_addr=$H t.py\n"),
+    ("more-processes-than-gpus", 3, BASH + "#SBATCH --gpus=1\n"
+        "accelerate launch --num_processes 2 t.py\n"),
+    ("no-wait", 4, BASH + "#SBATCH -N1 --gres=gpu:2\nfor f in a b; do\n  python $f &\n  sleep 2\n"
+        "done\n"),
+    ("gpu-variable", 3, WORLD.replace("gpus-per-node=4", "gres=gpu:4")
+        + "export WORLD_SIZE=$(expr $SLURM_NNODES \\* $SLURM_GPUS_PER_NODE)\nsrun python t.py\n"),
+    ("gpu-variable", 3, BASH + "#SBATCH --gres=gpu:4\n"
+        "N=$(echo \"2 * $SLURM_GPUS_PER_NODE\" | bc)\nsrun ./a $N\n"),
+    ("one-process-of-many", 5, PAIR + "hostname\nnvidia-smi\npython train.py\n"),
+]  # fmt: skip
+
+#: Nothing is wrong with these.
+RIGHT = [
+    # one task of a node may start the others itself
+    PAIR + "export WORLD_SIZE=16\nsrun python main.py --multiprocessing-distributed\n",
+    WORLD + "export WORLD_SIZE=$((SLURM_NNODES * 4))\nsrun python t.py\n",
+    WORLD + "WORLD_SIZE=8 srun python t.py\n",
+    BASH + '#SBATCH -J "a\u00a0b" --comment="5\u202fGB"\nsrun ./a\n',
+    BASH + "#SBATCH --nodes=1 \\\n#SBATCH --gres=gpu:1\nsrun ./a\n",
+    BASH + "#SBATCH --mail-type=BEGIN,end,Fail,TIME_LIMIT_80\nsrun ./a\n",
+    BASH + "#SBATCH --exclusive=user --open-mode=append --gres-flags=disable-binding\nsrun ./a\n",
+    BASH + "#SBATCH --signal=USR1 --kill-on-invalid-dep=yes\nsrun ./a\n",
+    BASH + "#SBATCH --signal=R:SIGTERM@60\nsrun ./a\n",
+    BASH + "#SBATCH --signal=B:10@300\nsrun ./a\n",
+    BASH + "#SBATCH --dependency=afterok:1:2,after:3+5?singleton\nsrun ./a\n",
+    BASH + "#SBATCH --dependency=4711\nsrun ./a\n",
+    BASH + "#SBATCH --gres=lscratch:100,gpu:a100:1\nsrun ./a\n",
+    BASH + "#SBATCH --nice\n#SBATCH --time=10\nsrun ./a\n",
+    PAIR + "srun bash -c 'torchrun --nnodes=2 --nproc-per-node=8 --node_rank=$SLURM_NODEID "
+    "--master_addr=a t.py'\n",
+    PAIR + "C='torchrun --nnodes=2 --nproc-per-node=8 --node_rank=$SLURM_NODEID --master_addr=a "
+    't.py\'\nsrun bash -c "$C"\n',
+    BASH + "#SBATCH --gpus=4\ntorchrun --standalone --nproc-per-node=4 t.py\n",
+    BASH + "#SBATCH --gpus=1 --ntasks=1\nN=$(expr $SLURM_GPUS + 1)\nsrun ./a $N\n",
+    BASH + "#SBATCH --gpus=1\nsrun --jobid=$OTHER torchrun --nproc-per-node=8 t.py\n",
+    WORLD + "export MASTER_ADDR=localhost\nexport MASTER_ADDR=$(hostname)\nsrun python t.py\n",
+    BASH + "#SBATCH -N1\nconda activate x\npython a.py & wait\n",
+]  # fmt: skip
 
 SITE = CachedSite(
     partitions={"short": PartitionLimits(60, 2), "long": PartitionLimits(4320, None)},

@@ -17,6 +17,7 @@ from podwright.errors import InvalidRequest
 from tests.outer.lab import poll
 
 HEALTHY = '{"judgement": {"says": "yes", "because": "no fault", "source": "the driver"}}'
+TAB = "\t"
 SICK = '{"judgement": {"says": "no", "because": "GPU 3 needs a reset", "source": "the driver"}}'
 
 
@@ -35,7 +36,7 @@ class Site:
         (folder / "bin").mkdir()
         self.tool("sinfo", "echo 'n1|gpu|allocated|1|none'; echo 'n2|gpu|idle|1|none'")
         self.health(HEALTHY)
-        self.excluded, self.restarts = "", 1
+        self.excluded, self.restarts, self.expedited = "", 1, False
         self.squeue()
 
     def tool(self, name: str, script: str) -> None:
@@ -44,15 +45,18 @@ class Site:
         path.chmod(0o755)
 
     def health(self, tree: str) -> None:
-        self.tool("srun", f"echo {shlex.quote(f'n1 {tree}')}")
+        self.answers = f"printf %s {shlex.quote(f'0: n1{TAB}{tree}{TAB}')}"
+        self.tool("srun", self.answers)
 
     def squeue(self) -> None:
         self.tool("squeue", f"echo {self.restarts}")
         shown = f"JobId=7 JobName=train NodeList=n1 ExcNodeList={self.excluded or '(null)'}"
+        shown += " ExpeditedRequeue=Yes" * self.expedited
         self.tool(
             "scontrol",
             f'[ "$#" = 0 ] || {{ echo "{shown}"; exit; }}\n'
-            f"cat >> {self.folder}/told; kill -KILL $PPID",
+            f"cat > {self.folder}/said; cat {self.folder}/said >> {self.folder}/told\n"
+            f"! grep -q ^requeue {self.folder}/said || kill -KILL $PPID",
         )
 
     def popen(self, *command: str, **environ: str) -> subprocess.Popen[str]:
@@ -92,7 +96,10 @@ def test_a_sick_node_is_left_out_of_the_next_start(site: Site) -> None:
     site.excluded = "n8"
     site.squeue()
     assert site.run("sh", "-c", "exit 3") == -signal.SIGKILL
-    assert site.read("told") == "requeue 7\nupdate JobId=7 ExcNodeList=n8,n1\n"
+    assert (
+        site.read("told")
+        == "update JobId=7 Requeue=1\nrequeue 7\nupdate JobId=7 ExcNodeList=n8,n1\n"
+    )
     (attempt,) = site.history()
     assert (attempt["code"], attempt["cause"], attempt["bad_nodes"]) == (3, "hardware", ["n1"])
     assert attempt["because"] == "n1: GPU 3 needs a reset"
@@ -111,7 +118,8 @@ def test_the_last_nodes_are_kept_where_the_cause_is_not_known(site: Site) -> Non
 def test_a_task_of_an_array_requeues_itself_alone(site: Site) -> None:
     site.health(SICK)
     site.run("false", SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2")
-    assert site.read("told") == "requeue 5_2\nupdate JobId=5_2 ExcNodeList=n1\n"
+    told = "update JobId=5_2 Requeue=1\nrequeue 5_2\nupdate JobId=5_2 ExcNodeList=n1\n"
+    assert site.read("told") == told
 
 
 def test_a_program_that_fails_is_not_started_again(site: Site) -> None:
@@ -137,7 +145,7 @@ def test_where_slurm_refuses_the_commands_code_remains(site: Site) -> None:
     assert site.run("sh", "-c", "exit 3") == 3
     out = site.read("out")
     assert "Slurm says: Requested operation is presently disabled." in out
-    assert "the job is not started again: submit it with --requeue." in out
+    assert "the job is not started again." in out
 
 
 def test_a_bad_node_that_comes_again_runs_nothing(site: Site) -> None:
@@ -174,11 +182,14 @@ def test_signals_reach_the_command_and_a_job_that_slurm_ends_stays_ended(site: S
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 9
     assert (site.read("got"), site.read("told")) == ("got\n", "")
-    assert [attempt["step"] for attempt in site.history()] == ["stop"]
+    (attempt,) = site.history()
+    assert (attempt["step"], attempt["because"]) == ("stop", "Slurm asked the job to end")
+    assert "srun" not in site.read("calls")
 
 
 def test_a_job_that_is_cancelled_while_its_nodes_are_asked_stays_ended(site: Site) -> None:
-    site.tool("srun", f"kill -TERM $PPID; echo {shlex.quote(f'n1 {SICK}')}")
+    site.health(SICK)
+    site.tool("srun", f"kill -TERM $PPID; {site.answers}")
     assert site.run("false") == 1
     assert site.read("told") == ""
     assert [attempt["step"] for attempt in site.history()] == ["stop"]
@@ -191,8 +202,51 @@ def test_a_signal_that_ends_the_command_is_shown_as_a_shell_shows_it(site: Site)
     assert site.run("sh", "-c", "kill -SEGV $$") == 139
 
 
-def test_a_command_that_is_not_there(site: Site) -> None:
+def test_a_command_that_is_not_there_ends_with_127(site: Site) -> None:
     assert site.run("no-such-program") == 127
+    assert site.read("told") == ""
+
+
+def test_the_first_failure_that_poprun_recorded_decides(site: Site) -> None:
+    """Records of an earlier launch do not count, and neither does what came after the first."""
+    line = '{"host": "n1", "time": 5, "code": 1, "first": true, "message": "%s"}\n'
+    (site.folder / "failures.jsonl").write_text(line % "RuntimeError: CUDA error")
+    record = shlex.quote(line % "NameError: name 'x' is not defined")
+    script = f"printf %s {record} >> {site.folder}/failures.jsonl; echo NCCL timeout; exit 1"
+    assert site.run("sh", "-c", f"{script} # --log-dir={site.folder} ") == 1
+    (attempt,) = site.history()
+    assert (attempt["cause"], attempt["source"]) == ("program", "failures.jsonl of poprun")
+
+
+def test_the_error_file_that_torch_writes_decides(site: Site) -> None:
+    error = {"message": "NameError: x", "extraInfo": {"py_callstack": "", "timestamp": "7"}}
+    torch = f"printf %s {shlex.quote(json.dumps({'message': error}))} > $TORCHELASTIC_ERROR_FILE"
+    site.tool(
+        "srun",
+        f"for word; do :; done; PATH={site.folder}/bin:$PATH; export SLURMD_NODENAME=n1\n"
+        'printf \'0: %s\\n\' "$(sh -c "$word")"',
+    )
+    assert site.run("sh", "-c", f"{torch}; echo NCCL timeout; exit 1") == 1
+    (attempt,) = site.history()
+    assert (attempt["cause"], attempt["because"]) == ("program", "NameError: x")
+    assert attempt["source"] == "the error file of torch elastic on n1"
+
+
+def test_a_program_that_fails_ends_a_job_that_slurm_would_hold(site: Site) -> None:
+    """Slurm keeps a job of --requeue=expedite in the queue, whatever its script ends with."""
+    site.expedited = True
+    site.squeue()
+    assert site.run(sys.executable, "-c", "undefined") == 1
+    assert site.read("told") == "update JobId=7 Requeue=0\n"
+
+
+def test_a_job_that_slurm_preempts_may_be_requeued_once_more(site: Site) -> None:
+    site.expedited = True
+    site.squeue()
+    process = site.popen("sh", "-c", f": > {site.folder}/up; exec sleep 100")
+    poll("its start", (site.folder / "up").exists)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 128 + signal.SIGTERM
     assert site.read("told") == ""
 
 
@@ -206,7 +260,9 @@ def test_the_history_is_shown(site: Site, capsys: pytest.CaptureFixture[str]) ->
     assert (attempt["cause"], attempt["without"]) == ("hardware", ["n1"])
 
 
-def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_and_no_readable_history_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     from podwright.gpu.retry import read_history, retry
 

@@ -58,7 +58,7 @@ def ask(path: Path, question: str) -> str:
         return b"".join(parts).decode()
 
 
-def test_it_answers_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_lint_service_answers_and_leaves_no_socket(tmp_path: Path) -> None:
     path = tmp_path / "run" / "lint.sock"
     with service(path) as one:
         assert ask(path, CLEAN) == "clean\n"
@@ -90,7 +90,7 @@ def test_an_old_socket_is_replaced_and_a_living_service_is_not(tmp_path: Path) -
         assert ask(path, CLEAN) == "clean\n"
 
 
-def test_only_those_are_answered_who_may_ask(tmp_path: Path) -> None:
+def test_the_lint_service_answers_only_those_who_may_ask(tmp_path: Path) -> None:
     path = tmp_path / "lint.sock"
     with service(path, "nobody"):
         assert ask(path, CLEAN) == ""

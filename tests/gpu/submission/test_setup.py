@@ -35,7 +35,9 @@ def files(places: Places) -> dict[str, str]:
         {"job_submit.lua": PODS, "job_submit.site.lua": OWN},
     ],
 )
-def test_it_comes_and_goes(places: Places, there: dict[str, str]) -> None:
+def test_the_lint_at_submission_is_set_up_and_taken_back(
+    places: Places, there: dict[str, str]
+) -> None:
     for name, text in there.items():
         (places.slurm_conf.parent / name).write_text(text)
     before = files(places)
@@ -63,5 +65,5 @@ def test_what_was_compiled_must_be_there(places: Places) -> None:
         configure(places, "warn")
 
 
-def test_nothing_to_take_back_is_no_plan(places: Places) -> None:
+def test_taking_back_what_was_not_set_up_changes_nothing(places: Places) -> None:
     assert take_back(places.slurm_conf) == FileChanges()

@@ -227,7 +227,7 @@ def test_slurm_itself_says_what_fits() -> None:
     assert of_slurm(None, SlurmConfig("TopologyPlugin = topology/flat\n"), []) == Fit()
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_and_prints_templates(capsys: pytest.CaptureFixture[str]) -> None:
     assert tuple(TEMPLATES) == NAMES
     assert main(["slurm", "template", "--list"]) == 0
     listed = capsys.readouterr().out
@@ -239,7 +239,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slurm", "template", "ray", "--partition", "a;b"]) == 2
 
 
-def test_the_version_of_a_slurm_elsewhere(
+def test_a_template_is_for_the_version_that_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """From a laptop with an inventory alone: racks keep their jobs by segments from 24.05 on."""

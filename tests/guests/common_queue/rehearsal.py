@@ -13,21 +13,23 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from podwright.controller.partitions._partition_lifecycle import (
-    MAX_DURATION_SECONDS,
-    make_record,
-    try_place,
-)
+from podwright.controller.partitions._partition_lifecycle import make_record
 from podwright.controller.queue._fair_share import PEOPLE
 from podwright.controller.queue._guest_first_jobs import REPLAN_S, FirstJob, JobNeed
 from podwright.controller.queue._priority_queue import WaitingQueue
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
+from podwright.controller.requests._device_claims import (
+    MAX_DURATION_S,
+    DeviceClaim,
+    try_place,
+)
 from podwright.controller.requests._reserve_devices import guest_key, reservations_lent_to
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import PartitionEntry
-from podwright.controller.state._reservation import DeviceClaim, Reservation
+from podwright.controller.state._records import DrainRecord
+from podwright.controller.state._reservation import Reservation
 from podwright.fabric import Cluster
 from podwright.placement import Block
 from podwright.store import MemoryStore
@@ -110,7 +112,7 @@ class PodRehearsal:
         unknown.
         """
         spec = PartitionSpec(name=name, size=size, cluster=self._pool[0])
-        create_request = CreateRequest(spec=spec, duration=min(duration_s, MAX_DURATION_SECONDS))
+        create_request = CreateRequest(spec=spec, duration=min(duration_s, MAX_DURATION_S))
         now = self._state.now()
         record = WaiterRecord(
             id=name, since=now, name=user_name, role=Role.USER, create=create_request
@@ -127,7 +129,7 @@ class PodRehearsal:
 
     def _serve_waiter(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
         assert claim is not None  # nobody here waits for a partition by its name
-        self._record_partition(waiter.checked, claim, waiter.caller, "", waiter.duration)
+        self._record_partition(claim, waiter.caller, "", waiter.duration)
         self._served(waiter.spec.name, claim.placement.blocks)
 
     # -- schedulers --------------------------------------------------------------------------
@@ -165,9 +167,7 @@ class PodRehearsal:
             claim = try_place(state, checked_spec, owner=guest)
         if claim is None:
             return False
-        self._record_partition(
-            checked_spec, claim, Caller(guest, None, Role.SCHEDULER), scheduler_key, 0.0
-        )
+        self._record_partition(claim, Caller(guest, None, Role.SCHEDULER), scheduler_key, 0.0)
         self._guest_of[name] = guest
         if end_time < math.inf:
             self._end_times.setdefault(guest, {})[name] = _TIME_ORIGIN + end_time
@@ -177,20 +177,17 @@ class PodRehearsal:
 
     def _record_partition(
         self,
-        checked_spec: CheckedSpec,
         claim: DeviceClaim,
         caller: Caller,
         scheduler_key: str,
         duration_s: float,
     ) -> None:
-        state, name = self._state, checked_spec.spec.name
+        state, name = self._state, claim.checked.spec.name
         entry = PartitionEntry(name, claim.cluster)
         state.partitions.add(entry)
         state.set(
             entry,
-            make_record(
-                state, caller, checked_spec, claim, guest=scheduler_key, duration=duration_s
-            ),
+            make_record(state, caller, claim, guest=scheduler_key, duration=duration_s),
         )
         state.admitted.discard(claim.admitted)
 
@@ -223,10 +220,10 @@ class PodRehearsal:
         """Take a machine out of service, or return it."""
         cluster = self._state.inventory.clusters[self._pool[0]]
         if in_service:
-            cluster.drained.discard(machine)
+            cluster.drains.pop(machine, None)
             cluster.index.resume(machine)
         else:
-            cluster.drained.add(machine)
+            cluster.drains[machine] = DrainRecord()
             cluster.index.drain(machine)
         self._state.freed(None, (), "")
 

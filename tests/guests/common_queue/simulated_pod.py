@@ -562,6 +562,8 @@ class SimulatedPod:
         kept = self.kept.pop(self._title(guest, job), None)
         if kept is None or kept.lost or guest.away_until > kept.since:
             return  # nobody starts a job while its guest is away
+        if kept.since < job.waits_since:
+            return  # it was held, and its guest had not said so yet when the place was kept
         late = self.now - kept.until()
         self.worst_late = max(self.worst_late, late)
         if late > 30.0 or len(kept.passes) > 2:

@@ -79,7 +79,7 @@ async def seen(api: PlayedApi) -> tuple[list[tuple[str, str]], KindWatch]:
     return events, watch
 
 
-async def test_what_exists_and_then_every_change() -> None:
+async def test_a_watch_reports_what_exists_and_then_every_change() -> None:
     whole = line("ADDED", item("b", 5)) + line("DELETED", item("a", 6))
     api = PlayedApi([[item("a")]], [[whole[:30], whole[30:70], whole[70:]]])
     events, watch = await seen(api)
@@ -105,7 +105,7 @@ async def test_a_bookmark_moves_the_version_and_is_no_event() -> None:
         NotFound("the API server says 404"),
     ],
 )
-async def test_after_any_end_it_lists_again_and_reports_what_was_deleted(end: Body) -> None:
+async def test_a_watch_lists_again_after_any_end_and_reports_what_was_deleted(end: Body) -> None:
     api = PlayedApi([[item("a"), item("b")], [item("b"), item("c")]], [end])
     events, watch = await seen(api)
     assert events[:2] == [("", "a"), ("", "b")]
@@ -122,7 +122,7 @@ async def test_a_definition_that_is_away_is_waited_for() -> None:
     assert "404" in watch.problem
 
 
-async def test_while_nothing_is_heard_it_is_deaf() -> None:
+async def test_a_watch_is_deaf_while_nothing_is_heard() -> None:
     problem = Unavailable("the API server does not answer")
     api = PlayedApi([], [])
     watch = KindWatch(api, "Pod", "/pods", {}, lambda *_: None, lambda: 9.0)

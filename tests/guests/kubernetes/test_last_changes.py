@@ -86,7 +86,7 @@ async def life(world: World, death: OneDeath) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 31))
-async def test_whichever_change_was_the_last(world: World, at: int) -> None:
+async def test_a_job_ends_whichever_change_of_its_life_was_the_last(world: World, at: int) -> None:
     await life(world, OneDeath(world, at))
     made = [one for one in world.controller.did if one.startswith("create")]
     assert len(made) == 2  # each partition once, and none is left
@@ -98,7 +98,9 @@ async def test_a_life_has_no_more_changes_than_are_tried_above(world: World) -> 
     assert death.changes <= 30
 
 
-async def test_one_that_ends_looks_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_operator_that_ends_looks_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another operator acts by then, and this one's knowledge is old."""
     looks, hangs = asyncio.Event(), asyncio.Event()
 

@@ -93,7 +93,7 @@ async def test_no_pod_of_a_job_gets_a_right(equipped: World) -> None:
     assert {key[0] for key in equipped.kube.objects} == {"IPUJob", "Pod", "Secret"}
 
 
-async def test_a_worker_s_own_command_stays(equipped: World) -> None:
+async def test_a_workers_own_command_stays(equipped: World) -> None:
     equipped.kube.create(spec({"command": ["sh", "-c"], "args": ["serve"]}), "a")
     equipped.kube.create(spec({"args": ["serve"]}), "b")
     await equipped.pods("a-worker-0", "a-worker-1", "b-worker-0", "b-worker-1")
@@ -105,7 +105,9 @@ async def test_a_worker_s_own_command_stays(equipped: World) -> None:
     assert ("command" in unknown, unknown["args"]) == (False, ["serve"])
 
 
-async def test_a_pod_that_could_not_be_prepared_is_no_program_s_failure(equipped: World) -> None:
+async def test_a_pod_that_could_not_be_prepared_is_no_failure_of_its_program(
+    equipped: World,
+) -> None:
     policy = {"type": "ExitCode", "exitCodes": "7"}
     equipped.kube.create(spec(launcher=None, restartPolicy=policy))
     await equipped.pods("job-worker-0", "job-worker-1")
@@ -136,7 +138,7 @@ class Asked:
         return type("Info", (), {"ready_state": self.state, "errors": []})
 
 
-def test_only_a_ready_partition_is_proof() -> None:
+def test_a_worker_begins_only_with_a_ready_partition() -> None:
     prove(Asked(ReadyState.ACTIVE), "p")  # type: ignore[arg-type]
     with pytest.raises(NotFound):
         prove(Asked(None), "p")  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def candidates(lease: OneLease, clock: Clock) -> list[Leader]:
     return [Leader(lease, "podwright", "operator", name, wall_clock=clock) for name in ("a", "b")]
 
 
-async def test_the_next_one_waits_for_the_end_of_one_that_was_killed() -> None:
+async def test_the_next_operator_waits_for_the_lease_of_one_that_was_killed() -> None:
     first, second = candidates(OneLease(), clock := Clock())
     assert await first.attempt()
     assert not await second.attempt()
@@ -55,7 +55,7 @@ async def test_the_next_one_waits_for_the_end_of_one_that_was_killed() -> None:
     assert not await first.attempt()
 
 
-async def test_the_next_one_acts_at_once_after_one_that_ended() -> None:
+async def test_the_next_operator_acts_at_once_after_one_that_ended() -> None:
     first, second = candidates(lease := OneLease(), Clock())
     async with first.holding(), second.holding():
         assert await first.attempt()
@@ -68,7 +68,7 @@ async def test_the_next_one_acts_at_once_after_one_that_ended() -> None:
     assert lease.item["spec"]["holderIdentity"] == "b"
 
 
-async def test_one_that_ends_while_nobody_answers_ends() -> None:
+async def test_an_operator_can_end_while_the_api_server_does_not_answer() -> None:
     first, second = candidates(lease := OneLease(), clock := Clock())
     async with first.holding():
         assert await first.attempt()

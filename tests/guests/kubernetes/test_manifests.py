@@ -73,7 +73,7 @@ def test_the_schema_is_that_of_chart_1_2_0_and_our_two_fields() -> None:
     assert hashlib.sha256(text.encode()).hexdigest() == CHART_1_2_0
 
 
-def test_columns_scale_and_status_are_that_charts() -> None:
+def test_columns_scale_and_status_are_those_of_chart_1_2_0() -> None:
     version = version_of(20)
     columns = [
         (one["name"], one["type"], one["jsonPath"]) for one in version["additionalPrinterColumns"]
@@ -95,7 +95,7 @@ def test_columns_scale_and_status_are_that_charts() -> None:
 
 
 @pytest.mark.parametrize(("minor", "rules"), [(20, 0), (24, 0), (25, len(RULES)), (36, len(RULES))])
-def test_cel_where_servers_have_it(minor: int, rules: int) -> None:
+def test_the_definition_has_cel_rules_where_servers_know_them(minor: int, rules: int) -> None:
     spec = version_of(minor)["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert len(spec.get("x-kubernetes-validations", [])) == rules
 
@@ -103,12 +103,12 @@ def test_cel_where_servers_have_it(minor: int, rules: int) -> None:
 @pytest.mark.parametrize(
     ("text", "minor"), [("1.20", 20), ("v1.34.2", 34), ("1.29.1+k3s1", 29), ("1.25-gke.4", 25)]
 )
-def test_versions(text: str, minor: int) -> None:
+def test_versions_of_kubernetes_are_read(text: str, minor: int) -> None:
     assert minor_of(text) == minor
 
 
 @pytest.mark.parametrize("text", ["", "2.0", "1.15", "1.x", "latest"])
-def test_no_versions(text: str) -> None:
+def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         minor_of(text)
 
@@ -189,7 +189,7 @@ def test_where_partitions_come_from_must_be_said(
     assert "--controllers HOST:PORT" in capsys.readouterr().err
 
 
-def test_several_controllers_by_label() -> None:
+def test_several_controllers_are_chosen_by_the_labels_of_nodes() -> None:
     one, two, three = read_sites("pod5:8090:vipu-ctrl=pod5, pod6:8091, unix:/run/x.sock")
     assert (one.host, one.port, one.selector) == ("pod5", 8090, {"vipu-ctrl": "pod5"})
     assert (two.host, two.port, two.selector) == ("pod6", 8091, {})
@@ -199,7 +199,7 @@ def test_several_controllers_by_label() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":8090", "a:x", "a:0", "a:1:label", "a:1:=b", "a:70000"])
-def test_no_controllers(text: str) -> None:
+def test_lists_of_controllers_with_mistakes_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         read_sites(text)
 

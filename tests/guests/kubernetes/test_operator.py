@@ -142,7 +142,7 @@ async def test_pods_are_looked_for_once_there_may_be_some(
     assert asked
 
 
-async def test_its_pods_know_their_partition(world: World) -> None:
+async def test_pods_know_their_partition(world: World) -> None:
     world.kube.create(job(), namespace="team")
     await world.pods("job-worker-0")
     (name,) = world.controller.made
@@ -160,7 +160,7 @@ async def test_its_pods_know_their_partition(world: World) -> None:
     assert world.controller.made[name].job == words
 
 
-async def test_another_pod_of_its_name_is_named(world: World) -> None:
+async def test_a_pod_of_somebody_else_with_a_jobs_name_is_named(world: World) -> None:
     """Such a pod may be one that Graphcore's operator left."""
     meta = {"name": "job-worker-0", "namespace": "team", "uid": "other", "labels": {}}
     world.kube._put_object(
@@ -179,7 +179,7 @@ async def test_another_pod_of_its_name_is_named(world: World) -> None:
     assert writes < 8
 
 
-async def test_a_full_pod_makes_it_wait_and_says_why(world: World) -> None:
+async def test_a_job_waits_for_a_full_pod_and_says_why(world: World) -> None:
     world.kube.create(job(16), "first")
     await world.pods("first-worker-0")
     world.kube.create(job(4), "second")
@@ -191,7 +191,7 @@ async def test_a_full_pod_makes_it_wait_and_says_why(world: World) -> None:
     await world.pods("second-worker-0")
 
 
-async def test_all_partitions_or_none(world: World) -> None:
+async def test_a_job_gets_all_its_partitions_or_none(world: World) -> None:
     world.kube.create(job(8), "small")
     await world.pods("small-worker-0")
     world.kube.create(job(8, instances=2), "large")
@@ -201,13 +201,13 @@ async def test_all_partitions_or_none(world: World) -> None:
     await world.pods("large-worker-0", "large-worker-1")
 
 
-async def test_one_that_can_never_start_says_so(world: World) -> None:
+async def test_a_job_that_can_never_start_says_so(world: World) -> None:
     world.kube.create(job(16, instances=2))
     said = "2 partitions of 16 IPUs do not fit into 16 IPUs"
     await world.until(lambda: world.status().get("lastMessage") == said, said)
 
 
-async def test_no_pod_before_its_partition(world: World) -> None:
+async def test_no_pod_is_made_before_its_partition(world: World) -> None:
     world.controller.fails = [NoCapacity("somebody was faster")]
     world.kube.create(job())
     await world.until(lambda: "try 1 failed" in world.status().get("lastMessage", ""), "told")
@@ -237,7 +237,9 @@ async def test_a_restart_resets_the_partition(world: World) -> None:
 
 
 @pytest.mark.parametrize(("code", "state"), [(2, "Restarting"), (15, "Restarting"), (3, "Failed")])
-async def test_exit_codes_decide(world: World, code: int, state: str) -> None:
+async def test_exit_codes_decide_whether_a_job_restarts(
+    world: World, code: int, state: str
+) -> None:
     policy = {"type": "ExitCode", "exitCodes": "2,10-19"}
     world.kube.create(job(restartPolicy=policy))
     await world.pods("job-worker-0")
@@ -266,7 +268,7 @@ async def test_a_launcher_comes_last_and_decides(world: World) -> None:
     await world.until(lambda: not world.controller.made, "given back")
 
 
-async def test_what_runs_keeps_its_ipus(world: World) -> None:
+async def test_a_running_job_keeps_its_ipus(world: World) -> None:
     world.kube.quick = False
     world.kube.create(job())
     await world.pods("job-worker-0")
@@ -281,7 +283,7 @@ async def test_what_runs_keeps_its_ipus(world: World) -> None:
     await world.until(lambda: not world.kube.names("IPUJob"), "gone")
 
 
-async def test_clean_pod_policy(world: World) -> None:
+async def test_the_clean_pod_policy_says_which_pods_stay(world: World) -> None:
     world.kube.create(job(cleanPodPolicy="All"))
     await world.pods("job-worker-0")
     world.kube.end("job-worker-0")
@@ -312,7 +314,7 @@ async def test_an_interactive_job_ends_by_itself(world: World) -> None:
     await world.until(lambda: not world.controller.made, "given back")
 
 
-async def test_scale_up_and_down(world: World) -> None:
+async def test_a_job_is_scaled_up_and_down(world: World) -> None:
     world.kube.create(job())
     await world.pods("job-worker-0")
     world.kube.change({"jobInstances": 3})
@@ -348,15 +350,32 @@ async def test_a_partition_that_is_gone_ends_its_job(world: World) -> None:
     await world.pods()
 
 
-async def test_a_node_that_dies_is_said(world: World) -> None:
+NODE_LOST = "node node0 of job-worker-0 does not answer"
+
+
+async def test_a_job_goes_on_when_its_node_answers_again(world: World) -> None:
+    """All nodes are Unknown for a moment after the API server was away for a minute."""
     world.kube.node("node0")
     world.kube.create(job())
     await world.pods("job-worker-0")
     world.kube.run("job-worker-0")
     await world.becomes("Running")
     world.kube.node("node0", "Unknown")
+    await world.until(lambda: NODE_LOST in world.status()["lastMessage"])
+    assert world.status()["launcherStatus"] == "Running"
+    world.kube.node("node0")
+    await world.until(lambda: world.status()["lastMessage"] == "All instances running")
+
+
+async def test_a_job_fails_once_kubernetes_ends_the_pods_of_a_dead_node(world: World) -> None:
+    world.kube.node("node0")
+    world.kube.create(job())
+    await world.pods("job-worker-0")
+    world.kube.run("job-worker-0")
+    world.kube.node("node0", "Unknown")
+    world.kube.evict("job-worker-0")
     await world.becomes("Failed")
-    assert "node node0 of job-worker-0 does not answer" in world.status()["lastMessage"]
+    assert NODE_LOST in world.status()["lastMessage"]
 
 
 async def test_a_pod_that_somebody_deleted_comes_back_on_reset_ipus(world: World) -> None:
@@ -413,7 +432,7 @@ async def test_a_controller_that_is_away_changes_nothing(world: World) -> None:
     assert len(world.controller.did) == 2
 
 
-async def test_killed_at_any_moment_it_leaks_nothing(world: World) -> None:
+async def test_an_operator_that_is_killed_at_any_moment_leaks_nothing(world: World) -> None:
     """Jobs come and go while the operator is cut off at random moments."""
     chance = random.Random(7)
     for number in range(60):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
+from podwright.errors import Unavailable
+from podwright.guests.kubernetes.cluster._kube_api import KubeApi
 from podwright.guests.kubernetes.cluster._kube_watch import KindWatch
 from podwright.guests.kubernetes.operator._operator_metrics import (
     FAILING_DEAF_SECONDS,
@@ -11,6 +15,7 @@ from podwright.guests.kubernetes.operator._operator_metrics import (
     deaf,
     figures,
 )
+from podwright.guests.kubernetes.operator._operator_process import _ProbesAndMetrics
 from podwright.http import HttpRequest, MetricsFront, Reply
 from tests.guests.kubernetes.conftest import World
 from tests.guests.kubernetes.test_operator import job
@@ -63,6 +68,42 @@ async def test_probes_answer_by_their_path() -> None:
     problem = "watch of Pod: nothing heard\n"
     assert await ask("/readyz") == (503, problem.encode())
     assert (await ask("/livez"))[0] == 404
+
+
+async def test_an_operator_that_the_api_server_does_not_answer_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may wait for the lease, and then it has no watch yet."""
+    kube = KubeApi(cast(Any, None))
+    front = _ProbesAndMetrics(kube, None)._front
+
+    async def ready() -> int:
+        request = HttpRequest("GET", "/readyz", "", [], b"", None, "127.0.0.1")
+        return (await front._answer(request)).status
+
+    async def answer(*_: object) -> Any:
+        if failure is not None:
+            raise failure
+        return FakeAnswer()
+
+    monkeypatch.setattr(kube, "_send_request", answer)
+    assert await ready() == 503
+    failure: Exception | None = None
+    await kube.cluster_uid()
+    assert await ready() == 200
+    failure = TimeoutError()
+    with pytest.raises(Unavailable):
+        await kube.cluster_uid()
+    assert await ready() == 503
+
+
+class FakeAnswer:
+    """Of the API server, to a question for a namespace."""
+
+    status = 200
+
+    async def text(self) -> str:
+        return '{"metadata": {"uid": "u"}}'
 
 
 async def test_the_operator_counts_jobs_and_their_waits(world: World) -> None:

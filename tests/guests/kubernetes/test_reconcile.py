@@ -42,7 +42,7 @@ def said(todo: JobPlan) -> list[str]:
     return [type(one).__name__ for one in todo.actions]
 
 
-def test_the_steps_of_a_job() -> None:
+def test_a_job_takes_its_steps_in_order() -> None:
     assert said(plan(job(), [], {}, NOW)) == ["Want"]
     assert said(plan(job(), [], holds(state="MAKING"), NOW)) == []
     ready = plan(job(), [], holds(), NOW, fresh={0})
@@ -74,7 +74,7 @@ def test_all_partitions_in_error_are_named() -> None:
     assert waiting.status["lastMessage"] == "link 3 is down; ag1 is down"
 
 
-def test_lines_can_be_read() -> None:
+def test_a_plan_is_printed_in_lines() -> None:
     lines = plan(job(), [], holds(), NOW, fresh={0}).lines()
     assert lines == [
         "status: Pending, its pods are starting",
@@ -104,7 +104,9 @@ def test_an_interactive_job_says_when_to_look_again() -> None:
         ("ExitCode", "", 1, False),
     ],
 )
-def test_restart_policies(kind: str, codes: str, code: int, again: bool) -> None:
+def test_the_restart_policy_decides_by_the_exit_code(
+    kind: str, codes: str, code: int, again: bool
+) -> None:
     policy = {"type": kind} | ({"exitCodes": codes} if codes else {})
     ended = worker(phase="Failed" if code else "Succeeded", code=code or None)
     todo = plan(job(restartPolicy=policy), [ended], holds(), NOW)
@@ -113,9 +115,9 @@ def test_restart_policies(kind: str, codes: str, code: int, again: bool) -> None
     assert bool(todo.status.get("completionTime")) is not again
 
 
-def test_one_that_failed_for_no_fault_of_its_own_is_restarted_by_exit_code() -> None:
+def test_a_job_that_failed_for_no_fault_of_its_own_restarts_under_exit_code() -> None:
     policy = {"type": "ExitCode", "exitCodes": "3"}
-    todo = plan(job(restartPolicy=policy), [worker(lost=True)], holds(), NOW)
+    todo = plan(job(restartPolicy=policy), [worker(lost=True, deleting=True)], holds(), NOW)
     assert todo.status is not None
     assert todo.status["restartCount"] == 1
 
@@ -134,7 +136,7 @@ def test_one_that_failed_for_no_fault_of_its_own_is_restarted_by_exit_code() -> 
         ({"workers": {"replicas": 1}}, "names no container"),
     ],
 )
-def test_what_no_schema_says_stands_in_the_status(spec: dict[str, Any], words: str) -> None:
+def test_mistakes_beyond_the_schema_stand_in_the_status(spec: dict[str, Any], words: str) -> None:
     todo = plan(job(**spec), [], {}, NOW)
     assert todo.status is not None
     assert todo.status["launcherStatus"] == "Invalid"

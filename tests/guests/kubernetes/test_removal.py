@@ -31,7 +31,7 @@ def removal(world: World, told: Callable[[str], None], *, controllers: bool = Tr
     return Removal(world.kube, partitions, told)
 
 
-async def test_what_runs_ends_and_jobs_stay_without_marks(world: World) -> None:
+async def test_removal_ends_what_runs_and_leaves_jobs_without_finalizers(world: World) -> None:
     world.kube.quick = False
     world.kube.create(job(instances=2), "runs")
     await world.pods("runs-worker-0", "runs-worker-1")
@@ -54,7 +54,7 @@ async def test_what_runs_ends_and_jobs_stay_without_marks(world: World) -> None:
     await world.pods("runs-worker-0", "runs-worker-1")
 
 
-async def test_a_job_that_was_deleted_goes(world: World) -> None:
+async def test_a_job_that_was_deleted_goes_at_removal(world: World) -> None:
     world.kube.create(job())
     await world.pods("job-worker-0")
     await world.kill()
@@ -64,7 +64,7 @@ async def test_a_job_that_was_deleted_goes(world: World) -> None:
     assert not world.controller.made
 
 
-async def test_without_controllers_partitions_stay(world: World) -> None:
+async def test_removal_without_controllers_leaves_partitions(world: World) -> None:
     world.kube.create(job())
     await world.pods("job-worker-0")
     await world.kill()
@@ -74,7 +74,7 @@ async def test_without_controllers_partitions_stay(world: World) -> None:
     assert len(world.controller.made) == 1
 
 
-async def test_of_a_cluster_that_is_no_more_its_partitions_alone_are_asked(world: World) -> None:
+async def test_only_the_partitions_of_a_lost_cluster_are_given_back(world: World) -> None:
     world.kube.create(job(instances=2))
     await world.pods("job-worker-0", "job-worker-1")
     await world.kill()
@@ -118,6 +118,6 @@ async def test_without_its_namespace_no_operator_acts(answer: Exception) -> None
     assert not await alone(NoLease(answer))
 
 
-async def test_who_may_not_know_is_told(world: World) -> None:
+async def test_removal_without_the_right_to_look_is_refused(world: World) -> None:
     with pytest.raises(Denied):
         await alone(NoLease(Denied("403: leases is forbidden")))

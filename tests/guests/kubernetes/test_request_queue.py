@@ -13,7 +13,7 @@ from podwright.guests.kubernetes.cluster._api_request_queue import (
 )
 
 
-async def test_the_most_urgent_goes_first() -> None:
+async def test_the_most_urgent_request_goes_first() -> None:
     queue, order = RequestQueue(1), list[str]()
 
     async def one(name: str, rank: int = LATER) -> None:
@@ -31,7 +31,7 @@ async def test_the_most_urgent_goes_first() -> None:
     assert order == ["d", "e", "c", "a", "b"]
 
 
-async def test_so_many_at_once() -> None:
+async def test_only_so_many_requests_run_at_once() -> None:
     queue, now, most = RequestQueue(3), 0, 0
 
     async def one() -> None:
@@ -46,7 +46,7 @@ async def test_so_many_at_once() -> None:
     assert (now, most) == (0, 3)
 
 
-async def test_who_goes_away_leaves_no_gap() -> None:
+async def test_a_cancelled_request_leaves_no_gap() -> None:
     queue = RequestQueue(1)
 
     async def one() -> None:

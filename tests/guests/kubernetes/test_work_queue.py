@@ -148,7 +148,9 @@ async def test_failures_are_repeated_in_pauses_that_double(monkeypatch: pytest.M
     assert timers.seconds == [1.0]  # a success begins anew
 
 
-async def test_a_defect_of_ours_is_repeated_late(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_at_which_our_code_fails_is_tried_again_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     timers, counts = Timers(monkeypatch), OperatorCounts()
 
     async def reconcile(key: JobKey) -> float:
@@ -178,7 +180,7 @@ async def test_a_job_that_is_forgotten_is_not_looked_at_again(
     await until(lambda: jobs.quiet)
 
 
-async def test_after_the_stop_nothing_starts() -> None:
+async def test_nothing_starts_after_the_stop() -> None:
     runs = 0
 
     async def reconcile(key: JobKey) -> float:

@@ -68,7 +68,7 @@ def new_name() -> str:
     return f"w-{uuid.uuid4().hex}"
 
 
-def test_words_run_there_with_our_streams_and_their_exit_code(start: Start, keys: Path) -> None:
+def test_a_called_command_has_our_streams_and_its_exit_code(start: Start, keys: Path) -> None:
     name = new_name()
     start(name)
     done = call(name, keys, "sh", "-c", "cat; echo bad >&2; exit 7", said=b"x" * 1_000_000)
@@ -81,7 +81,7 @@ def test_words_run_there_with_our_streams_and_their_exit_code(start: Start, keys
     assert b"no-such-program: No such file" in done.stderr
 
 
-def test_other_keys_do_not_get_in(start: Start, keys: Path, tmp_path: Path) -> None:
+def test_a_worker_refuses_other_keys(start: Start, keys: Path, tmp_path: Path) -> None:
     name, other = new_name(), shutil.copytree(OTHER_KEYS, tmp_path / "other")
     start(name)
     assert call(name, keys, "true").returncode == 0
@@ -101,7 +101,7 @@ def test_other_keys_do_not_get_in(start: Start, keys: Path, tmp_path: Path) -> N
     assert (tmp_path / "ran").exists()
 
 
-def test_a_caller_that_goes_ends_the_input_of_its_words(start: Start, keys: Path) -> None:
+def test_a_caller_that_goes_ends_the_input_of_its_command(start: Start, keys: Path) -> None:
     name = new_name()
     start(name)
     began, ended = keys / "began", keys / "ended"
@@ -114,7 +114,7 @@ def test_a_caller_that_goes_ends_the_input_of_its_words(start: Start, keys: Path
     wait_for(ended)
 
 
-def test_a_worker_s_own_program_decides_its_end(start: Start, keys: Path) -> None:
+def test_a_workers_own_program_decides_its_end(start: Start, keys: Path) -> None:
     name = new_name()
     go = keys / "go"
     process = start(name, "sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done; exit 5")
@@ -124,7 +124,9 @@ def test_a_worker_s_own_program_decides_its_end(start: Start, keys: Path) -> Non
     assert process.wait(300) == 127
 
 
-def test_told_to_end_it_lets_what_was_called_end_first(start: Start, keys: Path) -> None:
+def test_a_worker_that_is_told_to_end_lets_called_commands_end_first(
+    start: Start, keys: Path
+) -> None:
     name = new_name()
     process = start(name)
     began, go = keys / "began", keys / "go"
@@ -140,7 +142,7 @@ def test_told_to_end_it_lets_what_was_called_end_first(start: Start, keys: Path)
     assert process.wait(300) == 143
 
 
-async def test_who_says_nothing_keeps_nobody_out(keys: Path) -> None:
+async def test_silent_connections_keep_nobody_out(keys: Path) -> None:
     name, answers = new_name(), None
     while answers is None:
         door, port = WorkerDoor(name), worker_ports(name)[0]

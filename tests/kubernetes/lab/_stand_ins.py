@@ -1,8 +1,9 @@
 """Nodes that are only names, and one stand-in for all of their kubelets.
 
 The real scheduler binds pods to them. The stand-in reports that the pods run, until a test decides
-how they end; for benchmarks, each succeeds after a while. It confirms the deletion of a pod. The
-plane must not miss heartbeats: PATIENT are the options for that.
+how they end; for benchmarks, each succeeds after a while. It confirms the deletion of a pod, on a
+node that is Unknown only once the node answers again. The plane must not miss heartbeats: PATIENT
+are the options for that.
 """
 
 import contextlib
@@ -35,6 +36,7 @@ class StandIns:
         self.begun: dict[str, float] = {}  #: pods by uid, when each was first seen on a node
         self._due: list[tuple[float, int, str, Object]] = []
         self._asked: set[tuple[str, str]] = set()
+        self._silent: set[str] = set()
         self._numbers = itertools.count()
         self._news = threading.Condition()
         self._over = threading.Event()
@@ -65,6 +67,7 @@ class StandIns:
 
     def say(self, node: str, ready: str) -> None:
         """Report whether a node is ready: "True", "False", or "Unknown" if it does not answer."""
+        (self._silent.add if ready == "Unknown" else self._silent.discard)(node)
         room = {"cpu": "1000", "memory": "1Ti", "pods": "1000"}
         said = {"type": "Ready", "status": ready, "reason": "StandIn", "message": ""}
         status = {"capacity": room, "allocatable": room, "conditions": [said]}
@@ -135,7 +138,10 @@ class StandIns:
                     continue
                 _, _, what, pod = heapq.heappop(self._due)
             try:
-                if what == "goes":
+                if what == "goes" and pod["spec"]["nodeName"] in self._silent:
+                    self._asked.discard((what, pod["metadata"]["uid"]))
+                    self._at(_PAUSE, what, pod)
+                elif what == "goes":
                     self._goes(pod)
                 else:
                     self._set(pod, what)

@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
 from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import Release, SlurmLab, poll
@@ -23,12 +24,21 @@ _OFF = '[checks.adapters]\nlevel = "off"\n[checks.kernel]\nlevel = "off"\n'
 class IllLab(SlurmLab):
     """`with IllLab(release) as lab: lab.gpu("n3", RESET); lab.check()`."""
 
-    def __init__(self, release: Release, nodes: int = 20, act: str = "drain") -> None:
+    def __init__(
+        self,
+        release: Release,
+        nodes: int = 20,
+        act: str = "drain",
+        *,
+        conf: Mapping[str, str] | None = None,
+        lines: Sequence[str] = (),
+    ) -> None:
         super().__init__(
             nodes=nodes,
             cpus=2,
             release=release,
-            conf={"SlurmdTimeout": "300", "HealthCheckInterval": "3600"},
+            conf={"SlurmdTimeout": "300", "HealthCheckInterval": "3600", **(conf or {})},
+            lines=lines,
         )
         make_gpus(self, 2)
         (self.folder / "gpus").mkdir()

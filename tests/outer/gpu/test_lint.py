@@ -8,8 +8,8 @@ import pytest
 
 from podwright.gpu.lint import fix, lint, read_script
 from tests.gpu.requests.test_lint import BAD, GOOD, expectation
-from tests.gpu.requests.test_lint_wordings import REFUSED as WORDINGS
 from tests.gpu.requests.wordings import MISTAKES, script
+from tests.gpu.requests.wordings import REFUSED as WORDINGS
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import poll, release
 

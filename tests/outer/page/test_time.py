@@ -27,7 +27,7 @@ def one(used: int, waiting: int = 0) -> dict[str, dict[str, Any]]:
         "owner": "ruth", "job": "", "allocation": "a", "created": 1, "until": 0, "state": "ACTIVE"
     }  # fmt: skip
     waiter = {"owner": "bob", "asked": "16", "needs": "", "since": 1, "priority": 0}
-    cluster = {"family": "ipu", "size": 16, "domains": [16], "simulated": True}
+    cluster = {"family": "ipu", "size": 16, "domains": [16], "simulated": True, "drained": []}
     return {
         "clusters": {"pod16": cluster},
         "devices": {

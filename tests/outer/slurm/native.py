@@ -202,6 +202,10 @@ class NativeLab(SlurmLab):
         """What runs one of our processes: this machine, but for a lab of hosts."""
         return list(argv)
 
+    def pid(self, name: str) -> int:
+        """The process of "server" or "service"."""
+        return self._processes[name].pid
+
     def runs(self, name: str) -> bool:
         return name in self._processes
 

@@ -68,6 +68,10 @@ class User(ABC):
     def waiting(self) -> int:
         """The number of small jobs that wait."""
 
+    def urgent(self) -> None:
+        """Submit a small job of higher priority than all others of this user."""
+        raise NotImplementedError
+
 
 class SlurmUser(User):
     """Jobs by sbatch."""
@@ -79,8 +83,11 @@ class SlurmUser(User):
         self._array = self.lab.batch(script, *options)
 
     def large(self) -> str:
-        job = self.lab.batch("sleep 2", f"--ipus={LARGE}", "-t1", "-o", "/dev/null")
-        return f"slurm_{job}"
+        options = (f"--ipus={LARGE}", "--nice=5000", "-t1", "-o", "/dev/null")
+        return f"slurm_{self.lab.batch('sleep 2', *options)}"
+
+    def urgent(self) -> None:
+        self.lab.batch("sleep 7", f"--ipus={SMALL}", "-t1", "-o", "/dev/null")
 
     def waiting(self) -> int:
         array = str(self._array)
@@ -155,6 +162,8 @@ class KubernetesUser(User):
 
     def __enter__(self) -> Self:
         self._kube = FakeKube()
+        self._kube.priority("urgent", 1000)
+        self._urgent = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._work(),))
         self._seconds: dict[str, float] = {}
@@ -216,6 +225,10 @@ class KubernetesUser(User):
         self.create("large", LARGE, 2.0)
         return "p-large-team-0-"
 
+    def urgent(self) -> None:
+        self._urgent += 1
+        self.create(f"urgent-{self._urgent}", SMALL, 7.0, priority="urgent")
+
     def waiting(self) -> int:
         return sum(
             (item.get("status") or {}).get("launcherStatus") == "Pending" for item in self.jobs()
@@ -225,9 +238,10 @@ class KubernetesUser(User):
         """The IPUJobs."""
         return [item for key, item in list(self._kube.objects.items()) if key[0] == "IPUJob"]
 
-    def create(self, name: str, size: int, seconds: float) -> None:
+    def create(self, name: str, size: int, seconds: float, priority: str = "") -> None:
         self._seconds[name] = seconds
-        template = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
+        pod: dict[str, Any] = {"containers": [{"name": "main", "image": "busybox"}]}
+        template = {"spec": pod | ({"priorityClassName": priority} if priority else {})}
         spec: dict[str, Any] = {
             "ipusPerJobInstance": str(size),
             "jobInstances": 1,

@@ -49,7 +49,7 @@ def restart_slurmctld(lab: StandardLab) -> None:
 @pytest.mark.parametrize(
     ("release", "serves"), [("oldest", "root"), ("newest", "slurm")], indirect=["release"]
 )
-def test_the_page_is_typed(lab: StandardLab, serves: str) -> None:
+def test_what_the_administrators_page_types_sets_a_site_up(lab: StandardLab, serves: str) -> None:
     files = [lab.folder / name for name in ("slurm.conf", "plugstack.conf")]
     before = [path.read_bytes() for path in files]
     if serves == "slurm":

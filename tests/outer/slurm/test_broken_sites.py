@@ -111,7 +111,7 @@ def test_a_sound_site_keeps_every_promise(lab: NativeLab) -> None:
     assert check(lab, "") == {}
 
 
-def test_jobs_that_start_again_without_devices(lab: NativeLab) -> None:
+def test_check_finds_a_hook_with_which_requeued_jobs_have_no_devices(lab: NativeLab) -> None:
     """Slurm writes ; since 25.05, which the hook did not know, and no step asked."""
     with hook(lab, BLIND):
         why = no(lab, "a job that goes back to the queue has its devices again", wait=60)
@@ -120,7 +120,7 @@ def test_jobs_that_start_again_without_devices(lab: NativeLab) -> None:
         assert "prolog-slurmctld is not podwright-hook" in no(lab, "its files are as configure")
 
 
-def test_a_service_that_slurms_user_may_not_reach(lab: NativeLab) -> None:
+def test_check_finds_a_service_that_slurms_user_may_not_reach(lab: NativeLab) -> None:
     folder = lab.hooks_socket.parent
     shutil.chown(folder, "root")
     folder.chmod(0o700)
@@ -132,7 +132,7 @@ def test_a_service_that_slurms_user_may_not_reach(lab: NativeLab) -> None:
     assert "permission denied for slurm: serve as root or SlurmUser" in why
 
 
-def test_a_plugin_of_another_release(lab: NativeLab, tmp_path: Path) -> None:
+def test_check_finds_a_plugin_of_another_release(lab: NativeLab, tmp_path: Path) -> None:
     built = [*PODWRIGHT, "slurm", "build", "--into", str(tmp_path)]
     subprocess.run(built, check=True, capture_output=True)
     tmp_path.chmod(0o755)
@@ -143,7 +143,7 @@ def test_a_plugin_of_another_release(lab: NativeLab, tmp_path: Path) -> None:
         assert "--ipus" in no(lab, "a job and its task find their partition")
 
 
-def test_a_script_that_writes_counts_as_lua_5_3_does(lab: NativeLab) -> None:
+def test_check_finds_a_job_submit_that_writes_counts_as_fractions(lab: NativeLab) -> None:
     def floats(text: str) -> str:
         return text.replace("podwright_gcds:%d", "podwright_gcds:%.1f")
 
@@ -151,18 +151,18 @@ def test_a_script_that_writes_counts_as_lua_5_3_does(lab: NativeLab) -> None:
         assert "nvalid license" in no(lab, "a job and its task find their partition")
 
 
-def test_parts_that_get_the_leaders_size(lab: NativeLab) -> None:
+def test_check_finds_a_hook_that_gives_parts_their_leaders_devices(lab: NativeLab) -> None:
     with hook(lab, OF_LEADER):
         assert "by --ipus" in no(lab, "parts of different sizes keep them")
 
 
-def test_a_script_that_takes_forged_licences(lab: NativeLab) -> None:
+def test_check_finds_a_job_submit_that_takes_forged_licences(lab: NativeLab) -> None:
     with edited(lab, "job_submit.lua", lambda text: text.replace('"[^,;|]+"', '"[^,]+"')):
         why = no(lab, "licences that a user asks for by name are refused")
     assert "-L 'ipu;ipu_x1:1' was not refused" in why
 
 
-def test_a_line_of_ours_that_the_site_edited(lab: NativeLab) -> None:
+def test_check_finds_a_line_of_ours_that_the_site_edited(lab: NativeLab) -> None:
     def other(text: str) -> str:
         return text.replace("GresTypes=vipu", "GresTypes=vipu,gpu")
 
@@ -172,7 +172,7 @@ def test_a_line_of_ours_that_the_site_edited(lab: NativeLab) -> None:
     assert "off its end" in why  # what to do
 
 
-def test_licences_that_slurm_does_not_have(lab: NativeLab) -> None:
+def test_check_finds_licences_that_slurm_does_not_have(lab: NativeLab) -> None:
     def fewer(text: str) -> str:
         return text.replace("ipu_x8:64", "ipu_x8:32")
 
@@ -185,20 +185,20 @@ def test_licences_that_slurm_does_not_have(lab: NativeLab) -> None:
     assert "32 of licence ipu_x8, the site 64" in why
 
 
-def test_an_address_at_which_no_server_is(lab: NativeLab) -> None:
+def test_check_finds_an_address_at_which_no_server_is(lab: NativeLab) -> None:
     wrong = f"port={lab.port}", "port=1"
     with edited(lab, "plugstack.conf", lambda text: text.replace(*wrong)):
         assert "nothing answers at localhost:1 on n" in no(lab, "and its server")
 
 
-def test_too_little_time_for_heterogeneous_jobs(lab: NativeLab) -> None:
+def test_check_finds_too_little_time_for_heterogeneous_jobs(lab: NativeLab) -> None:
     site = (lab.folder / "podwright/native.toml").read_text()
     lab.write("podwright/short.toml", site.replace("window_s = 10.0", "window_s = 3.0"))
     why = no(lab, "heterogeneous jobs have time", site="short.toml")
     assert "they have 3 s, and with Slurm's bf_interval need 10" in why
 
 
-def test_licences_that_slurm_loses_at_a_requeue(lab: NativeLab) -> None:
+def test_check_finds_a_slurm_that_loses_licences_at_a_requeue(lab: NativeLab) -> None:
     """25.05 to 25.11.6."""
     with hook(lab, LOST):
         why = no(lab, "a job that goes back to the queue has its devices again")

@@ -60,7 +60,9 @@ def test_what_slurm_counts_no_more_is_not_free(
     next_one_waits(lab, gate, "--ipus=32")
 
 
-def test_nor_is_what_the_parts_of_a_heterogeneous_job_hold(lab: NativeLab) -> None:
+def test_what_parts_of_a_heterogeneous_job_hold_is_not_free_though_slurm_counts_it_no_more(
+    lab: NativeLab,
+) -> None:
     gate = Gate(lab)
     job = lab.batch(gate.script, "-n1", "-N1", "--ipus=32", ":", "-n1", "-N1", "--ipus=32")
     gate.reached(1)
@@ -104,7 +106,9 @@ def static(release: Release) -> Iterator[NativeLab]:
         yield made
 
 
-def test_one_partition_for_all(shared: NativeLab) -> None:
+def test_licences_of_a_shared_partition_that_slurm_counts_no_more_are_not_free(
+    shared: NativeLab,
+) -> None:
     gate = Gate(shared)
     job = two_jobs(shared, gate.script)
     gate.reached(2)
@@ -112,7 +116,7 @@ def test_one_partition_for_all(shared: NativeLab) -> None:
     next_one_waits(shared, gate, "--ipus=32")
 
 
-def test_static_partitions(static: NativeLab) -> None:
+def test_static_partitions_that_slurm_counts_no_more_are_not_free(static: NativeLab) -> None:
     gate = Gate(static)
     jobs = [static.batch(gate.script, "--gres=vipu:4:2") for _ in range(2)]
     gate.reached(2)

@@ -18,7 +18,7 @@ BLOCKS = re.findall(
 )
 
 
-def test_there_are_five() -> None:
+def test_the_users_page_has_five_examples() -> None:
     assert len(BLOCKS) == 5
 
 

@@ -115,7 +115,7 @@ class SchedulerLab(FarLab):
 
 
 @pytest.mark.soak
-def test_on_a_host_of_its_own_by_a_schedulers_key_over_tls() -> None:
+def test_a_job_begins_and_ends_with_its_server_over_tls_by_a_schedulers_key() -> None:
     with HostsLab(["ctl", "n1", "pod"]) as hosts, SchedulerLab(hosts, cpus=8) as lab:
         job = lab.batch("sleep 600", "--ipus=4", "-wn1", "-o", "/dev/null")
         made = poll("its partition", lambda: lab.partitions().get(f"slurm_{job}"))

@@ -50,23 +50,36 @@ def lab(release: Release) -> Iterator[FaultyLab]:
         yield made
 
 
-def test_what_slurm_was_not_told_it_does_not_give_out(lab: FaultyLab) -> None:
-    job = lab.batch("sleep 600", "--ipus=16", "-o", "/dev/null")
-    lab.wait_state(job, "RUNNING")
+def test_slurm_does_not_give_out_what_it_was_not_told_is_in_pieces(lab: FaultyLab) -> None:
+    """Slurm knows of two free blocks of 16, and of 32 that lie together. Two jobs of 16 begin: one
+    breaks the 32. When the first job has ended, Slurm would start a job of 32.
+    """
+
+    def start() -> int:
+        job = lab.batch("sleep 600", "--ipus=16", "-o", "/dev/null")
+        lab.wait_state(job, "RUNNING")
+        return job
+
+    job = start()
+    poll("Slurm is told", lambda: lab.state()["told"].get("ipu_x32") == 32)
     with lab.fault("scontrol", "echo 'slurm_update error: Invalid argument' >&2; exit 1"):
+        others = [start(), start()]
         lab.ok("scancel", str(job))
-        poll("its devices", lambda: lab.held() == 0)
+        poll("its devices", lambda: lab.held() == 32)
         refused = lab.said("scontrol update reservationname=podwright")
         poll("tries", lambda: lab.said("scontrol update reservationname=podwright") > refused + 2)
-        whole = lab.batch("true", "--ipus=64", "-o", "/dev/null")
-        poll("Slurm looked at it", lambda: lab.job(whole).reason == "Licenses")
+        half = lab.batch("true", "--ipus=32", "-o", "/dev/null")
+        poll("Slurm looked at it", lambda: lab.job(half).reason == "Licenses")
         assert lab.job(job).state == "COMPLETING"
         assert "Invalid argument" in lab.state()["problem"]
-    jobs = lab.wait_over(job, whole)
-    assert (jobs[job].state, jobs[whole].state) == ("CANCELLED", "COMPLETED")
-    assert jobs[whole].fields["Restarts"] == "0"
+    lab.wait_over(job)
+    lab.ok("scancel", *map(str, others))
+    jobs = lab.wait_over(job, half, *others)
+    assert (jobs[job].state, jobs[half].state) == ("CANCELLED", "COMPLETED")
+    assert jobs[half].fields["Restarts"] == "0"
     lab.wait_free()
     assert lab.state()["problem"] == ""
+    assert lab.state()["figures"]["waited"] == 0
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_job_moves_inside_itself_and_the_next_one_starts(lab: NativeLab, tmp_p
     assert lab.state()["figures"]["waited"] == figures["waited"]
 
 
-def test_the_option_needs_devices(lab: NativeLab) -> None:
+def test_ipus_movable_without_devices_is_refused(lab: NativeLab) -> None:
     done = lab.run("sbatch", "--ipus-movable", "--wrap=true")
     assert done.returncode != 0
     assert "--ipus-movable belongs to --ipus=N" in done.stderr
@@ -114,7 +114,7 @@ class Twice(Looking):
 
 
 @pytest.mark.soak
-def test_a_random_load_while_jobs_move(
+def test_no_device_is_given_twice_while_jobs_move_under_a_random_load(
     lab: NativeLab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Eight launches stand scattered over the pod; jobs of all sizes come and go between them."""

@@ -179,7 +179,9 @@ def test_sizes_are_those_of_the_family(version: str, tmp_path: Path) -> None:
     assert "the largest partition of rings has 16" in more.words
 
 
-def test_a_reconfigurable_partition_and_who_does_not_say(version: str, tmp_path: Path) -> None:
+def test_a_job_in_a_shared_partition_gets_one_host_and_must_say_its_devices(
+    version: str, tmp_path: Path
+) -> None:
     one, many, silent = submit(
         version, SHARED, tmp_path, ipus("IPUS=4"), ipus("IPUS=4", min_nodes=2), {}
     )
@@ -188,7 +190,9 @@ def test_a_reconfigurable_partition_and_who_does_not_say(version: str, tmp_path:
     assert "--ipus=N, up to 64" in silent.words
 
 
-def test_partitions_made_beforehand(version: str, tmp_path: Path) -> None:
+def test_a_request_for_static_partitions_becomes_their_licences(
+    version: str, tmp_path: Path
+) -> None:
     one, two, over, half, forged, either = submit(
         version,
         STATIC,
@@ -208,7 +212,9 @@ def test_partitions_made_beforehand(version: str, tmp_path: Path) -> None:
     assert "takes no licence list with |" in either.words
 
 
-def test_hosts_with_machines_of_their_own(version: str, tmp_path: Path) -> None:
+def test_a_job_has_its_mapped_hosts_alone_if_they_make_an_allocation(
+    version: str, tmp_path: Path
+) -> None:
     named, three, forged, plain = submit(
         version,
         MAPPING,
@@ -255,7 +261,7 @@ def test_modifying_is_checked_by_the_rule_of_submitting(
         assert words in said.words or uid == 0
 
 
-def test_the_filter_at_the_client(version: str, tmp_path: Path) -> None:
+def test_the_clients_filter_turns_gres_into_licences(version: str, tmp_path: Path) -> None:
     script = tmp_path / "cli_filter.lua"
     script.write_text(cli_filter(tmp_path))
     jobs: list[dict[str, Any]] = [

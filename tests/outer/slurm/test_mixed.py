@@ -221,7 +221,9 @@ def lab(release: Release) -> NativeLab:
     return NativeLab(nodes=4, cpus=64, conf=conf, release=release)
 
 
-def test_a_mixed_load_under_kills(lab: NativeLab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mixed_load_under_kills_leaves_no_job_without_devices(
+    lab: NativeLab, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = loaded(lab, JOBS, DAEMONS)
     with capsys.disabled():
         print(f"\n{told.words}")

@@ -39,7 +39,7 @@ def ran(lab: NativeLab, job: int) -> list[str]:
     return sorted(lab.output(job).splitlines())
 
 
-def test_the_guides_job_scripts(lab: NativeLab) -> None:
+def test_job_scripts_of_graphcores_guide_run_unchanged(lab: NativeLab) -> None:
     head = "#!/bin/sh\n#SBATCH  --job-name single-gcd-job\n#SBATCH --ipus 2\n"
     rest = f"#SBATCH --time=00:30:00\n\nsrun sh -c '{SHOW}'\n"
     single = lab.batch(f"{head}#SBATCH -n 1\n{rest}")
@@ -60,7 +60,7 @@ def test_srun_takes_the_kind_of_pod_itself(lab: NativeLab) -> None:
     assert "there is no pod of type 'pod9'" in done.stderr
 
 
-def test_a_step_may_name_it_again_and_two_run_at_once(lab: NativeLab) -> None:
+def test_two_steps_that_name_their_kind_of_pod_again_run_at_once(lab: NativeLab) -> None:
     step = f"srun -n1 --exact --gres=vipu:pod64 sh -c '{SHOW}' &\n"
     job = lab.batch(f"{step}{step}wait\n", "--ipus=4", "-n2", "--gres=vipu:pod64")
     assert ran(lab, job) == [f"slurm_{job} gcd 0"] * 2

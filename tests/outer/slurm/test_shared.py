@@ -69,7 +69,7 @@ def test_what_a_job_submits_has_its_own_part_or_none(lab: SharedLab) -> None:
 
 # A job that runs this machine's programs: there is no Python in the others.
 @pytest.mark.parametrize("release", ["oldest"], indirect=True)
-def test_launches_stay_in_the_jobs_part(lab: SharedLab) -> None:
+def test_a_launch_uses_only_its_jobs_part_of_the_shared_partition(lab: SharedLab) -> None:
     poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=4 --num-instances=1"
     script = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
     script += f"{poprun} sh -c 'echo runs; sleep 600'\n"

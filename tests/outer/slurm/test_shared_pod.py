@@ -78,18 +78,33 @@ def test_a_stream_of_small_jobs_starves_no_large_job(pod: NativeLab, many: str, 
         assert first.waiting(), "the stream was over: nothing was in the large job's way"
 
 
-@pytest.mark.parametrize(
-    "pod", ["newest", pytest.param("oldest", marks=pytest.mark.soak)], indirect=True, scope="module"
-)
-def test_urgent_jobs_of_slurm_do_not_starve_an_old_one(pod: NativeLab) -> None:
-    """A stream of Kubernetes fills the pod. An old job waits behind urgent ones."""
-    with emptied(pod), KubernetesUser(pod) as stream:
+#: People have no priorities of their own.
+URGENT = [
+    pytest.param(
+        name,
+        many,
+        old,
+        marks=() if (name, many) == ("newest", "kubernetes") else pytest.mark.soak,
+    )
+    for name in ("oldest", "newest")
+    for many in USERS
+    for old in ("slurm", "kubernetes")
+    if many != old
+]
+
+
+@pytest.mark.parametrize(("pod", "many", "old"), URGENT, indirect=["pod"], scope="module")
+def test_urgent_jobs_do_not_starve_an_old_one_of_the_same_scheduler(
+    pod: NativeLab, many: str, old: str
+) -> None:
+    """A stream of somebody else's jobs fills the pod meanwhile."""
+    with emptied(pod), USERS[many](pod) as stream, USERS[old](pod) as user:
         stream.stream()
         poll("a full pod", lambda: len(pod.partitions()) == 64 // SMALL, seconds=60)
-        old = pod.batch("sleep 2", "--ipus=16", "--nice=5000", "-t1", "-o", "/dev/null")
+        name = user.large()
 
         def started() -> bool:
-            pod.batch("sleep 7", f"--ipus={SMALL}", "-t1", "-o", "/dev/null")
-            return any(name.startswith(f"slurm_{old}") for name in pod.partitions())
+            user.urgent()
+            return any(made.startswith(name) for made in pod.partitions())
 
         poll("the old job", started, seconds=120, every=2.0)

@@ -169,7 +169,7 @@ def shares(lab: SiteLab) -> dict[str, tuple[int, float]]:
     return {user: (int(used), float(share)) for user, used, share in rows if user.strip()}
 
 
-def test_who_used_more_devices_comes_later(lab: SiteLab) -> None:
+def test_fair_share_puts_a_user_of_more_devices_later(lab: SiteLab) -> None:
     """By devices, not by processors: of those Bob used more."""
     weights = "tresbillingweights=license/ipu=1"
     lab.ok("scontrol", "update", "partitionname=main", weights)

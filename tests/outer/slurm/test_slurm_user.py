@@ -32,7 +32,7 @@ def test_jobs_find_their_devices_and_leave_nothing(lab: NativeLab) -> None:
     assert lab.job(job).fields["Restarts"] == "0"
 
 
-def test_nobody_else_gets_in(lab: NativeLab) -> None:
+def test_only_root_and_slurms_user_may_call_the_service(lab: NativeLab) -> None:
     ask = ["curl", "-sS", "--unix-socket", str(lab.hooks_socket), "http://x/slurm.v1/State"]
 
     def asked(user: str) -> subprocess.CompletedProcess[str]:

@@ -156,7 +156,7 @@ PARTS = {
 SHOW = 'echo "[$IPUOF_VIPU_API_PARTITION_ID]"'
 
 
-def test_each_part_has_what_was_said_for_it(lab: NativeLab) -> None:
+def test_each_part_of_a_heterogeneous_job_has_its_own_devices(lab: NativeLab) -> None:
     gate = lab.folder / "out" / "parts"
     body = f"until test -e {gate}; do sleep 0.1; done\nsrun --het-group=0,1 sh -c '{SHOW}'\n"
     parts = {}
@@ -274,14 +274,14 @@ def from_outside(
     return lab.run("srun", *argv, user=ALICE, env={**(env or {}), **around})
 
 
-def test_parts_of_an_srun_have_theirs(lab: NativeLab) -> None:
+def test_a_part_of_a_heterogeneous_srun_without_ipus_has_no_devices(lab: NativeLab) -> None:
     part = ["-n1", "-N1", "sh", "-c", SHOW]
     said = lab.run("srun", "--ipus=4", *part, ":", *part, user=ALICE)
     none, first = sorted(said.stdout.split())
     assert (none, first.startswith("[slurm_")) == ("[]", True), said
 
 
-def test_what_a_job_submits_asks_for_itself(lab: NativeLab) -> None:
+def test_a_job_that_a_job_submits_inherits_no_devices(lab: NativeLab) -> None:
     """Slurm hands the job's own options on to that, where they count more than #SBATCH lines, and
     its environment."""
     show = f"{SHOW}\necho $IPUOF_VIPU_API_GCD_ID.\nsrun -n1 sh -c '{SHOW}'\n"

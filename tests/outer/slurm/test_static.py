@@ -35,7 +35,7 @@ def test_a_job_and_its_tasks_find_the_partition_that_was_handed_over(lab: Static
     lab.wait_free()
 
 
-def test_four_means_one_of_four_with_and_without_a_count(lab: StaticLab) -> None:
+def test_gres_vipu_4_means_one_partition_of_four_with_and_without_a_count(lab: StaticLab) -> None:
     for gres in ("vipu:4", "vipu:4:1"):
         done = lab.run("srun", f"--gres={gres}", "sh", "-c", SHOW, user=ALICE)
         assert done.returncode == 0, done.stderr
@@ -70,7 +70,7 @@ def test_what_nobody_has_is_refused_instead_of_waiting_for_ever(
         assert said in done.stderr
 
 
-def test_a_job_waits_in_the_queue_and_is_told_for_whom(lab: StaticLab) -> None:
+def test_a_job_that_waits_for_a_static_partition_is_told_who_has_it(lab: StaticLab) -> None:
     first = lab.batch("sleep 600", "--gres=vipu:2:2")
     lab.wait_state(first, "RUNNING")
     second = lab.batch(SHOW, "--gres=vipu:2", user=BOB)

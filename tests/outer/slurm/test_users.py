@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from podwright.wire import EventsRequest, LeaseInfo, ReadyState
+from podwright.wire import EventList, EventsRequest, LeaseInfo, ReadyState
 from tests.outer.lab import ALICE, BOB, poll
 from tests.outer.slurm.native import NativeLab
 
@@ -197,7 +197,7 @@ def test_a_launch_outlives_the_suspension_of_its_job(lab: NativeLab) -> None:
         lab.ok("scontrol", "resume", str(job))
         poll("its next words", lambda: len(lab.output(job)) > len(said))
         poll("a renewal", lambda: lease().expires_in > 0)
-        told = client.list_events(EventsRequest()).events
+        told = client.ask("ListEvents", EventsRequest(), EventList).events
         assert not [one for one in told if one.about == name and one.what == "Fencing"]
     lab.ok("scancel", str(job))
     lab.wait_over(job)

@@ -40,7 +40,7 @@ def test_jobs_find_what_they_hold_and_leave_nothing(
         lab.wait_free()
 
 
-def test_jobs_of_the_forks_guide(middle: Release) -> None:
+def test_jobs_of_graphcores_guide_run_unchanged(middle: Release) -> None:
     mode = ["--mode", "plugin"]
     with NativeLab(nodes=2, cpus=16, configure=mode, release=middle) as lab:
         lines = said(lab, "--ipus=2", "-n1", "--gres=vipu:pod64").splitlines()

@@ -20,7 +20,8 @@ from podwright.guests.slurm.setup import (
     undo,
     window,
 )
-from podwright.slurm.site.edit import append_own_line, changed, settings, undone
+from podwright.slurm.site.conf_lines import settings
+from podwright.slurm.site.edit import append_own_line, changed, undone
 from podwright.slurm.site.file_changes import as_diff, carry_out
 from tests.slurm.site_files import everything, make_site
 

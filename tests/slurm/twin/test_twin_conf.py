@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from podwright.errors import FieldNotKnown, InvalidRequest
+from podwright.hosts import expand_names, fold_names
 from podwright.slurm.twin import SiteFiles
-from podwright.slurm.twin._site_conf import expand, fold_names, read_site_conf
+from podwright.slurm.twin._site_conf import read_site_conf
 from podwright.slurm.twin._twin_conf import twin_conf
 from podwright.slurm.twin._twin_gres_conf import gres_conf
 from tests.slurm.reader import texts
@@ -191,14 +192,14 @@ def test_shards_without_a_file_are_shared_over_the_gpus() -> None:
     [
         (["n1", "n2", "n3"], "n[1-3]"),
         (["n09", "n10", "n12"], "n[09-10,12]"),
-        (["n9", "n10"], "n9,n10"),
+        (["n9", "n10"], "n[9-10]"),
         (["head", "r1n4", "r2n4", "r1n5"], "head,r1n[4-5],r2n4"),
         ([], ""),
     ],
 )
 def test_names_are_folded_to_what_slurm_reads_as_the_same(names: list[str], folded: str) -> None:
     assert fold_names(names) == folded
-    assert sorted(expand(folded)) == sorted(names)
+    assert sorted(expand_names(folded)) == sorted(names)
 
 
 def test_nodes_that_are_alike_share_their_lines() -> None:
@@ -207,7 +208,6 @@ def test_nodes_that_are_alike_share_their_lines() -> None:
         "NodeName=g[1-400],a1 Name=gpu File=/dev/nvidia[0-1]\n", nodes, "/run/twin"
     )
     assert text.splitlines()[1:] == [
-        "NodeName=g[1-9],g[10-99],g[100-400],a1 Name=gpu "
-        "File=/run/twin/dev/nvidia0,/run/twin/dev/nvidia1"
+        "NodeName=a1,g[1-400] Name=gpu File=/run/twin/dev/nvidia0,/run/twin/dev/nvidia1"
     ]
     assert len(devices) == 2

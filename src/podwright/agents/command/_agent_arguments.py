@@ -42,12 +42,12 @@ class AgentArguments(opt.OptionTable):
     host = opt.text("address to answer at, 127.0.0.1", default="127.0.0.1")
     port = opt.value("port, 8080; 0 for any free one", None, any_port, 8080)
     server = opt.optional("announce this machine there, to be discovered", "HOST:PORT")
-    agent_key = opt.optional(
+    agent_key = opt.path(
         "a key that the server has, too; without it one of this account's, for the server on "
         "this machine alone",
         "FILE",
     )
-    tls_certs = opt.optional(
+    tls_certs = opt.path(
         "folder with ca.pem, cert.pem and key.pem: speak TLS, with a secure server alone", "DIR"
     )
     state = opt.optional("what it must not forget", "FILE")

@@ -40,18 +40,14 @@ def chosen_agent(arguments: AgentArguments) -> tuple[Agent, SimulatedMachine | G
     saved_machine = SavedMachine(machine, state_path)
     secret = None
     if arguments.agent_key or not certs_folder:
-        key_path = arguments.agent_key
         agent_key = (
-            read_key(Path(key_path)) if key_path else machine_key(own_key(system=arguments.system))
+            read_key(arguments.agent_key)
+            if arguments.agent_key
+            else machine_key(own_key(system=arguments.system))
         )
         heard_messages = Heard(
             2 * WINDOW, state_path.with_name(state_path.name + ".heard"), now=time.time()
         )
         secret = Secret(agent_key, received_calls=heard_messages)
-    agent = Agent(
-        saved_machine,
-        machine_name,
-        secret=secret,
-        certs_folder=Path(certs_folder) if certs_folder else None,
-    )
+    agent = Agent(saved_machine, machine_name, secret=secret, certs_folder=certs_folder)
     return agent, machine, state_path

@@ -1,6 +1,7 @@
 """Drivers of fabrics, which join devices of several machines. One package has all kinds."""
 
 from podwright.agents._fabric_driver_interface import FabricReading as FabricReading
+from podwright.http import HttpAnswer as HttpAnswer
 
 from ._device_matching import DeviceIdentity as DeviceIdentity
 from ._device_matching import FabricInventory as FabricInventory
@@ -9,7 +10,6 @@ from ._device_matching import read_inventory as read_inventory
 from ._hardware_interface import FabricHardware as FabricHardware
 from ._hardware_interface import FabricTiming as FabricTiming
 from ._journaled_driver import OrderedFabric as OrderedFabric
-from ._manager_http_client import HttpAnswer as HttpAnswer
 from ._manager_http_client import HttpManager as HttpManager
 from ._manager_http_client import HttpTransport as HttpTransport
 from ._manager_http_client import read_login as read_login

@@ -10,31 +10,20 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from podwright.errors import Internal, InvalidRequest, Unavailable
+from podwright.http import HttpAnswer, ask, open_connection
+
+if TYPE_CHECKING:
+    import ssl
 
 #: Seconds for one request, and the limit of a reply in bytes.
 ANSWER_TIMEOUT, ANSWER_LIMIT = 10.0, 16 << 20
 #: Seconds for which a stream of events may be silent, and the limit of a line of it in bytes.
 STREAM_TIMEOUT, LINE_LIMIT = 300.0, 1 << 16
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
-
-
-class HttpAnswer(NamedTuple):
-    """A reply. status: the HTTP status. headers: their names in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-    def document(self) -> Any:
-        """Return the JSON of the body; None when there is none."""
-        try:
-            return json.loads(self.content) if self.content else None
-        except ValueError:
-            return None
 
 
 class HttpTransport(Protocol):
@@ -89,33 +78,32 @@ class HttpManager:
 
         Raises Internal for a redirect and for a reply that is larger than ANSWER_LIMIT.
         """
-        import http.client
-
-        connection = self._open_connection()
         request_headers = {**self._headers, **(headers or {})}
         request_content = None
         if body is not None:
             request_content = json.dumps(body).encode()
             request_headers["Content-Type"] = "application/json"
         try:
-            connection.request(method, path, request_content, request_headers)
-            response = connection.getresponse()
-            response_bytes = response.read(ANSWER_LIMIT + 1)
-        except (OSError, http.client.HTTPException) as error:
+            answer = ask(
+                self._place(),
+                method,
+                path,
+                request_content,
+                request_headers,
+                timeout=ANSWER_TIMEOUT,
+                limit=ANSWER_LIMIT + 1,
+                tls=self._tls(),
+            )
+        except OSError as error:
             raise Unavailable(f"{self.product} at {self.url} does not answer: {error}") from None
-        finally:
-            connection.close()
-        if len(response_bytes) > ANSWER_LIMIT:
+        if len(answer.content) > ANSWER_LIMIT:
             raise Internal(f"{self.product} answers {method} {path} with more than 16 MiB")
-        if 300 <= response.status < 400:
+        if 300 <= answer.status < 400:
             raise Internal(
                 f"{self.product} redirects {method} {path}, and redirects are not followed",
                 would_work="use the address that it redirects to, if that is the right one",
             )
-        answer_headers = {
-            name.lower(): header_value for name, header_value in response.getheaders()
-        }
-        return HttpAnswer(response.status, answer_headers, response_bytes)
+        return answer
 
     def lines(self, path: str, headers: dict[str, str]) -> Iterator[bytes]:
         """Yield the lines of a stream of events as they arrive, each of LINE_LIMIT bytes at most.
@@ -124,7 +112,7 @@ class HttpManager:
         """
         import http.client
 
-        connection = self._open_connection(STREAM_TIMEOUT)
+        connection = open_connection(self._place(), STREAM_TIMEOUT, self._tls())
         try:
             accept_header = {"Accept": "text/event-stream"}
             connection.request("GET", path, None, {**self._headers, **headers, **accept_header})
@@ -138,16 +126,16 @@ class HttpManager:
         finally:
             connection.close()
 
-    def _open_connection(self, timeout_seconds: float = ANSWER_TIMEOUT) -> Any:
-        import http.client
+    def _place(self) -> str:
+        usual_port = 80 if self._parts.scheme == "http" else 443
+        return f"{self._parts.hostname}:{self._parts.port or usual_port}"
 
-        host, port = self._parts.hostname or "", self._parts.port
+    def _tls(self) -> ssl.SSLContext | None:
         if self._parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+            return None
         import ssl
 
-        context = ssl.create_default_context(cafile=self._authority)
-        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=context)
+        return ssl.create_default_context(cafile=self._authority)
 
 
 def read_login(path: Path) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from podwright.agents.fabric._hardware_interface import FabricTiming
-from podwright.agents.fabric._manager_http_client import HttpAnswer, HttpTransport
+from podwright.agents.fabric._manager_http_client import HttpTransport
 from podwright.agents.fabric._nmx_messages import (
     NmxGpu,
     NmxMember,
@@ -21,6 +21,7 @@ from podwright.agents.fabric._nmx_messages import (
     NmxResult,
 )
 from podwright.errors import Internal, Unavailable
+from podwright.http import HttpAnswer
 
 _T = TypeVar("_T")
 _BASE = "/nmx/v1"

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from podwright.agents.fabric._hardware_interface import FabricTiming
-from podwright.agents.fabric._manager_http_client import HttpAnswer, HttpTransport
+from podwright.agents.fabric._manager_http_client import HttpTransport
 from podwright.agents.fabric._redfish_events import RedfishEvents
 from podwright.errors import Internal, PodwrightError, Unavailable
+from podwright.http import HttpAnswer
 
 REDFISH_ROOT = "/redfish/v1"
 _SESSIONS_PATH = f"{REDFISH_ROOT}/SessionService/Sessions"

@@ -15,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from podwright.errors import Internal
+from podwright.ground.durable_files import write_whole
 
 
 class PartitionNote(msgspec.Struct, frozen=True):
@@ -125,20 +126,8 @@ class FileFabricJournal:
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    """Write a small private file, completely or not at all. Durable on return."""
-    temporary_path = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file_descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(file_descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary_path, path)
-        folder_descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder_descriptor)
-        finally:
-            os.close(folder_descriptor)
+        write_whole(path, content)
     except OSError as error:
         raise Internal(f"{path} cannot be written: {error.strerror}") from None

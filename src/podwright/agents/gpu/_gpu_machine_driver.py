@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from podwright.agents._device_record import DeviceRecord
-from podwright.agents._driver_interface import DeviceReport, MachineReport
+from podwright.agents._driver_interface import MachineReport
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._describe import attributes, names
 from podwright.agents.gpu._guards import (
@@ -41,6 +41,7 @@ from podwright.fabric import Family, Machine
 from podwright.hosts import kill_all, marked, processes
 from podwright.hosts.gpus import Gpu, GpuUser, Library, LibraryError, Sample, divided
 from podwright.wire import RUN_VARIABLE
+from podwright.wire.agent import DeviceState
 
 _T = TypeVar("_T")
 _log = logging.getLogger("podwright.agent")
@@ -87,7 +88,7 @@ class GpuMachine:
         }
         self._running_changes = 0
         self._guard_complaints: list[str] = []
-        self._last_report: tuple[DeviceReport, ...] | None = None
+        self._last_report: tuple[DeviceState, ...] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
 
     def close(self) -> None:
@@ -324,7 +325,7 @@ class GpuMachine:
             else gpu_users
         )
 
-    def _device_reports(self, problems_by_uuid: Mapping[str, str]) -> tuple[DeviceReport, ...]:
+    def _device_reports(self, problems_by_uuid: Mapping[str, str]) -> tuple[DeviceState, ...]:
         device_reports = []
         for gpu in self.gpus:
             library, library_index = self._library_of(gpu)
@@ -339,7 +340,7 @@ class GpuMachine:
             if gpu.uuid in problems_by_uuid:
                 health = health._replace(problems=(*health.problems, problems_by_uuid[gpu.uuid]))
             device_reports.append(
-                DeviceReport(
+                DeviceState(
                     index=gpu.index,
                     ip=self.machine.host,
                     server_port=0,

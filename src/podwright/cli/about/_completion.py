@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from podwright.cli.about._command_parsers import COMMANDS, parser_of
 from podwright.errors import InvalidRequest
+from podwright.ground.durable_files import user_folder, write_whole
 from podwright.ground.option_rows.completion import completion_script
 
 SHELLS = ("bash", "zsh")
@@ -42,8 +43,7 @@ def install(shell: str, environ: Mapping[str, str]) -> str:
     the folder's files are loaded by the name of the command. zsh: `_podwright` in a folder that the
     user's `fpath` must name. Raises InvalidRequest when the file cannot be written.
     """
-    home = environ.get("HOME") or os.path.expanduser("~")
-    data = environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    data = user_folder("data", environ)
     if shell == "bash":
         path = os.path.join(data, "bash-completion", "completions", "podwright")
     else:
@@ -53,10 +53,7 @@ def install(shell: str, environ: Mapping[str, str]) -> str:
         text = f"#compdef {' '.join(COMMANDS)}\n{text}"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        temporary = f"{path}.new"
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
+        write_whole(path, text, 0o644)
         for command in COMMANDS if shell == "bash" else ():
             link = os.path.join(os.path.dirname(path), command)
             if command != "podwright" and not os.path.lexists(link):

@@ -29,7 +29,7 @@ def drain_machine(arguments: options.DrainOptions, admin: PodAdmin) -> int:
     action = f"drain machine {arguments.name}"
     machine = admin.machine(arguments.name, action=action)
     if not arguments.dry_run:
-        admin.drain_machine(arguments.name)
+        admin.drain_machine(arguments.name, reason=arguments.reason)
         machine = admin.machine(arguments.name, action=action)
     stays = (
         f"it still has {' '.join(machine.partitions)} on it"

@@ -77,6 +77,7 @@ class RevokeOptions(NamedOptions):
 class DrainOptions(NamedOptions):
     """`vipu-admin drain machine`."""
 
+    reason = opt.text("why, for everybody who sees that it is drained", "TEXT")
     dry_run = opt.flag("say what that would mean, no more")
 
 

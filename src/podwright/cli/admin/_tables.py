@@ -100,10 +100,18 @@ def user_card(user: UserInfo) -> str:
 
 def machine_table(machines: list[MachineRow]) -> Table:
     """Our columns."""
-    header = ("Machine", "Cluster", "Allocation", "State", "Devices", "Free", "Partitions")
+    header = (
+        "Machine",
+        "Cluster",
+        "Allocation",
+        "State",
+        "Devices",
+        "Free",
+        "Partitions",
+        "Reason",
+    )
     rows: list[tuple[object, ...]] = [
-        (m.machine, m.cluster, m.allocation, m.state, m.devices, m.free, " ".join(m.partitions))
-        for m in machines
+        (*row[:6], " ".join(row.partitions), row.reason) for row in machines
     ]
     return Table(header, rows, "Machine", ("Allocation", "Cluster", "Devices"))
 

@@ -89,6 +89,7 @@ def _show(arguments: _HealthOptions, report: NodeReport) -> None:
     import time
 
     from podwright.gpu import health
+    from podwright.ground.durable_files import write_whole
 
     if arguments.json:
         import msgspec
@@ -99,7 +100,7 @@ def _show(arguments: _HealthOptions, report: NodeReport) -> None:
     elif arguments.prometheus == "-":
         print(health.prometheus(report, time.time()), end="")
     elif arguments.prometheus:
-        health.replace(arguments.prometheus, health.prometheus(report, time.time()))
+        write_whole(arguments.prometheus, health.prometheus(report, time.time()), 0o644)
     else:
         print(health.text(report))
 

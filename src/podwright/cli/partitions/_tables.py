@@ -84,6 +84,7 @@ def device_table(devices: list[DeviceInfo], owners: Mapping[str, str] | None = N
         "State": lambda d: d.state,
         "Allocation": lambda d: d.allocation,
         "Partition": lambda d: d.partition,
+        "Reason": lambda d: d.attributes.get("drained", ""),
     }
     if owners is not None:
         columns["Owner"] = lambda d: owners.get(d.partition, "")

@@ -35,12 +35,14 @@ def _configure(arguments: SetupOptions) -> int:
         folder=Path(arguments.folder).absolute(),
         native=Path(arguments.native).absolute(),
     )
+    advice = ""
     if arguments.undo:
         plan = setup.undo(places)
     else:
         site = chosen_site(arguments)
         trusted = trusted_uids(arguments.slurm_user, site)
         plan = setup.native(places, site, trusted_uids=trusted)
+        advice = setup.advice(places.slurm_conf, site)
     absent = [] if arguments.undo else setup.missing(places)
     build = "podwright slurm build" + ("" if arguments.native == NATIVE else f" {places.native}")
     if absent and arguments.write:
@@ -50,6 +52,8 @@ def _configure(arguments: SetupOptions) -> int:
             would_work=f"`{build}` makes it",
         )
     print(as_diff(plan) if arguments.diff else summary(plan), end="")
+    if advice:
+        print(advice)
     if not (arguments.undo or arguments.write):
         lines = "" if arguments.diff else " --diff shows each line;"
         first = f" Before that: `{build}`." if absent else ""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from heapq import merge
 from itertools import dropwhile, islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -95,7 +95,7 @@ class SealedIntent(IntentRecord, frozen=True, kw_only=True):
     hash: str = ""
 
 
-class _ChainEntry(NamedTuple):
+class _ChainEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry of a chain that is in the store. generation, position, digest: its place there."""
 
     kind: str

@@ -71,8 +71,9 @@ class AuditChainEnd:
     """The end of one chain, in memory."""
 
     def __init__(self, chain_name: str) -> None:
-        self.name, self._name = chain_name, chain_name.encode()
+        self.name = chain_name
         self.generation, self.position, self.digest = 1, 0, ""
+        self._place_start = self._place_start_of(1)
 
     @property
     def head(self) -> Head:
@@ -83,18 +84,18 @@ class AuditChainEnd:
         """It continues behind this place, if that is later than the one that it is at."""
         if (generation, position) >= (self.generation, self.position):
             self.generation, self.position, self.digest = generation, position, digest
+            self._place_start = self._place_start_of(generation)
 
     def seal_entry(self, entry_json: bytes) -> bytes:
         """An entry, a JSON object that is not empty, with its place and its hash."""
         self.position += 1
-        hashed_bytes = b'%b,"chain":"%b","generation":%d,"position":%d' % (
-            entry_json[:-1],
-            self._name,
-            self.generation,
-            self.position,
-        )
+        hashed_bytes = entry_json[:-1] + self._place_start + b"%d" % self.position
         self.digest = digest = _digest(self.digest, hashed_bytes)
-        return b'%b,"hash":"%b"}' % (hashed_bytes, digest.encode())
+        return hashed_bytes + b',"hash":"%b"}' % digest.encode()
+
+    def _place_start_of(self, generation: int) -> bytes:
+        """What stands between an entry and its position."""
+        return b',"chain":"%b","generation":%d,"position":' % (self.name.encode(), generation)
 
 
 class ChainReport(NamedTuple):

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from podwright.controller.administration import _allocations as allocations
-from podwright.controller.hardware import _machine_drain as machines
 from podwright.controller.hardware._registry import Registry, put_cluster
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._records import drop_quarantine
+from podwright.controller.state._records import DRAIN, drop_quarantine
 from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.fabric import Cluster, LinkDomain, Machine
 from podwright.placement import Index, NodeIndex, Placement
@@ -104,7 +103,7 @@ def applied(
         *map(drop_quarantine, dropped_quarantines),  # its devices are nobody's any more
     ]
     if draft.leaving in cluster.drained:
-        changes.append(Delete(machines.DRAIN, draft.leaving))
+        changes.append(Delete(DRAIN, draft.leaving))
     state.lift(cluster)
     restore_cluster, was_down = cluster.make_restore(), state.down & {draft.leaving}
     for quarantined in dropped_quarantines:

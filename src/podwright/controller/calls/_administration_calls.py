@@ -17,6 +17,7 @@ from podwright.wire import (
     AuditChain,
     AuditReport,
     AuditRequest,
+    DrainRequest,
     Empty,
     EventList,
     EventsRequest,
@@ -80,9 +81,10 @@ async def verify_audit(services: Services, caller: Caller, request: AuditRequest
     return AuditReport(chains=chains)
 
 
-async def drain_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
-    """Place nothing new on a machine. Raises Denied, NotFound."""
-    await await_shielded(services.state.spawn(machines.drain(services.state, request.name)))
+async def drain_machine(services: Services, caller: Caller, request: DrainRequest) -> Empty:
+    """Place nothing new on a machine. Raises Denied, InvalidRequest, NotFound."""
+    draining = machines.drain(services.state, request.name, request.reason, caller.name)
+    await await_shielded(services.state.spawn(draining))
     return Empty()
 
 

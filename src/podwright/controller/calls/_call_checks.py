@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from podwright.controller.calls._call_context import Services
 from podwright.controller.state._audit_intents import CURRENT
 from podwright.controller.state._caller import ANONYMOUS, Caller, Role
 from podwright.errors import Denied, PodwrightError, Unavailable
 from podwright.wire import METHODS, AuditEntry, May, Method, Rights, Value
+
+MAX_SUBJECT_LENGTH: Final = 80  #: characters of an object's name in messages and in the audit
 
 #: Carries out one call: services, caller, request.
 CallFunction = Callable[[Services, Caller, Any], Coroutine[Any, Any, Value]]
@@ -42,11 +45,26 @@ def checked_calls(
     return calls_by_method
 
 
+_SUBJECT_READERS: Final = {
+    name: tuple(map(attrgetter, method.about.fields))
+    for name, method in METHODS.items()
+    if method.about is not None
+}
+
+
+def subject_of(method: Method, request: Any) -> str:
+    """The shortened name of the object that a request concerns, or empty."""
+    for read_name in _SUBJECT_READERS.get(method.name, ()):
+        if object_name := read_name(request):
+            return str(object_name)[:MAX_SUBJECT_LENGTH]
+    return ""
+
+
 def check_role(caller: Caller, method: Method, request: Any) -> None:
     """Raise Denied for a caller whose role does not allow the call."""
     if method.may[_rights_column(caller)] is not May.NO:
         return
-    action = f"{method.function.replace('_', ' ')} {method.subject(request)}".rstrip()
+    action = f"{method.function.replace('_', ' ')} {subject_of(method, request)}".rstrip()
     if method.may.user is May.NO:
         raise Denied(
             f"you are {caller.name}, and no administrator",
@@ -69,14 +87,14 @@ def check_role(caller: Caller, method: Method, request: Any) -> None:
     )
 
 
-_RIGHTS_COLUMNS = {name: place for place, name in enumerate(Rights._fields)}
+_RIGHTS_COLUMNS: Final = {role: Rights._fields.index(role.value) for role in Role}
+_ANONYMOUS_COLUMN: Final = Rights._fields.index("anonymous")
 
 
 def _rights_column(caller: Caller) -> int:
-    name = caller.role.value
     if caller.role is Role.READER and caller.name == ANONYMOUS:
-        name = "anonymous"
-    return _RIGHTS_COLUMNS[name]
+        return _ANONYMOUS_COLUMN
+    return _RIGHTS_COLUMNS[caller.role]
 
 
 def _with_checks(
@@ -97,14 +115,14 @@ async def _acknowledge_use(
     """Acknowledge what a waiter was given, since the caller uses it."""
     method_object, unacknowledged = method.about, services.waiting.unacknowledged
     if unacknowledged and method_object is not None and not method_object.new:
-        await unacknowledged.used(caller, method.subject(request))
+        await unacknowledged.used(caller, subject_of(method, request))
 
 
 def _with_audit(services: Services, method: Method, call: BoundCall) -> BoundCall:
     record_event = services.audit.record_event
 
     async def audited(caller: Caller, request: Any) -> Any:
-        object_name = method.subject(request)
+        object_name = subject_of(method, request)
         owner = services.owner(object_name)
         intent = services.audit.new_intent(caller, method.name, object_name, owner)
         context_token = CURRENT.set(intent)

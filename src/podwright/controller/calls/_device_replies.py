@@ -76,6 +76,8 @@ def _device_info(
     attributes = dict(machine_attributes[index]) if index < len(machine_attributes) else {}
     if view.states[offset] == "RESERVED":
         attributes["kept_for"] = view.kept[offset]
+    if (drain := cluster.drains.get(device_ref.machine)) and drain.reason:
+        attributes["drained"] = drain.reason
     return DeviceInfo(
         cluster=cluster.layout.name,
         device=device_ref,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from podwright.controller.calls._call_context import Services
-from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.partitions._acquire import would_acquire
 from podwright.controller.requests import _explain as explaining
+from podwright.controller.requests._device_claims import place, undo_claim
 from podwright.controller.requests._spec import CheckedSpec, described
 from podwright.controller.state._caller import Caller
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
@@ -60,15 +60,15 @@ def _explain_placement(
 ) -> Explanation:
     state, action = services.state, checked_spec.action
     try:
-        claim = partitions.place(state, checked_spec, owner=caller.name)
+        claim = place(state, checked_spec, owner=caller.name)
     except InvalidRequest:
         raise
     except PodwrightError as error:
         return explaining.explanation_of_error(action, error)
-    partitions.undo_claim(state, claim)
+    undo_claim(state, claim)
     text = f"it would start at once, in allocation {claim.placement.allocation}"
     layout = claim.cluster.layout
-    free, largest = claim.cluster.index.room(checked_spec.at(layout))
+    free, largest = claim.cluster.index.room(checked_spec.at(layout).request)
     return Explanation(asked=action, starts_now=True, lines=[text], free=free, largest=largest)
 
 
@@ -104,19 +104,15 @@ def _explain_named_object(services: Services, caller: Caller, object_name: str) 
     )
     if waiter_info.estimate:
         sentences.append(f"it can start in about {waiter_info.estimate:.0f} s")
+    explanation = Explanation(asked="", lines=[])
     try:
-        claim = partitions.place(state, waiter.checked, owner=waiter.caller.name)
+        claim = place(state, waiter.checked, owner=waiter.caller.name)
+        undo_claim(state, claim)
     except PodwrightError as error:
         explanation = explaining.explanation_of_error(waiter_info.asked, error)
-        return Explanation(
-            **{
-                **{
-                    field_name: getattr(explanation, field_name)
-                    for field_name in explanation.__struct_fields__
-                },
-                "asked": f"waiter {object_name}: {waiter_info.asked}",
-                "lines": [*sentences, *explanation.lines],
-            }
-        )
-    partitions.undo_claim(state, claim)
-    return Explanation(asked=f"waiter {object_name}: {waiter_info.asked}", lines=sentences)
+    return msgspec.structs.replace(
+        explanation,
+        asked=f"waiter {object_name}: {waiter_info.asked}",
+        would_work="",  # it waits already
+        lines=[*sentences, *explanation.lines],
+    )

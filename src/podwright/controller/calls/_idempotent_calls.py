@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from podwright.controller.calls._call_checks import subject_of
 from podwright.controller.calls._call_context import Services
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._request_ids import RememberedRequest, RequestId
@@ -51,7 +52,7 @@ def done_once(
 def request_id_of(method: Method, caller: Caller, request: Value) -> RequestId:
     """The id of a request, with its caller and method."""
     return RequestId(
-        caller.name, method.name, getattr(request, "request_id", ""), method.subject(request)
+        caller.name, method.name, getattr(request, "request_id", ""), subject_of(method, request)
     )
 
 

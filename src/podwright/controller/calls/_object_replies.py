@@ -24,6 +24,7 @@ from podwright.wire import (
     AllocationList,
     ClusterInfo,
     ClusterList,
+    DrainInfo,
     LeaseInfo,
     LeaseList,
     ListRequest,
@@ -198,6 +199,10 @@ def cluster_info(
         ild_topology=layout.domain_topology.value,
         simulated=layout.simulated,
         drained=sorted(cluster.drained),
+        drains=[
+            DrainInfo(machine=name, **msgspec.structs.asdict(record))
+            for name, record in sorted(cluster.drains.items())
+        ],
         down=sorted(machine for machine in state.down if machine in cluster.places),
     )
 

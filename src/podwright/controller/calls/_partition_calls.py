@@ -9,6 +9,7 @@ from typing import Any
 from podwright.controller.calls._call_context import Services
 from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.partitions import _repeated_requests as repeats
+from podwright.controller.requests._device_claims import claim_new
 from podwright.controller.requests._reserve_devices import guest_key
 from podwright.controller.requests._spec import CheckedSpec, described
 from podwright.controller.state._caller import Caller, Role, in_name_of
@@ -31,13 +32,17 @@ async def create_partition(
         raise InvalidRequest("a scheduler creates for a job, and none is named", operation=action)
 
     async def create() -> PartitionInfo:
+        owner = in_name_of(caller, request.owner, request.owner_uid, request.job, action)
+        checked = CheckedSpec(spec, action, for_job=bool(request.job))
+        guest = guest_key(caller.name, request.guest) if request.job else ""
+        claim = claim_new(state, owner, checked, guest=guest, duration=request.duration)
         entry = await partitions.begin_create(
             state,
-            in_name_of(caller, request.owner, request.owner_uid, request.job, action),
-            CheckedSpec(spec, action, for_job=bool(request.job)),
+            owner,
+            claim,
             creator=caller.name,
             job=request.job,
-            guest=guest_key(caller.name, request.guest) if request.job else "",
+            guest=guest,
             duration=request.duration,
         )
         return await _info_when_finished(

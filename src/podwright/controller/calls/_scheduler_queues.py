@@ -13,9 +13,9 @@ import msgspec
 from podwright.controller.calls import _object_replies as views
 from podwright.controller.calls._call_context import Services
 from podwright.controller.calls._list_pages import ListPage, bad_page_token
-from podwright.controller.partitions._partition_lifecycle import MAX_DURATION_SECONDS
 from podwright.controller.queue._guest_first_jobs import FirstJob, JobNeed
 from podwright.controller.requests._allocation_access import restrict_to_open
+from podwright.controller.requests._device_claims import MAX_DURATION_S
 from podwright.controller.requests._reserve_devices import guest_key
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState
@@ -99,7 +99,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     end_times = {
         name: now + seconds
         for name, seconds in seconds_by_partition.items()
-        if 0 < seconds < MAX_DURATION_SECONDS
+        if 0 < seconds < MAX_DURATION_S
     }
     first_jobs = [
         FirstJob(

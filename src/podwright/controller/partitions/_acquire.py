@@ -21,6 +21,12 @@ from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.partitions._lease_lifetime import MAX_NAME_LENGTH, check_hosts, over
 from podwright.controller.partitions._replace_partition import Successor, replace
 from podwright.controller.requests._allocation_access import may_lend, open_spec
+from podwright.controller.requests._device_claims import (
+    DeviceClaim,
+    check_duration,
+    claim_new,
+    give_back,
+)
 from podwright.controller.requests._partition_fit import differences
 from podwright.controller.requests._refusals import failed, held_by_others_error, misfit_error
 from podwright.controller.requests._spec import CheckedSpec, check_name, described, renamed
@@ -37,7 +43,6 @@ from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, ancestors, free_subset, mask_of
 from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import LeaseRecord, PartitionRecord
-from podwright.controller.state._reservation import DeviceClaim
 from podwright.errors import Held, InvalidRequest, WrongState
 from podwright.wire import AcquireRequest, OperationState, PartitionSpec, ReadyState
 
@@ -119,7 +124,7 @@ async def acquire(
                 acquisition, partition_name or _new_partition_name(state), own_claim
             )
     finally:
-        partitions.give_back(state, claim)  # a partition was there all the same
+        give_back(state, claim)  # a partition was there all the same
     while (partition_entry := state.find(caller, partition_name)) is not None:
         await partition_entry.lock.acquire()
         try:
@@ -189,10 +194,15 @@ async def _create_and_lease(
     partition_entry = await partitions.begin_create(
         state,
         acquisition.caller,
-        CheckedSpec(spec, acquisition.action, launch_hosts=request.hosts),
+        claim_new(
+            state,
+            acquisition.caller,
+            CheckedSpec(spec, acquisition.action, launch_hosts=request.hosts),
+            duration=request.duration,
+            claim=claim,
+        ),
         lease_for=acquisition.draft,
         transient=not request.keep,
-        claim=claim,
         duration=request.duration,
     )
     try:
@@ -429,7 +439,7 @@ def _check_request(
     """
     if not request.owner:
         check_creator(caller, action)
-    partitions.check_duration(request.duration, action)
+    check_duration(request.duration, action)
     check_hosts(request.hosts, action)
     if len(request.run) > MAX_NAME_LENGTH or not request.run.isprintable():
         raise InvalidRequest("the launch's mark is too long or not printable", operation=action)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from podwright.controller.hardware import _partition_steps as steps
-from podwright.controller.partitions._partition_lifecycle import make_record, place, whole_lease
+from podwright.controller.partitions._partition_lifecycle import make_record, whole_lease
+from podwright.controller.requests._device_claims import DeviceClaim, place
 from podwright.controller.requests._refusals import failed
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller
@@ -21,7 +22,6 @@ from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._partition_states import REMOVING, move
 from podwright.controller.state._records import LeaseRecord, put
-from podwright.controller.state._reservation import DeviceClaim
 from podwright.placement import Block, Placement
 
 
@@ -111,7 +111,6 @@ async def _exchange_partitions(
     new_record = make_record(
         state,
         successor.caller,
-        successor.checked,
         claim,
         transient=successor.transient,
         owner_record=old_record,

@@ -298,8 +298,7 @@ class GuestQueue:
             waiting[PEOPLE] = self._waiter.tag
         device_counts: Counter[str] = Counter()
         if waiting:
-            for record in self._state.partitions.records():
-                device_counts[record.guest] += record.size
+            device_counts.update(self._state.partitions.guest_devices)
             for reservation in self._state.reservations.values():
                 device_counts[reservation.guest] += reservation.reserved
         self._guests_compete = len(waiting) > 1
@@ -446,7 +445,7 @@ class GuestQueue:
                 return False
             spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
             try:
-                request = CheckedSpec(spec, "keep a place").at(cluster.layout)
+                request, _ = CheckedSpec(spec, "keep a place").at(cluster.layout)
             except InvalidRequest:
                 return False  # the cluster has no such block
             if cluster.index.find(request) is None:

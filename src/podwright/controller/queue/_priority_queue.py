@@ -14,14 +14,14 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from podwright.controller.partitions import _partition_lifecycle as partitions
 from podwright.controller.queue._guest_first_jobs import GuestQueue
 from podwright.controller.queue._waiter import Waiter, WaiterOrder
 from podwright.controller.requests import _quotas as quotas
+from podwright.controller.requests._device_claims import DeviceClaim, try_place
 from podwright.controller.requests._reserve_devices import goal_at, goal_for, in_service
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._reservation import DeviceClaim, Goal, Reservation
+from podwright.controller.state._reservation import Goal, Reservation
 from podwright.errors import NoCapacity, PodwrightError
 from podwright.placement import Block
 
@@ -232,7 +232,7 @@ class WaitingQueue:
         if reservation is not None and is_free:
             reservation.lift()
         try:
-            return partitions.try_place(self._state, waiter.checked, owner=waiter.caller.name)
+            return try_place(self._state, waiter.checked, owner=waiter.caller.name)
         except NoCapacity:
             return None
         finally:

@@ -26,6 +26,7 @@ from podwright.controller.queue._unacknowledged_grants import (
 )
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
 from podwright.controller.queue._waiter_view import waiter_info, wanted_in_words
+from podwright.controller.requests._device_claims import DeviceClaim, claim_new
 from podwright.controller.state._audit_intents import intent_scope
 from podwright.controller.state._caller import Caller, Role, check_change, check_creator
 from podwright.controller.state._controller_state import ControllerState
@@ -39,7 +40,6 @@ from podwright.controller.state._request_ids import (
     Requests,
     carry_record_of,
 )
-from podwright.controller.state._reservation import DeviceClaim
 from podwright.errors import (
     Denied,
     Fenced,
@@ -342,14 +342,10 @@ class Waiting:
     async def _create_partition(self, waiter: Waiter, claim: DeviceClaim | None) -> PartitionEntry:
         request = waiter.record.create
         assert request is not None
-        entry = await partitions.begin_create(
-            self._state,
-            waiter.caller,
-            waiter.checked,
-            claim=claim,
-            duration=request.duration,
-        )
-        await partitions.finish_create(self._state, entry)
+        state, caller, duration = self._state, waiter.caller, request.duration
+        claim = claim_new(state, caller, waiter.checked, duration=duration, claim=claim)
+        entry = await partitions.begin_create(state, caller, claim, duration=duration)
+        await partitions.finish_create(state, entry)
         waiter.created = True
         return entry
 

@@ -7,9 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from podwright.controller.partitions import _partition_lifecycle as partitions
-from podwright.controller.queue._fair_share import guest_name
 from podwright.controller.queue._waiter import Waiter
+from podwright.controller.requests._device_claims import place, undo_claim
 from podwright.controller.requests._spec import described
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._reservation import Reservation
@@ -50,11 +49,11 @@ def waiter_info(
         if reservation.goal.known:
             estimate_s = max(0.0, reservation.goal.starts_at - state.now())
     else:
-        needs_text = (
-            "those ahead, and devices that are free"
-            if queue_position > 1
-            else _obstacle_in_words(state, waiter)
-        ) + _turn_in_words(state, waiter)
+        turn_text = _turn_in_words(state, waiter)
+        if queue_position > 1:
+            needs_text = f"those ahead; {turn_text or 'devices that are free'}"
+        else:
+            needs_text = turn_text or _obstacle_in_words(state, waiter)
     return msgspec.structs.replace(
         info,
         place=queue_position,
@@ -102,19 +101,18 @@ def _blockers_in_words(state: ControllerState, waiter: Waiter, reservation: Rese
 
 def _turn_in_words(state: ControllerState, waiter: Waiter) -> str:
     """Whose turn it is before a waiter's, where a place is kept for a scheduler's job; or empty."""
-    spec = waiter.spec
+    spec, sight = waiter.spec, state.sight
     for (cluster_name, allocation), reservation in state.reservations.items():
         if (
             reservation.guest
             and spec.cluster in ("", cluster_name)
             and spec.allocation in ("", allocation)
         ):
-            guest = guest_name(reservation.guest)
-            if not state.sight.private.isdisjoint(("waiters", "partitions")):
-                guest = "another guest"
+            is_visible = sight.user_sees_waiter(waiter.record.name, reservation.owner)
+            first = reservation.waiter if is_visible else "another guest"
             device_count = sum(block.size for block in reservation.goal.blocks)
             return (
-                f"; it is the turn of {guest} first: {reservation.reserved} of {device_count} "
+                f"it is the turn of {first} first: {reservation.reserved} of {device_count} "
                 f"devices that are kept for it in {allocation} are free"
             )
     return ""
@@ -126,8 +124,8 @@ def _obstacle_in_words(state: ControllerState, waiter: Waiter) -> str:
     `vipu explain` shows the same refusal, so that both say the same.
     """
     try:
-        claim = partitions.place(state, waiter.checked, owner=waiter.caller.name)
+        claim = place(state, waiter.checked, owner=waiter.caller.name)
     except PodwrightError as error:
         return error.problem
-    partitions.undo_claim(state, claim)
+    undo_claim(state, claim)
     return "its turn, which comes at once"

@@ -80,6 +80,11 @@ def in_the_way(
             for machine in allocation_machines
             if machine in cluster.drained and machine not in state.down
         ],
+        "drain_reasons": {
+            machine: reason
+            for machine in allocation_machines
+            if machine in cluster.drained and (reason := cluster.drains[machine].reason)
+        },
         "unhealthy": [
             f"device {index} of machine {machine}"
             for machine in sorted(cluster.ill - state.down, key=cluster.places.__getitem__)
@@ -194,6 +199,7 @@ def explanation_of_error(action: str, error: PodwrightError) -> Explanation:
         ],
         down=error_data.get("down", []),
         drained=error_data.get("drained", []),
+        drain_reasons=error_data.get("drain_reasons", {}),
         kept_for=error_data.get("kept_for", []),
         nearest=msgspec.convert(nearest_data, PartitionSpec)
         if isinstance(nearest_data, dict)
@@ -223,13 +229,12 @@ def lines_of(error_data: Mapping[str, Any]) -> list[str]:
         )
     if more_partitions := error_data.get("more_partitions"):
         sentences.append(f"{more_partitions} other partitions have some, too")
-    for machine_state, state_text in (
-        ("down", "does not answer"),
-        ("drained", "is drained"),
-    ):
-        sentences += [
-            f"machine {machine} {state_text}" for machine in error_data.get(machine_state, ())
-        ]
+    sentences += [f"machine {machine} does not answer" for machine in error_data.get("down", ())]
+    reasons = error_data.get("drain_reasons", {})
+    sentences += [
+        drain_in_words(machine, reasons.get(machine, ""))
+        for machine in error_data.get("drained", ())
+    ]
     sentences += [f"{device} is unhealthy" for device in error_data.get("unhealthy", ())]
     sentences += error_data.get("unjoinable", ())
     sentences += [
@@ -239,6 +244,11 @@ def lines_of(error_data: Mapping[str, Any]) -> list[str]:
     if hidden_waiters := error_data.get("kept_for_others"):
         sentences.append(f"devices are kept for {other_waiters(hidden_waiters)}")
     return sentences
+
+
+def drain_in_words(machine: str, reason: str) -> str:
+    """A sentence about a machine that is drained. reason: may be empty."""
+    return f"machine {machine} is drained" + (f": {reason}" if reason else "")
 
 
 def other_waiters(count: int) -> str:
@@ -292,9 +302,9 @@ def of_partition(state: ControllerState, entry: PartitionEntry, caller: Caller) 
             f"machine {machine} does not answer" for machine in machines if machine in state.down
         ]
         sentences += [
-            f"machine {machine} is drained"
+            drain_in_words(machine, drain.reason)
             for machine in machines
-            if machine in entry.cluster.drained
+            if (drain := entry.cluster.drains.get(machine))
         ]
     in_use = bool(entry.leases or entry.fences)
     machine_is_silent = entry.cluster is None or not state.down.isdisjoint(entry.machines)

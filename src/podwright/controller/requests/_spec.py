@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from podwright.controller.requests._pool_hosts import hosts_of
+from podwright.controller.requests._pool_hosts import short_name
 from podwright.errors import InvalidRequest
 from podwright.fabric import Attachment, Cluster, ClusterTopology, DomainTopology
 from podwright.ground.plural import counted
@@ -56,6 +56,13 @@ def described(spec: PartitionSpec, device_noun: str) -> str:
     return f"partition {spec.name} of {spec_text}" if spec.name else f"a partition of {spec_text}"
 
 
+class ShapeInCluster(NamedTuple):
+    """What placement is asked for in one cluster. hosts: those of a pool's devices."""
+
+    request: Request
+    hosts: tuple[str, ...]
+
+
 class CheckedSpec:
     """What a partition is asked to be, checked once. action: the request in words. size: devices.
 
@@ -64,7 +71,7 @@ class CheckedSpec:
     Raises InvalidRequest for what no hardware could make legal; `at` for what a cluster cannot do.
     """
 
-    __slots__ = ("_hosts", "_requests", "action", "size", "spec", "sync_type")
+    __slots__ = ("_hosts", "_shapes", "action", "size", "spec", "sync_type")
 
     def __init__(
         self,
@@ -78,24 +85,21 @@ class CheckedSpec:
         self.spec, self.action, self._hosts = spec, action, launch_hosts
         self.size = spec.size or len(spec.devices)
         self.sync_type = _checked_sync_type(spec, action)
-        self._requests: dict[str, tuple[Cluster, Request]] = {}
+        self._shapes: dict[str, tuple[Cluster, ShapeInCluster]] = {}
 
-    def at(self, cluster: Cluster) -> Request:
+    def at(self, cluster: Cluster) -> ShapeInCluster:
         """The shape that placement is asked for in a cluster. Raises InvalidRequest."""
-        cached_request = self._requests.get(cluster.name)
-        if cached_request is None or cached_request[0] is not cluster:
+        cached = self._shapes.get(cluster.name)
+        if cached is None or cached[0] is not cluster:
             spec, action = self.spec, self.action
             _check_reconfigurable(spec, cluster, action)
             _check_profile(spec, cluster, action)
             _check_gateway_routing(spec.gw_routing, cluster, action)
             _check_blocks(cluster, spec.devices, action)
-            request = to_request(spec, cluster, len(self.hosts(cluster)))
-            cached_request = self._requests[cluster.name] = cluster, request
-        return cached_request[1]
-
-    def hosts(self, cluster: Cluster) -> tuple[str, ...]:
-        """The hosts for devices of a pool; none for other clusters. Raises InvalidRequest."""
-        return hosts_of(self.spec, self._hosts, cluster, self.action)
+            hosts = _hosts_of(spec, self._hosts, cluster, action)
+            shape = ShapeInCluster(to_request(spec, cluster, len(hosts)), hosts)
+            cached = self._shapes[cluster.name] = cluster, shape
+        return cached[1]
 
     def routing(self, cluster: Cluster, blocks: Sequence[Block]) -> Routing:
         """The routing inside link domains. Raises InvalidRequest where it cannot be."""
@@ -212,6 +216,51 @@ def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
         )
 
 
+def _hosts_of(
+    spec: PartitionSpec, launch_hosts: Sequence[str], cluster: Cluster, action: str
+) -> tuple[str, ...]:
+    """Return the hosts that a request names for devices of this cluster.
+
+    launch_hosts: where the instances of the launch will run that requests it. It counts if the
+    request itself names no host. The result is empty for a cluster that is not a pool.
+
+    Raises InvalidRequest for hosts where devices have a home, and for a pool without hosts, since
+    the server does not choose the host.
+    """
+    if cluster.family.attachment is not Attachment.POOL:
+        if spec.hosts:
+            raise InvalidRequest(
+                f"the devices of cluster {cluster.name} have a home, and are not attached to hosts",
+                operation=action,
+                would_work="leave out the hosts, or name a cluster that is a pool",
+            )
+        return ()
+    hosts, device_count = tuple(spec.hosts or launch_hosts), spec.size or len(spec.devices)
+    if not hosts:
+        raise InvalidRequest(
+            f"cluster {cluster.name} is a pool, and no host is named that its devices are for",
+            operation=action,
+            would_work="--host HOST, or a launch by poprun, which names its own hosts",
+        )
+    if len(set(map(short_name, hosts))) < len(hosts):
+        raise InvalidRequest(
+            "a host is named twice", operation=action, would_work="name each host once"
+        )
+    if device_count % len(hosts):
+        raise InvalidRequest(
+            f"{device_count} devices do not divide evenly over {len(hosts)} hosts",
+            operation=action,
+            would_work=f"use a multiple of {len(hosts)} devices",
+        )
+    if spec.num_gcds % len(hosts):
+        raise InvalidRequest(
+            f"a GCD lies at one host: {spec.num_gcds} do not divide over {len(hosts)} hosts",
+            operation=action,
+            would_work=f"use a multiple of {len(hosts)} GCDs, or leave the count open",
+        )
+    return hosts
+
+
 def fewest_gcds(spec: PartitionSpec, cluster: Cluster, host_count: int = 0) -> int:
     """The GCDs of a partition whose creator leaves them open: a GCD lies in one link domain, in
     one machine where devices sit inside hosts or a chassis, and at one of the hosts of a pool's."""
@@ -290,11 +339,13 @@ def _checked_routing(
 def _check_gateway_routing(wanted_routing: GatewayRouting, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest where the cluster's second-tier links cannot do it (V-IPU 1.18
     protocol: RING for loop links, SWRING for switched ones)."""
-    topology = {
-        GatewayRouting.RING: ClusterTopology.LOOPED,
-        GatewayRouting.SWRING: ClusterTopology.SWITCHED,
-    }.get(wanted_routing)
-    if topology is not None and cluster.topology is not topology:
+    if wanted_routing is GatewayRouting.RING:
+        topology = ClusterTopology.LOOPED
+    elif wanted_routing is GatewayRouting.SWRING:
+        topology = ClusterTopology.SWITCHED
+    else:
+        return
+    if cluster.topology is not topology:
         raise InvalidRequest(
             f"gateway routing {wanted_routing.value} needs {topology.value} link domains, "
             "and those of "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from copy import copy
 from itertools import count
 
 from podwright.agents import MachineReport
+from podwright.controller.state._records import DrainRecord
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block, Index, NodeIndex, index_of
@@ -31,7 +32,7 @@ class IndexedCluster:
         if not self.allocations:
             self.allocations[layout.name] = self.machines()
         self._devices_per_machine = layout.family.devices_per_machine
-        self.drained: set[str] = set()
+        self.drains: dict[str, DrainRecord] = {}  #: by machine
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
         #: By machine: the devices that the fabric could not join now, and why.
@@ -71,6 +72,11 @@ class IndexedCluster:
         ]
         self.size = sum(map(len, self.refs))  #: the number of devices
 
+    @property
+    def drained(self) -> KeysView[str]:
+        """Machines that take nothing new."""
+        return self.drains.keys()
+
     def redefined(
         self, layout: Cluster, machines_by_allocation: Mapping[str, Sequence[str]]
     ) -> NodeIndex | Index:
@@ -108,10 +114,9 @@ class IndexedCluster:
         self.allocations = {
             name: list(names) for name, names in machines_by_allocation.items()
         } or {layout.name: self.machines()}
-        for table in (self.attributes, self.unhealthy, self.unjoinable):
+        for table in (self.attributes, self.unhealthy, self.unjoinable, self.drains):
             for name in table.keys() - self.places.keys():
                 del table[name]
-        self.drained &= self.places.keys()
         self.measuring &= self.places.keys()
         self.ill &= self.places.keys()
         self.redefined_now()

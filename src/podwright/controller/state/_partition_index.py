@@ -113,7 +113,7 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
     moment. A partition without a record is on no machine, although its devices are taken already.
 
     names: of those that are durable, in order. states: how many there are, by cluster and ready
-    state. feed: which changed, by name.
+    state. guest_devices: how many devices each guest has, by its key. feed: which changed, by name.
     """
 
     def __init__(self) -> None:
@@ -128,6 +128,7 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
         self._on_hosts: dict[PartitionEntry, None] = {}
         self.names = SortedNames()
         self.states: Counter[tuple[str, str]] = Counter()
+        self.guest_devices: Counter[str] = Counter()
         self.feed = ChangeFeed()
 
     @property
@@ -283,6 +284,9 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
             if not counts[1]:
                 del self._usage[key]
         self.states[record.cluster, record.ready.value] += change
+        self.guest_devices[record.guest] += devices
+        if not self.guest_devices[record.guest]:
+            del self.guest_devices[record.guest]
         if owner:
             self._count_person(owner, record.name, change)
         if creator and creator != owner:
@@ -334,7 +338,7 @@ class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
 
 
 #: What is counted of a record, beside its ready state.
-_lasting = attrgetter("owner", "creator", "cluster", "allocation", "size", "hosts")
+_lasting = attrgetter("owner", "creator", "cluster", "allocation", "size", "hosts", "guest")
 
 
 def holders_of(lease: LeaseRecord) -> set[str]:

@@ -22,6 +22,7 @@ LEASE: Final = "lease"
 FENCE: Final = "fence"
 QUARANTINE: Final = "quarantine"
 META: Final = "meta"
+DRAIN: Final = "drain"
 WAITER: Final = "waiter"
 
 
@@ -33,6 +34,14 @@ class MetaRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """meta/schema: which version of these records the store holds."""
 
     version: int
+
+
+class DrainRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """drain/MACHINE. reason, who: as `wire.DrainInfo` has them. at: by the system's clock."""
+
+    reason: str = ""
+    who: str = ""
+    at: float = 0.0
 
 
 class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -194,6 +203,11 @@ def put_fence(record: FenceRecord) -> Put:
 def put_quarantine(record: QuarantineRecord) -> Put:
     """The change that writes a quarantine."""
     return Put(QUARANTINE, record.key, _encode_json(record))
+
+
+def put_drain(machine: str, record: DrainRecord) -> Put:
+    """The change that writes a machine's drain."""
+    return Put(DRAIN, machine, _encode_json(record))
 
 
 def put_meta() -> Put:

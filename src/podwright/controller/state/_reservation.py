@@ -3,26 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from podwright.controller.state._claimed_devices import Admission
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.placement import Block, Placement
-from podwright.wire import Routing
-
-
-class DeviceClaim(NamedTuple):
-    """Devices that the index has taken for a caller who is about to start.
-
-    They count towards the quotas of `admitted`. routing: inside their link domains. hosts: to which
-    a pool's devices will be attached.
-    """
-
-    cluster: IndexedCluster
-    placement: Placement
-    admitted: Admission
-    routing: Routing
-    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from podwright.errors import PodwrightError
@@ -44,11 +44,20 @@ def uninterruptible(service_call: _CallFunction[_S, _R, _V]) -> _CallFunction[_S
 
 async def await_shielded(task: asyncio.Task[_V]) -> _V:
     """A task's outcome. The task goes on although its caller goes; its failure is then logged."""
+    # asyncio.shield would do, with two more callbacks for each call.
+    ended = asyncio.get_running_loop().create_future()
+    task.add_done_callback(partial(_wake, ended))
     try:
-        return await asyncio.shield(task)
+        await ended
     except asyncio.CancelledError:
         task.add_done_callback(_log_failure)
         raise
+    return task.result()
+
+
+def _wake(ended: asyncio.Future[None], _: object) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:

@@ -34,7 +34,7 @@ from podwright.gpu.health import (
 from podwright.ground.endpoints import system_path
 from podwright.ground.judgement import Says
 from podwright.hosts import host_name
-from podwright.slurm.site.edit import settings as site_settings
+from podwright.slurm.site.conf_lines import settings as site_settings
 from podwright.slurm.site.files import read
 
 #: Seconds between looks of a job's hook: the driver frees memory after the last process has ended.

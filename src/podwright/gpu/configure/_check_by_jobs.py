@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from podwright.errors import FieldNotKnown
-from podwright.gpu.configure._edit_conf_lines import fold
 from podwright.gpu.configure._inventory import Kind, SiteInventory
 from podwright.gpu.configure._topology import RACKS_TOPOLOGY_NAME, plan_topology, units
+from podwright.hosts import fold_names
 from podwright.slurm.reader import (
     SHOW_CONFIG,
     SHOW_NODES,
@@ -279,7 +279,9 @@ def _gpu_count_problem(inventory: SiteInventory, nodes: Mapping[str, SlurmNode])
             nodes_by_problem.setdefault(f"{node_state.text} {drain_reason}".strip(), []).append(
                 node_name
             )
-    return "; ".join(f"{fold(names)}: {problem}" for problem, names in nodes_by_problem.items())
+    return "; ".join(
+        f"{fold_names(names)}: {problem}" for problem, names in nodes_by_problem.items()
+    )
 
 
 def _unknown_type_problem(ask_slurm: Ask) -> str:

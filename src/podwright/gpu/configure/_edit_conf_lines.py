@@ -6,11 +6,11 @@ therefore keeps its other values, and is split where its nodes are of several ki
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from podwright.errors import InvalidRequest
-from podwright.hosts import BadHostList, expand, write_list
+from podwright.hosts import BadHostList, expand, fold_names, write_list
+from podwright.slurm.site.conf_lines import Row, logical_lines, read_row
 from podwright.slurm.site.edit import comment_out
 
 OWN_LINE_MARK = "podwright-gpus"
@@ -18,75 +18,12 @@ OWN_LINE_SUFFIX = f" #{OWN_LINE_MARK}"
 
 #: The keys that hold one value for each node of a line.
 _PER_NODE_KEYS = {"nodeaddr", "nodehostname", "port", "bcastaddr"}
-_PAIR_PATTERN = re.compile(r'([A-Za-z]\w*)\s*=\s*("[^"]*"|[^\s"]+)')
-
-Row = dict[str, str]
-
-
-def fold(names: Iterable[str]) -> str:
-    """Fold names as Slurm writes and reads them: `gpu[001-016]`, with one bracket in a name."""
-    names = list(names)
-    if len(names) == 1:
-        return names[0]
-    if folded := _fold_numbered(names):
-        return folded
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-
-    node_set = NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)
-    node_set.fold_axis = (-1,)
-    return str(node_set)
-
-
-def _fold_numbered(names: list[str]) -> str:
-    """Names that differ in one number at their end alone, of one width: the quick way."""
-    common_stem = names[0].rstrip("0123456789")
-    name_width = len(names[0])
-    number_texts = [name[len(common_stem) :] for name in names]
-    if not common_stem or any(
-        len(name) != name_width or not name.startswith(common_stem) or not tail.isdigit()
-        for name, tail in zip(names, number_texts, strict=True)
-    ):
-        return ""
-    digit_count = name_width - len(common_stem)
-    number_runs = [text.split("-") for text in write_list(map(int, set(number_texts))).split(",")]
-    ranges = (
-        "-".join(number.zfill(digit_count) for number in number_run) for number_run in number_runs
-    )
-    return f"{common_stem}[{','.join(ranges)}]"
 
 
 def folded_in_order(names: list[str]) -> str:
     """Fold names, but keep them unfolded where folding would change their order."""
-    folded = fold(names)
+    folded = fold_names(names)
     return folded if list(expand(folded)) == names else ",".join(names)
-
-
-def logical_lines(conf_text: str) -> Iterator[tuple[list[str], str]]:
-    """Each logical line of a file, as (its physical lines, the text that Slurm reads)."""
-    physical_lines: list[str] = []
-    logical_line = ""
-    for line in conf_text.splitlines(keepends=True):
-        physical_lines.append(line)
-        content = re.sub(r"(?<!\\)#.*", "", line.rstrip("\n")).rstrip()
-        logical_line += " " + content.removesuffix("\\")
-        if content.endswith("\\"):
-            continue
-        yield physical_lines, logical_line.strip()
-        physical_lines, logical_line = [], ""
-    if physical_lines:
-        yield physical_lines, logical_line.strip()
-
-
-def read_row(line: str) -> Row:
-    """The keys of one line with their values. Keys keep their case."""
-    return dict(_PAIR_PATTERN.findall(line))
-
-
-def value(row: Mapping[str, str], key: str) -> str:
-    """The value of a key, whatever its case; empty where the key is missing."""
-    return next(
-        (row_value for row_key, row_value in row.items() if row_key.lower() == key.lower()), ""
-    )
 
 
 def write_row(row: Mapping[str, str]) -> str:
@@ -108,12 +45,12 @@ def part(
     """The row of a line, cut down to some of its nodes."""
     if len(chosen_names) == len(node_names):
         return dict(row)
-    ordered_names = list(expand(fold(chosen_names)))
+    ordered_names = list(expand(fold_names(chosen_names)))
     index_by_name = {node_name: index for index, node_name in enumerate(node_names)}
     cut_row = {}
     for row_key, row_value in row.items():
         if row_key.lower() == names_key.lower():
-            cut_row[row_key] = fold(chosen_names)
+            cut_row[row_key] = fold_names(chosen_names)
             continue
         cut_row[row_key] = row_value
         if row_key.lower() in _PER_NODE_KEYS and (

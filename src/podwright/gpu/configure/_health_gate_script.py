@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from podwright.gpu.configure._edit_conf_lines import OWN_LINE_SUFFIX
 from podwright.gpu.health import STAYS_DRAINED
-from podwright.slurm.site.edit import joined, settings
+from podwright.slurm.site.conf_lines import settings
+from podwright.slurm.site.edit import joined
 from podwright.slurm.site.files import read
 
 _SCRIPT_HEADER = (

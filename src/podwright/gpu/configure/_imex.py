@@ -11,16 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.configure._edit_conf_lines import (
-    OWN_LINE_SUFFIX,
-    each,
-    fold,
-    logical_lines,
-    names_in,
-    read_row,
-    value,
-)
+from podwright.gpu.configure._edit_conf_lines import OWN_LINE_SUFFIX, each, names_in
 from podwright.gpu.configure._inventory import SiteInventory
+from podwright.hosts import fold_names
+from podwright.slurm.site.conf_lines import logical_lines, read_row, value
 
 #: The path that the daemon reads (NVIDIA's IMEX guide, IMEX_NODE_CONFIG_FILE).
 NODES_CONFIG_PATH = "/etc/nvidia-imex/nodes_config.cfg"
@@ -75,7 +69,7 @@ def node_files_remark(node_files: Sequence[Path]) -> str:
 def notes(node_files: Sequence[Path], inventory: SiteInventory) -> list[str]:
     """The steps that remain for the administrator."""
     return [
-        f"{file} belongs at {NODES_CONFIG_PATH} of {fold(names)}, or into "
+        f"{file} belongs at {NODES_CONFIG_PATH} of {fold_names(names)}, or into "
         "IMEX_NODE_CONFIG_FILE "
         "there; then restart nvidia-imex"
         for file in node_files

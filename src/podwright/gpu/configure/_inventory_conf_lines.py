@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.configure._edit_conf_lines import Row, fold, value
 from podwright.gpu.configure._inventory import Kind, NodeGpu, SiteInventory
-from podwright.hosts import write_list
+from podwright.hosts import fold_names, write_list
+from podwright.slurm.site.conf_lines import Row, value
 from podwright.slurm.site.releases import SlurmVersion, release_of
 
 DETECTION_MODES = ("off", "nvml", "rsmi")
@@ -31,10 +31,10 @@ def gres_rows(inventory: SiteInventory, detection_mode: str, version: SlurmVersi
             names_by_gpus.setdefault(gpus, []).extend(node_names)
         for name_and_count in node_kind.shared_gres.items():
             names_by_gres.setdefault(name_and_count, []).extend(node_names)
-    gpu_nodes = fold(name for name, kind in inventory.nodes.items() if kind.gpus)
+    gpu_nodes = fold_names(name for name, kind in inventory.nodes.items() if kind.gpus)
     gpu_rows: list[Row] = [{"NodeName": gpu_nodes, "AutoDetect": detection_mode}]
     shared_rows: list[Row] = [
-        {"NodeName": fold(names), "Name": gres_name, "Count": str(count)}
+        {"NodeName": fold_names(names), "Name": gres_name, "Count": str(count)}
         for (gres_name, count), names in names_by_gres.items()
     ]
     if detection_mode != "off":
@@ -42,13 +42,13 @@ def gres_rows(inventory: SiteInventory, detection_mode: str, version: SlurmVersi
     for gpus, node_names in names_by_gpus.items():
         if not all(gpu.file for gpu in gpus):
             raise InvalidRequest(
-                f"the device files of the GPUs of {fold(node_names)} are not known, so Slurm "
+                f"the device files of the GPUs of {fold_names(node_names)} are not known, so Slurm "
                 "cannot tell them apart",
                 operation="write gres.conf",
                 would_work="--autodetect=nvml; or survey the node where "
                 "/proc/driver/nvidia/capabilities can be read",
             )
-        node_list = fold(node_names)
+        node_list = fold_names(node_names)
         for _, gpu_group in groupby(gpus, key=_shared_line_key):
             line_gpus = list(gpu_group)
             row = {"NodeName": node_list, "Name": "gpu", "Type": line_gpus[0].type}

@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from podwright.gpu.configure._edit_conf_lines import (
-    Row,
-    fold,
-    logical_lines,
-    names_in,
-    read_row,
-    value,
-)
+from podwright.gpu.configure._edit_conf_lines import names_in
 from podwright.gpu.configure._inventory import SiteInventory
+from podwright.hosts import fold_names
+from podwright.slurm.site.conf_lines import Row, logical_lines, read_row, value
 
 #: Where the site sets any of these, its default stays.
 _MEMORY_SETTINGS = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
@@ -152,13 +147,14 @@ def memory_notes(
     unknown_memory_nodes = [name for name, share in shares.items() if not share.memory_per_gpu]
     if unknown_memory_nodes and not counts_memory:
         return [
-            f"nobody says how much memory {fold(unknown_memory_nodes)} has, so Slurm does not "
-            "count it: `memory` in the inventory changes that"
+            f"nobody says how much memory {fold_names(unknown_memory_nodes)} has, so Slurm does "
+            "not count it: `memory` in the inventory changes that"
         ]
     if unknown_memory_nodes:
         return [
-            f"Slurm counts memory, and nobody says how much {fold(unknown_memory_nodes)} has: jobs "
-            "without --mem take a whole node; tell `memory` in the inventory"
+            "Slurm counts memory, and nobody says how much "
+            f"{fold_names(unknown_memory_nodes)} has: jobs without --mem take a whole node; "
+            "tell `memory` in the inventory"
         ]
     if counts_memory and "defmempernode" in site_settings:
         return ["slurm.conf sets DefMemPerNode: a job of one GPU takes that much of its node"]

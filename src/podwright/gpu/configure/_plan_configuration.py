@@ -14,14 +14,9 @@ from podwright.gpu.configure import _sampling_script as samples
 from podwright.gpu.configure._edit_conf_lines import (
     OWN_LINE_MARK,
     OWN_LINE_SUFFIX,
-    Row,
-    fold,
-    logical_lines,
     names_in,
     part,
-    read_row,
     replaced,
-    value,
     with_rows,
 )
 from podwright.gpu.configure._inventory import PlannedPartition, SiteInventory
@@ -34,7 +29,9 @@ from podwright.gpu.configure._per_gpu_defaults import (
     partition_defaults,
 )
 from podwright.gpu.configure._topology import Topology, plan_topology, topology_notes
-from podwright.slurm.site.edit import OLD_LINE_MARK, changed, comment_out, joined, settings, undone
+from podwright.hosts import fold_names
+from podwright.slurm.site.conf_lines import Row, logical_lines, read_row, settings, value
+from podwright.slurm.site.edit import OLD_LINE_MARK, changed, comment_out, joined, undone
 from podwright.slurm.site.file_changes import FileChanges
 from podwright.slurm.site.files import read
 from podwright.slurm.site.releases import SlurmVersion, release_of
@@ -220,8 +217,8 @@ def _admin_notes(inventory: SiteInventory, site_settings: Mapping[str, str]) -> 
     mps_nodes = [name for name, kind in inventory.nodes.items() if kind.mps and len(kind.gpus) > 1]
     if mps_nodes:
         notes.append(
-            f"jobs with --gres=mps share one GPU of a node at a time, so {fold(mps_nodes)} leaves "
-            "the others idle: shards are given out of all GPUs"
+            f"jobs with --gres=mps share one GPU of a node at a time, so {fold_names(mps_nodes)} "
+            "leaves the others idle: shards are given out of all GPUs"
         )
     numa_per_socket = {kind.numa_nodes // kind.sockets for kind in inventory.kinds()} - {0, 1}
     if numa_per_socket:
@@ -306,7 +303,7 @@ def _conf_with_nodes(
 
     conf_text = replaced(conf_text, "NodeName", rows, conf_path)
     added_rows = [
-        node_row({"NodeName": fold(added_names)}, node_kind, detection_mode)
+        node_row({"NodeName": fold_names(added_names)}, node_kind, detection_mode)
         for node_kind, node_names in inventory.kinds().items()
         if (added_names := [name for name in node_names if name not in seen_nodes])
     ]
@@ -368,7 +365,7 @@ def _partition_row(partition: PlannedPartition, row: Row, extra_values: Row) -> 
     new_row = {
         row_key: row_value for row_key, row_value in row.items() if row_key.lower() not in own_keys
     }
-    new_row["Nodes"] = fold(partition.nodes)
+    new_row["Nodes"] = fold_names(partition.nodes)
     if partition.default:
         new_row["Default"] = "YES"
     if partition.exclusive:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podwright.gpu.configure._edit_conf_lines import OWN_LINE_SUFFIX
-from podwright.slurm.site.edit import settings
+from podwright.slurm.site.conf_lines import settings
 from podwright.slurm.site.files import read
 
 _SCRIPT_HEADER = (

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.configure._edit_conf_lines import Row, fold
 from podwright.gpu.configure._inventory import SiteInventory, Switch
+from podwright.hosts import fold_names
+from podwright.slurm.site.conf_lines import Row
 from podwright.slurm.site.releases import SlurmVersion, release_of
 
 TOPOLOGIES = ("auto", "tree", "block", "none")
@@ -111,20 +112,22 @@ def topology_notes(topology: Topology, version: SlurmVersion) -> list[str]:
     if topology.kind == "none":
         notes.append("no switches are known: Slurm may scatter a job over distant ones")
     elif unconnected_nodes and topology.kind != "both":
-        notes.append(f"{fold(unconnected_nodes)}: on no switch, so jobs there get no other node")
+        notes.append(
+            f"{fold_names(unconnected_nodes)}: on no switch, so jobs there get no other node"
+        )
     rack_nodes = nodes_in_racks(inventory)
     if topology.kind in ("tree", "none") and rack_nodes:
         notes.append(
             f"Slurm {release_of(version)} keeps no job inside an NVLink domain of "
-            f"{fold(sorted(rack_nodes))} here: that takes blocks (24.11, all nodes in domains) or "
-            "two topologies (25.05)"
+            f"{fold_names(sorted(rack_nodes))} here: that takes blocks (24.11, all nodes in "
+            "domains) or two topologies (25.05)"
         )
     if topology.kind == "both" and not any(
         topology.of_partition(partition.nodes) for partition in inventory.partitions
     ):
         notes.append(
             f"no partition has nodes of NVLink domains alone, so none uses their blocks: give "
-            f"{fold(sorted(rack_nodes))} a partition in the inventory"
+            f"{fold_names(sorted(rack_nodes))} a partition in the inventory"
         )
     return notes
 
@@ -137,9 +140,9 @@ def _topology_yaml_lines(inventory: SiteInventory) -> list[str]:
         for switch in units(inventory.switches):
             yaml_lines.append(f"      - switch: {switch.name}")
             if switch.nodes:
-                yaml_lines.append(f"        nodes: {fold(switch.nodes)}")
+                yaml_lines.append(f"        nodes: {fold_names(switch.nodes)}")
             else:
-                yaml_lines.append(f"        children: {fold(switch.switches)}")
+                yaml_lines.append(f"        children: {fold_names(switch.switches)}")
     else:
         yaml_lines.append("  flat: true")
     domains = _rack_domains(inventory)
@@ -152,7 +155,7 @@ def _topology_yaml_lines(inventory: SiteInventory) -> list[str]:
     yaml_lines += [f"      - {size}" for size in _block_sizes(domains)]
     yaml_lines.append("    blocks:")
     for name, names in domains.items():
-        yaml_lines += [f"      - block: {name}", f"        nodes: {fold(names)}"]
+        yaml_lines += [f"      - block: {name}", f"        nodes: {fold_names(names)}"]
     return yaml_lines
 
 
@@ -218,9 +221,9 @@ def _claim_members(
 def tree_rows(inventory: SiteInventory) -> list[Row]:
     """topology.conf for topology/tree."""
     return [
-        {"SwitchName": switch.name, "Nodes": fold(switch.nodes)}
+        {"SwitchName": switch.name, "Nodes": fold_names(switch.nodes)}
         if switch.nodes
-        else {"SwitchName": switch.name, "Switches": fold(switch.switches)}
+        else {"SwitchName": switch.name, "Switches": fold_names(switch.switches)}
         for switch in units(inventory.switches)
     ]
 
@@ -228,7 +231,7 @@ def tree_rows(inventory: SiteInventory) -> list[Row]:
 def block_rows(inventory: SiteInventory) -> list[Row]:
     """topology.conf for topology/block: a block for each NVLink domain."""
     rows: list[Row] = [
-        {"BlockName": name, "Nodes": fold(names)} for name, names in inventory.domains.items()
+        {"BlockName": name, "Nodes": fold_names(names)} for name, names in inventory.domains.items()
     ]
     text = ",".join(map(str, _block_sizes(inventory.domains)))
     return [*rows, {"BlockSizes": text}]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.reader import accounting_command, read_accounting
+from podwright.slurm.site.time_and_memory import memory_bytes, time_seconds
 
 #: Runs a Slurm command and returns its output; None where it failed.
 Ask = Callable[[Sequence[str]], str | None]
@@ -151,8 +152,8 @@ def _add_step(job: AccountedJob, columns: dict[str, str]) -> AccountedJob:
     turn.
     """
     used_tres, peak_tres = _read_tres(columns["used"]), _read_tres(columns["most_used"])
-    cpu_seconds = _parse_duration(columns["cpu_time"])
-    memory_bytes = used_tres.get("mem") or _size_bytes(columns["peak_memory"])
+    cpu_seconds = _amount(columns["cpu_time"])
+    memory_bytes = used_tres.get("mem") or _amount(columns["peak_memory"])
 
     def larger(old: int | None, new: float | None) -> int | None:
         """The larger one. 0 is no figure: Slurm has it where it could not measure, too."""
@@ -176,26 +177,19 @@ def _read_tres(tres_text: str) -> dict[str, float]:
     amounts = {}
     for assignment in tres_text.split(","):
         resource, equals, amount_text = assignment.partition("=")
-        amount = _parse_duration(amount_text) if ":" in amount_text else _size_bytes(amount_text)
+        amount = _amount(amount_text)
         if equals and amount < _NO_NUMBER:
             amounts[resource] = amount
     return amounts
 
 
-def _size_bytes(size_text: str) -> float:
-    match = re.fullmatch(r"([\d.]+)([KMGTPE]?)[nc]?", size_text.strip())
-    if not match:
+def _amount(amount_text: str) -> float:
+    try:
+        return (
+            time_seconds(amount_text) if ":" in amount_text else float(memory_bytes(amount_text, 1))
+        )
+    except ValueError:
         return 0.0
-    return float(match[1]) * float(1024 ** " KMGTPE".index(match[2] or " "))
-
-
-def _parse_duration(duration_text: str) -> float:
-    """Read `1-02:03:04`, `02:03.456`. Returns seconds."""
-    days_text, _, clock_text = duration_text.rpartition("-")
-    seconds = 0.0
-    for part in clock_text.split(":"):
-        seconds = seconds * 60 + (float(part) if re.fullmatch(r"[\d.]+", part) else 0.0)
-    return seconds + 86400 * _whole_number(days_text)
 
 
 def _whole_number(digits: str) -> int:

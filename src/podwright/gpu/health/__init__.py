@@ -22,7 +22,6 @@ from ._node_health_state import CLEAN_FOLDER as CLEAN_FOLDER
 from ._node_health_state import FOLDER as FOLDER
 from ._node_health_state import forget as forget
 from ._node_health_state import forgotten as forgotten
-from ._node_health_state import replace as replace
 from ._node_observation import LIBRARY_TIMEOUT_S as LIBRARY_TIMEOUT_S
 from ._probe_with_timeout import apart as apart
 from ._run_health_checks import Check as Check

@@ -26,7 +26,8 @@ from podwright.gpu.health._drain_decisions import (
     Wait,
     read_rows,
 )
-from podwright.gpu.health._node_health_state import FOLDER, replace
+from podwright.gpu.health._node_health_state import FOLDER
+from podwright.ground.durable_files import write_whole
 
 _COMMAND_TIMEOUT_S = (
     15.0  # seconds for a command of Slurm's: slurmd gives a check one minute in total
@@ -129,7 +130,7 @@ def _read_own_reason(state_folder: Path, node: str) -> str | None:
 
 def _record_own_reason(state_folder: Path, node: str, reason: str) -> None:
     with contextlib.suppress(OSError):  # a node without a disk does not remember
-        replace(state_folder / f"{node}.reason", f"{reason}\n")
+        write_whole(state_folder / f"{node}.reason", f"{reason}\n", 0o644)
 
 
 def log_warning(warning: str) -> None:

@@ -7,30 +7,14 @@ from the start of the node again.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from podwright.ground.durable_files import write_whole
 from podwright.ground.endpoints import system_path
 
 FOLDER = Path(system_path("/var/lib/podwright/node-health"))
 #: The same for `podwright node clean`, whose drains are its own.
 CLEAN_FOLDER = Path(system_path("/var/lib/podwright/node-clean"))
-
-
-def replace(target_path: str | Path, new_text: str) -> None:
-    """Replace a file atomically. Everybody may read it. Raises OSError."""
-    import tempfile
-
-    target = Path(target_path)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(new_text)
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def forget(state_folder: Path = FOLDER) -> str:
@@ -40,7 +24,7 @@ def forget(state_folder: Path = FOLDER) -> str:
     uptime_s = _uptime_s()
     try:
         state_folder.mkdir(parents=True, exist_ok=True)
-        replace(state_folder / "forgotten", f"{_boot()} {uptime_s}\n")
+        write_whole(state_folder / "forgotten", f"{_boot()} {uptime_s}\n", 0o644)
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",

@@ -26,6 +26,7 @@ def rules() -> dict[str, Rule]:
         _rules_conflicts,
         _rules_gpus,
         _rules_network,
+        _rules_ranks,
         _rules_starts,
         _rules_steps,
         _rules_syntax,
@@ -38,6 +39,7 @@ def rules() -> dict[str, Rule]:
         _rules_gpus,
         _rules_conflicts,
         _rules_starts,
+        _rules_ranks,
         _rules_steps,
         _rules_network,
     ):

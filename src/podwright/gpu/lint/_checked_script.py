@@ -10,6 +10,7 @@ from podwright.gpu.lint._fix import difference, fix
 from podwright.gpu.lint._formats import as_text, whole_text
 from podwright.gpu.lint._rule_types import Finding
 from podwright.gpu.lint._rules_starts import NOT_JUDGED
+from podwright.gpu.lint._rules_syntax import UNKNOWN_OPTION
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 from podwright.gpu.lint._script import read_script
 from podwright.gpu.lint._script_files import read_beside, replace_file
@@ -32,7 +33,7 @@ class LintSettings(NamedTuple):
 class CheckedScript(NamedTuple):
     """A script with what is wrong in it after its corrections, which `change` has as a diff.
 
-    left_out: what was not judged, where nothing wrong was found.
+    left_out: what could not be judged, where nothing wrong was found.
     """
 
     path: str
@@ -82,5 +83,13 @@ def check_script(
         for finding in lint(script, site, better=settings.better)
         if finding.rule not in settings.ignore
     ]
-    left_out = () if findings else lint(script, site, better=True, only_rules=[NOT_JUDGED])
-    return CheckedScript(path, findings, diff, settings, tuple(f.reason for f in left_out))
+    # An option that no release of Slurm has may be a plugin's: nobody can say so but the site.
+    unsure = [NOT_JUDGED, UNKNOWN_OPTION]
+    left_out = () if findings else lint(script, site, better=True, only_rules=unsure)
+    return CheckedScript(path, findings, diff, settings, tuple(_with_line(f) for f in left_out))
+
+
+def _with_line(finding: Finding) -> str:
+    if finding.rule == NOT_JUDGED:
+        return finding.reason  # names the line of each launch
+    return f"{finding.reason} (line {finding.line})"

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 
 from podwright.gpu.requests import Given
+from podwright.slurm.site.time_and_memory import time_seconds
 
 _DIGITS = r"[0-9]{1,18}"
-_TIME_PATTERN = re.compile(
-    rf"{_DIGITS}(:{_DIGITS}){{0,2}}|{_DIGITS}-({_DIGITS}(:{_DIGITS}){{0,2}})?"
-)
-_ENDLESS_PATTERN = re.compile(r"-1|infinite|unlimited", re.I)
 _MEMORY_PATTERN = re.compile(rf"{_DIGITS}([kmgt]b?)?", re.I)
 _ARRAY_PATTERN = re.compile(rf"\[?{_DIGITS}\]?(-{_DIGITS}\]?(:{_DIGITS}\]?)?)?(%.*)?")
 
@@ -114,18 +111,12 @@ def minutes(time_text: str) -> float | None:
     """Return the minutes of a time; infinity without a limit, None for a time that sbatch
     refuses.
     """
-    if _ENDLESS_PATTERN.fullmatch(time_text):
-        return float("inf")
-    if not _TIME_PATTERN.fullmatch(time_text):
+    if "." in time_text:
         return None
-    days, dash, clock_text = time_text.rpartition("-")
-    clock_parts = [int(part or 0) for part in clock_text.split(":")]
-    if dash:
-        hours, mins, seconds = [*clock_parts, 0, 0][:3]
-        return int(days) * 1440 + hours * 60 + mins + seconds / 60
-    if len(clock_parts) == 3:
-        return clock_parts[0] * 60 + clock_parts[1] + clock_parts[2] / 60
-    return clock_parts[0] + (clock_parts[1] / 60 if len(clock_parts) == 2 else 0)
+    try:
+        return time_seconds(time_text) / 60
+    except ValueError:
+        return None
 
 
 def _array_problem(array_value: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.gpu.lint._address_expressions import JOB_PORT_EXPRESSION
 from podwright.gpu.lint._rule_types import Case, Found, rule
 from podwright.gpu.lint._rules_starts import trainings
 from podwright.gpu.requests import is_number
@@ -13,6 +12,7 @@ from podwright.slurm.site.releases import OLDEST_RELEASE, release_of
 
 _OLD_EVIDENCE_TEST = "tests/outer/gpu/test_lint.py"
 _PROGRAM_TESTS = "tests/outer/gpu/test_lint_programs.py"
+_JOB_PORT_EXPRESSION = "$((20000 + SLURM_JOB_ID % 20000))"
 _SERVER_COMMAND_PATTERN = re.compile(
     r"\bvllm serve\b|vllm\.entrypoints\.(openai\.)?api_server|\bsglang\.launch_server\b"
     r"|\btext-generation-launcher\b|\btritonserver\b|\bserve (run|deploy)\b"
@@ -51,7 +51,7 @@ def fixed_master_port(lint_case: Case) -> Iterator[Found]:
             line_text = lint_case.script.at(assignment.line)
             corrected_line = re.sub(
                 r"MASTER_PORT=\S+",
-                lambda _: f"MASTER_PORT={JOB_PORT_EXPRESSION}",
+                lambda _: f"MASTER_PORT={_JOB_PORT_EXPRESSION}",
                 line_text,
                 count=1,
             )
@@ -66,7 +66,7 @@ def fixed_master_port(lint_case: Case) -> Iterator[Found]:
         rendezvous_endpoint = launch.given("rdzv-endpoint") or ""
         if is_number(port) or re.search(r":\d{2,}$", rendezvous_endpoint):
             reason = "two such jobs on one node collide on this port: set MASTER_PORT="
-            yield Found(launch.line, f"{reason}{JOB_PORT_EXPRESSION} and use it here")
+            yield Found(launch.line, f"{reason}{_JOB_PORT_EXPRESSION} and use it here")
             return
 
 

@@ -18,6 +18,7 @@ from podwright.gpu.lint._option_values import FIXED_VALUE_OPTIONS
 from podwright.gpu.lint._rule_types import Case, Found, Level, rule
 from podwright.gpu.requests import is_number, known
 
+UNKNOWN_OPTION = "unknown-option"
 _EVIDENCE_TEST = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
 _SBATCH_MANUAL_URL = "https://slurm.schedmd.com/sbatch.html"
 _BYTE_ORDER_MARK = "\ufeff"
@@ -161,7 +162,7 @@ def _reorder_gres(line_text: str) -> tuple[str, bool] | None:
 
 
 @rule(
-    "unknown-option",
+    UNKNOWN_OPTION,
     "mistake",
     "sbatch has no such option and refuses the script. What may be a plugin's is told as what "
     "could be better, unless the site's own `sbatch --help` is known",
@@ -170,7 +171,7 @@ def _reorder_gres(line_text: str) -> tuple[str, bool] | None:
 )
 def unknown_option(lint_case: Case) -> Iterator[Found]:
     script, site_options = lint_case.script, lint_case.site.options
-    for problem in (*_problems_of_rule("unknown-option", lint_case), *script.unknown):
+    for problem in (*_problems_of_rule(UNKNOWN_OPTION, lint_case), *script.unknown):
         option_name = problem.word.lstrip("-").partition("=")[0]
         if option_name in site_options:
             continue

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from podwright.errors import InvalidRequest, NotFound
+from podwright.ground.durable_files import write_whole
 
 
 def read_file(path: str) -> str:
@@ -40,24 +41,7 @@ def read_beside(script_path: str) -> Callable[[str], str]:
 
 def replace_file(path: str, new_text: str) -> None:
     """Replace a file's text atomically, and keep its mode. A link stays a link."""
-    import tempfile
-
     if path == "-":
         raise InvalidRequest("--write needs a file, not -", would_work="lint --fix - < SCRIPT")
     real_path = os.path.realpath(path)
-    file_mode = os.stat(real_path).st_mode & 0o7777
-    file_descriptor, temporary_path = tempfile.mkstemp(
-        dir=os.path.dirname(real_path), prefix=".lint-"
-    )
-    try:
-        with os.fdopen(
-            file_descriptor, "w", encoding="utf-8", errors="surrogateescape", newline=""
-        ) as temporary_file:
-            temporary_file.write(new_text)
-            temporary_file.flush()
-            os.fsync(temporary_file.fileno())
-        os.chmod(temporary_path, file_mode)
-        os.replace(temporary_path, real_path)
-    except BaseException:
-        os.unlink(temporary_path)
-        raise
+    write_whole(real_path, new_text, os.stat(real_path).st_mode & 0o7777)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from podwright.gpu.lint._option_values import minutes
 from podwright.gpu.lint._script_files import read_file
+from podwright.ground.durable_files import user_folder, write_whole
 from podwright.slurm.reader import (
     SHOW_CONFIG,
     SHOW_PARTITIONS,
@@ -165,23 +166,16 @@ def _save_cache(cache_file: str, content: dict[str, Any]) -> None:
     import os
     from contextlib import suppress
 
-    path = f"{cache_file}.{os.getpid()}"
-    try:
+    with suppress(OSError):
         os.makedirs(os.path.dirname(cache_file), mode=0o700, exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-        os.replace(path, cache_file)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(path)
+        write_whole(cache_file, json.dumps(content))
 
 
 def cache_path() -> str:
     """Return the path of the file in which the site's answers are kept."""
     import os
 
-    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(folder, "podwright", "slurm-site.json")
+    return os.path.join(user_folder("cache"), "podwright", "slurm-site.json")
 
 
 def chosen_site(

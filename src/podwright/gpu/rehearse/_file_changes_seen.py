@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from podwright.gpu.rehearse._rehearse import Side
-from podwright.slurm.site.edit import settings
-from podwright.slurm.twin import TWIN_SETTINGS, SiteFiles, pairs_of, same_files, site_rows
+from podwright.slurm.site.conf_lines import read_row, settings
+from podwright.slurm.twin import TWIN_SETTINGS, SiteFiles, same_files, site_rows
 
 _OTHER_FILES = ("gres_conf", "topology_conf", "topology_yaml")
 #: The keys of gres.conf, and of lines about nodes and partitions, of all releases.
@@ -108,4 +108,4 @@ def broken_lines(side: Side) -> list[str]:
 
 
 def _keys(line: str) -> list[str]:
-    return [key.lower() for key in pairs_of(line.partition("#")[0])]
+    return [key.lower() for key in read_row(line.partition("#")[0])]

@@ -24,7 +24,7 @@ from podwright.slurm.reader import (
     one_line_each,
 )
 from podwright.slurm.site.blocking_commands import Ask, ask_slurm
-from podwright.slurm.site.edit import settings
+from podwright.slurm.site.conf_lines import settings
 from podwright.slurm.site.releases import SlurmVersion, release_of
 from podwright.slurm.twin import Twin, find_slurm
 

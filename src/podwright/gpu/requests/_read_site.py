@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podwright.gpu.requests._site_answer_types import NodeHardware, SlurmCluster
-from podwright.gpu.requests._units import MIB, names
 from podwright.gpu.requests._unshown_fields import UnshownFields
+from podwright.hosts import read_list
 from podwright.slurm.reader import (
     SlurmConfig,
     SlurmNode,
@@ -23,6 +23,7 @@ from podwright.slurm.reader import (
     read_partitions,
     release_note,
 )
+from podwright.slurm.site.time_and_memory import MIB
 
 #: Settings that decide about a request. A twin gets them from the output of scontrol.
 _NEEDED_SETTINGS = (
@@ -154,9 +155,7 @@ def _reserved_cpu_count(reserved_list: str, cpu_count: int, hardware: NodeHardwa
 
     The list numbers threads if CPUs= counts threads, and on 22.05 also if CPUs= counts cores.
     """
-    reserved_numbers = (
-        [int(name[1:]) for name in names(f"c[{reserved_list}]")] if reserved_list else []
-    )
+    reserved_numbers = read_list(reserved_list)
     cores = cpu_count == hardware.cores and all(number < cpu_count for number in reserved_numbers)
     return len(reserved_numbers) * (hardware.threads if cores else 1)
 

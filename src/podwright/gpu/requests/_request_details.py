@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from podwright.errors import InvalidRequest
 from podwright.gpu.requests._slurm_options import Given
-from podwright.gpu.requests._units import is_number, memory, minutes, names
+from podwright.gpu.requests._units import is_number, memory, minutes
+from podwright.hosts import expand_names
 
 
 @dataclass
@@ -55,7 +56,7 @@ def read_details(given_options: tuple[Given, ...]) -> RequestDetails:
             setattr(details, _MEMORY_FIELDS[option_name], memory(option_value, option_name))
         # The value names nodes: it is neither a file (/) nor a node set ({).
         elif option_name == "nodelist" and not {"/", "{"} & set(option_value):
-            details.named = names(option_value)
+            details.named = expand_names(option_value)
         elif option_name == "partition":
             details.partitions = tuple(
                 partition_name for partition_name in option_value.split(",") if partition_name

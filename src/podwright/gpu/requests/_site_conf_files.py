@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podwright.errors import InvalidRequest
-from podwright.slurm.site.files import included_files, lines, read
+from podwright.slurm.site.files import included_files, includes, lines, read
 from podwright.slurm.twin import SiteFiles
 
 
@@ -13,11 +12,9 @@ def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> Site
     """slurm.conf with its included files, and gres.conf, topology.conf and topology.yaml of its
     folder. Files that do not exist come from `fallback`. Raises InvalidRequest where an existing or
     included file cannot be read."""
-    for file in (slurm_conf, *_included_files(slurm_conf)):
-        for line in read(file).splitlines():
-            tokens = line.partition("#")[0].split()
-            if len(tokens) == 2 and tokens[0].lower() == "include":
-                read(file.parent / tokens[1])
+    for file in (slurm_conf, *included_files(slurm_conf)):
+        for included_path in includes(file):
+            read(included_path)
     return SiteFiles(
         slurm_conf="\n".join(lines(slurm_conf)),
         gres_conf=_file_text(slurm_conf, "gres.conf", fallback.gres_conf if fallback else ""),
@@ -28,14 +25,6 @@ def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> Site
             slurm_conf, "topology.yaml", fallback.topology_yaml if fallback else ""
         ),
     )
-
-
-def _included_files(slurm_conf: Path) -> list[Path]:
-    read(slurm_conf)
-    try:
-        return list(included_files(slurm_conf))
-    except OSError as error:
-        raise InvalidRequest(f"{error.filename}: {error.strerror}") from None
 
 
 def _file_text(slurm_conf: Path, file_name: str, default_text: str) -> str:

@@ -5,7 +5,6 @@ The next attempt, on other nodes, reads there which nodes were at fault.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,12 +55,8 @@ def write_attempt(path: Path, attempt: JobAttempt) -> None:
 
     Raises OSError.
     """
-    new = os.O_TRUNC if attempt.restarts == 0 else 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | new, 0o644)
-    try:
-        os.write(descriptor, msgspec.json.encode(attempt) + b"\n")
-    finally:
-        os.close(descriptor)
+    with open(path, "ab" if attempt.restarts else "wb") as file:
+        file.write(msgspec.json.encode(attempt) + b"\n")
 
 
 def table_of_attempts(attempts: Sequence[JobAttempt]) -> str:
@@ -71,11 +66,9 @@ def table_of_attempts(attempts: Sequence[JobAttempt]) -> str:
             attempt.restarts + 1,
             ",".join(attempt.nodes),
             "" if attempt.code is None else attempt.code,
-            attempt.cause,
-            attempt.because,
-            attempt.source,
-            attempt.step,
         )
         for attempt in attempts
     ]
-    return table(("Attempt", "Nodes", "Code", "Cause", "Because", "Source", "Then"), rows)
+    why = [(attempt.cause, attempt.because, attempt.source, attempt.step) for attempt in attempts]
+    columns = ("Attempt", "Nodes", "Code", "Cause", "Because", "Source", "Then")
+    return table(columns, [(*row, *words) for row, words in zip(rows, why, strict=True)])

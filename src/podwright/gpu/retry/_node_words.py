@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from podwright.gpu.health import LIST_NODES_COMMAND, NodeRow, read_rows
+from podwright.gpu.retry._failure_records import (
+    ERROR_FILE_VARIABLE,
+    OWN_ERROR_FILE,
+    FailureRecord,
+    read_error_file,
+)
 from podwright.gpu.retry._retry_decisions import NodeWord
 from podwright.ground.judgement import Says
 
 _PROBE_SECONDS = 60
+#: Seconds before each look, while a node does not answer. slurmctld notices that within
+#: SlurmdTimeout (300 s). Until then a node is not blamed: this node's network may be at fault.
+_PAUSES_SECONDS = (0, 30, 30, 60, 60, 60, 60)
 _USABLE = ("idle", "mixed", "allocated", "completing")
+_UNREADABLE = (Says.NOT_KNOWN, "its health cannot be read", "")
 
 
 class _Said(msgspec.Struct):
@@ -30,10 +41,13 @@ class _Report(msgspec.Struct):
     judgement: _Said
 
 
-class Nodes(msgspec.Struct, frozen=True):
-    """words: about the job's nodes. usable_others: how many more the job could get."""
+class NodesSeen(NamedTuple):
+    """words: about the job's nodes. failures: what programs recorded there. usable_others: how many
+    more nodes the job could get.
+    """
 
-    words: tuple[NodeWord, ...]
+    words: list[NodeWord]
+    failures: list[FailureRecord]
     usable_others: int
 
 
@@ -41,23 +55,28 @@ def ask_nodes(
     nodes: Sequence[str],
     excluded: Sequence[str],
     environ: Mapping[str, str],
-    run: Callable[[Sequence[str], float], str | None],
-) -> Nodes:
+    run: Callable[[Sequence[str], float], str],
+    sleep: Callable[[float], None],
+) -> NodesSeen:
     """Ask Slurm, and then the nodes that answer. excluded: nodes that the job does not get.
 
-    run: a command and its limit in seconds; its output, whatever its exit code, or None where it
-    did not end.
+    run: a command and its limit in seconds; its output until then, whatever its exit code.
     """
-    listing = run(LIST_NODES_COMMAND, _PROBE_SECONDS)
-    rows = read_rows(listing) if listing else []
-    ill = [word for node in nodes if (word := slurms_word(node, rows))]
-    silent = {word.node for word in ill}
-    asked = [node for node in nodes if node not in silent]
-    answers = {}
-    if asked:
-        answers = read_answers(run(probe_command(asked), _PROBE_SECONDS) or "")
-    no_answer = ("did not answer", "")
-    words = [*ill, *(NodeWord(n, *answers.get(n, (Says.NOT_KNOWN, *no_answer))) for n in asked)]
+    words: dict[str, NodeWord] = {}
+    failures: list[FailureRecord] = []
+    for pause in _PAUSES_SECONDS:
+        sleep(pause)
+        rows = read_rows(run(LIST_NODES_COMMAND, _PROBE_SECONDS))
+        words |= {node: word for node in nodes if (word := slurms_word(node, rows))}
+        if asked := [node for node in nodes if node not in words]:
+            command = probe_command(asked, environ.get(ERROR_FILE_VARIABLE, ""))
+            said, records = read_answers(run(command, _PROBE_SECONDS))
+            words |= {word.node: word for word in said}
+            failures += records
+        # If not even this node answers, srun itself does not work.
+        if len(words) == len(nodes) or environ.get("SLURMD_NODENAME") not in words:
+            break
+    silent = (Says.NOT_KNOWN, "it does not answer", "")
     partition = environ.get("SLURM_JOB_PARTITION", "")
     others = {
         row.node
@@ -66,10 +85,10 @@ def ask_nodes(
         and row.node not in {*nodes, *excluded}
         and row.state in _USABLE
     }
-    return Nodes(tuple(words), len(others))
+    return NodesSeen([words.get(n) or NodeWord(n, *silent) for n in nodes], failures, len(others))
 
 
-def slurms_word(node: str, rows: Sequence[NodeRow]) -> NodeWord | None:
+def slurms_word(node: str, rows: Iterable[NodeRow]) -> NodeWord | None:
     """What Slurm says against a node; None for nothing."""
     for row in rows:
         if row.node != node:
@@ -82,27 +101,43 @@ def slurms_word(node: str, rows: Sequence[NodeRow]) -> NodeWord | None:
     return None
 
 
-def probe_command(nodes: Sequence[str]) -> list[str]:
-    """The srun that asks each node for its health, one task on each."""
+def probe_command(nodes: Sequence[str], error_file: str) -> list[str]:
+    """The srun that asks each node for its health and for its error file, one task on each."""
     own = shlex.join([sys.executable, "-m", "podwright.cli.podwright", "node", "health", "--json"])
-    count = str(len(nodes))
+    file, count = shlex.quote(error_file), str(len(nodes))
+    script = (
+        f"said=$({own} 2>/dev/null); [ ! -O {file} ] || error=$(head -c 65536 {file} | tr -d '\\n')"
+        '; printf \'%s\\t%s\\t%s\\n\' "$SLURMD_NODENAME" "$said" "$error"'
+    )
+    if error_file.startswith(OWN_ERROR_FILE):
+        script += f"; rm -f {file}"
     return [
-        *("srun", "--overlap", "--quiet", "--export=ALL", "--input=none", "--kill-on-bad-exit=0"),
-        *("--nodes", count, "--ntasks", count, "--ntasks-per-node=1", "--cpus-per-task=1"),
-        *("--nodelist", ",".join(nodes)),
-        # One write for each node, so that lines do not mix.
-        *("sh", "-c", f'said=$({own} 2>/dev/null); echo "$SLURMD_NODENAME $said"'),
+        *("srun", "--overlap", "--quiet", "--label", "--time=1", "--export=ALL", "--input=none"),
+        *("--kill-on-bad-exit=0", "--ntasks-per-node=1", "--cpus-per-task=1"),
+        *("--nodes", count, "--ntasks", count, "--nodelist", ",".join(nodes), "sh", "-c", script),
     ]
 
 
-def read_answers(output: str) -> dict[str, tuple[Says, str, str]]:
-    """What each node said of itself, by its name. A line that cannot be read is left out."""
-    answers = {}
-    for line in output.splitlines():
-        node, _, tree = line.partition(" ")
+def read_answers(output: str) -> tuple[list[NodeWord], list[FailureRecord]]:
+    """What each node said of itself, and what programs recorded there.
+
+    srun cuts lines of more than 1,024 bytes, and mixes the pieces of several nodes. Each has the
+    number of its task.
+    """
+    lines: dict[str, str] = {}
+    for piece in output.split("\n"):
+        task, colon, text = piece.lstrip().partition(": ")
+        if colon and task.isdigit():
+            lines[task] = lines.get(task, "") + text
+    words, failures = [], []
+    for line in lines.values():
+        node, _, rest = line.partition("\t")
+        report, _, error = rest.partition("\t")
         try:
-            said = msgspec.json.decode(tree, type=_Report).judgement
+            judgement = msgspec.json.decode(report, type=_Report).judgement
+            words.append(NodeWord(node, judgement.says, judgement.because, judgement.source))
         except msgspec.DecodeError:
-            continue
-        answers[node] = (said.says, said.because, said.source)
-    return answers
+            words.append(NodeWord(node, *_UNREADABLE))
+        if record := read_error_file(node, error):
+            failures.append(record)
+    return words, failures

@@ -9,9 +9,10 @@ device, network or file system.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from podwright.gpu.retry._failure_records import FailureRecord, first_failures
 from podwright.ground.judgement import Judgement, Says
 
 _TEXT_ERROR: Final = re.compile(
@@ -20,6 +21,8 @@ _TEXT_ERROR: Final = re.compile(
     re.M,
 )
 _OUT_OF_MEMORY: Final = re.compile(r"^.*[Dd]etected \d+ oom.?kill event.*", re.M)
+#: What srun says of a task that failed: the first of these lines is about the first task.
+_SRUN_WORD: Final = re.compile(r"^srun: error: (\S+: tasks? [\d,-]+): (.*)", re.M)
 #: Words after which an error of the program's text may be what a fault elsewhere led to.
 _OTHER_FAULTS: Final = re.compile(
     r"CUDA|NCCL|\bHIP\b|\bROCm|\bXid\b|\bECC\b|cuBLAS|cuDNN|RuntimeError|Bus error|"
@@ -63,23 +66,40 @@ class Again(NamedTuple):
     because: str
 
 
-def find_cause(code: int, words: Sequence[NodeWord], output: str | None) -> JobFault:
-    """Why a command failed. words: about the job's nodes. output: its end, or None: unreadable."""
+def find_cause(
+    code: int,
+    words: Sequence[NodeWord],
+    output: str | None,
+    failures: Iterable[FailureRecord] = (),
+) -> JobFault:
+    """Why a command failed. words: about the job's nodes. output: its end, or None: unreadable.
+
+    failures: what the command's processes recorded of their ends. The first of them counts, since
+    the others may have failed because of it.
+    """
     ill = [word for word in words if word.fit is Says.NO]
-    unseen = () if output is not None else ("the command's output, which is no file",)
     if ill:
         because = "; ".join(f"{word.node}: {word.because}" for word in ill)
         judgement = Judgement(says=Says.YES, because=because, source=ill[0].source)
         return JobFault(judgement, tuple(dict.fromkeys(word.node for word in ill)))
-    text = output or ""
+    text, first = output or "", first_failures(failures)
     if match := _OUT_OF_MEMORY.search(text):
         because = f"it needs more memory than the job has: {match[0].strip()}"
         return JobFault(Judgement(says=Says.NO, because=because, source="Slurm"))
-    error = _TEXT_ERROR.search(text)
-    if error and not _OTHER_FAULTS.search(text):
-        return JobFault(Judgement(says=Says.NO, because=error[1].strip(), source="Python"))
-    doubts = [f"{word.node}: {word.because}" for word in words if word.fit is Says.NOT_KNOWN]
+    said = [record.text for record in first] or [text]
+    errors = [_TEXT_ERROR.search(each) for each in said if not _OTHER_FAULTS.search(each)]
+    if errors and errors[0] and len(errors) == len(said) and all(errors):
+        source = first[0].source if first else "Python"
+        return JobFault(Judgement(says=Says.NO, because=errors[0][1].strip(), source=source))
     because = f"it ended with {code}, and no node and no word of its output says why"
+    if first:
+        nodes = ", ".join(dict.fromkeys(record.node for record in first))
+        message = first[0].message.strip().partition("\n")[0]
+        because = f"it ended with {code}, first on {nodes}: {message}"
+    elif match := _SRUN_WORD.search(text):
+        because = f"it ended with {code}; srun says of {match[1]}: {match[2]}"
+    unseen = () if output is not None else ("the command's output, which is no file",)
+    doubts = [f"{word.node}: {word.because}" for word in words if word.fit is Says.NOT_KNOWN]
     left_out = (*unseen, *doubts)
     return JobFault(Judgement(says=Says.NOT_KNOWN, because=because, left_out=left_out))
 
@@ -100,21 +120,12 @@ def at_start(
 
 
 def after_failure(
-    cause: JobFault,
-    restarts: int,
-    limit: int,
-    nodes: Sequence[str],
-    usable_others: int,
-    *,
-    told: bool,
+    cause: JobFault, restarts: int, limit: int, nodes: Sequence[str], usable_others: int
 ) -> Stop | Again:
     """What follows a failure.
 
-    usable_others: nodes of the partition that the job does not have and could get. told: Slurm
-    asked the job to end: scancel, its time limit, preemption.
+    usable_others: nodes of the partition that the job does not have and could get.
     """
-    if told:
-        return Stop("Slurm asked the job to end")
     if cause.at_fault.says is Says.NO:
         return Stop("the program failed, and would fail again")
     if restarts >= limit:

@@ -8,17 +8,24 @@ gives it the list, while this process ignores SIGTERM.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from podwright.errors import FieldNotKnown, InvalidRequest
+from podwright.gpu.retry._failure_records import (
+    ERROR_FILE_VARIABLE,
+    OWN_ERROR_FILE,
+    poprun_files,
+    read_poprun_lines,
+)
 from podwright.gpu.retry._history import JobAttempt, history_path, read_history, write_attempt
-from podwright.gpu.retry._node_words import ask_nodes
 from podwright.gpu.retry._retry_decisions import (
     Again,
     JobFault,
@@ -28,7 +35,9 @@ from podwright.gpu.retry._retry_decisions import (
     find_cause,
 )
 from podwright.hosts import HostsError, expand
-from podwright.slurm.reader import listing_format, read_jobs, read_listing
+
+if TYPE_CHECKING:
+    from podwright.slurm.reader import JobRecord
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _OUTPUT_BYTES = 256 << 10  # of the end of the command's output, for words about its failure
@@ -42,7 +51,7 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
 
     Raises InvalidRequest outside a batch job.
     """
-    job = _Job(environ, limit)
+    job = _Job(environ)
     early = at_start(job.restarts, limit, job.nodes, job.bad_nodes)
     if isinstance(early, Stop):
         job.say(f"the command is not started: {early.because}")
@@ -50,31 +59,40 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
     if isinstance(early, Again):
         _ignore_signals()
         return job.again(early, None, None)
-    start, running = _output_size(), _Command()
+    outputs = _sizes(("/proc/self/fd/1", "/proc/self/fd/2"))
+    records = _sizes(poprun_files(command))
+    error_file = f"{OWN_ERROR_FILE}{job.number}-{os.urandom(8).hex()}.json"
+    environ = {ERROR_FILE_VARIABLE: error_file, **environ}
+    running = _Command()
     try:
-        code = running.run(command)
+        code = running.run(command, environ)
     except OSError as error:
         job.say(f"{command[0]}: {error.strerror}")
         return _NO_COMMAND
     if code == 0:
         return 0
-    seen = ask_nodes(job.nodes, _excluded(job.number), environ, _run)
-    cause = find_cause(code, seen.words, _output_since(start))
+    told = Stop("Slurm asked the job to end")
+    if running.told:
+        return job.stop(told, None, code)
+    from podwright.gpu.retry._node_words import ask_nodes
+
+    seen = ask_nodes(job.nodes, job.excluded, environ, _run, time.sleep)
+    failures = [*seen.failures, *read_poprun_lines(_text_since(records) or "")]
+    cause = find_cause(code, seen.words, _text_since(outputs), failures)
     _ignore_signals()  # whether the job is to end is known from here on
-    told, others = running.told, seen.usable_others
-    step = after_failure(cause, job.restarts, limit, job.nodes, others, told=told)
+    if running.told:
+        return job.stop(told, None, code)
+    step = after_failure(cause, job.restarts, limit, job.nodes, seen.usable_others)
     job.say(f"the command ended with {code}. Cause: {cause.name}: {cause.at_fault.because}")
     if isinstance(step, Stop):
-        job.record(step, cause, code)
-        job.say(f"the job is not started again: {step.because}")
-        return code
+        return job.stop(step, cause, code)
     return job.again(step, cause, code)
 
 
 class _Job:
     """This batch job, as its environment describes it."""
 
-    def __init__(self, environ: Mapping[str, str], limit: int) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         try:
             self.number = environ["SLURM_JOB_ID"]
             self.nodes = expand(environ["SLURM_JOB_NODELIST"])
@@ -85,7 +103,6 @@ class _Job:
                 operation="podwright slurm retry",
                 would_work="put it into a script for sbatch: exec podwright slurm retry -- srun …",
             ) from None
-        self.limit = limit
         # The number of an array requeues all of its tasks.
         array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
         self.name = f"{array}_{task}" if array and task else self.number
@@ -96,11 +113,53 @@ class _Job:
                 earlier = read_history(self.path)
         self.bad_nodes = tuple(dict.fromkeys(node for a in earlier for node in a.bad_nodes))
 
+    @functools.cached_property
+    def shown(self) -> JobRecord | None:
+        """The job as Slurm shows it after the command has failed."""
+        from podwright.slurm.reader import read_jobs
+
+        command = ["scontrol", "--oneliner", "show", "job", self.number]
+        return next(iter(read_jobs(_run(command, _SLURM_SECONDS))), None)
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The nodes that the job's owner excluded, or an earlier attempt."""
+        with contextlib.suppress(HostsError, FieldNotKnown):
+            return expand(self.shown.excluded) if self.shown and self.shown.excluded else ()
+        return ()
+
     def say(self, sentence: str) -> None:
         """Tell the user, on standard error."""
         print(f"podwright slurm retry: {sentence}.", file=sys.stderr, flush=True)
 
-    def record(self, step: Stop | Again, cause: JobFault | None, code: int | None) -> None:
+    def stop(self, step: Stop, cause: JobFault | None, code: int) -> int:
+        """End with the command's exit code. cause: None where Slurm asked for the end."""
+        self._record(step, cause, code)
+        self.say(f"the job is not started again: {step.because}")
+        with contextlib.suppress(FieldNotKnown):
+            if cause and self.shown and self.shown.expedited:
+                # Slurm would hold this job, or start it again if an Epilog fails.
+                self._tell_slurm(f"update JobId={self.name} Requeue=0")
+        return code
+
+    def again(self, step: Again, cause: JobFault | None, code: int | None) -> int:
+        """Requeue this job and wait for its end by Slurm. Returns where Slurm refuses."""
+        self._record(step, cause, code)
+        excluded = ",".join(dict.fromkeys((*self.excluded, *self.bad_nodes, *step.without)))
+        # Without the first line Slurm requeues no job that was submitted with --no-requeue.
+        lines = [f"update JobId={self.name} Requeue=1", f"requeue {self.name}"]
+        if excluded:
+            lines.append(f"update JobId={self.name} ExcNodeList={excluded}")
+        without = f" without {excluded}" if excluded else ""
+        self.say(f"the job starts again{without}: {step.because}")
+        self._tell_slurm(*lines)
+        if not _is_requeued(self.number, self.restarts):
+            self.say("the job is not started again")
+            return code or _NOT_STARTED
+        time.sleep(_END_SECONDS)  # Slurm ends this process long before
+        return code or _NOT_STARTED
+
+    def _record(self, step: Stop | Again, cause: JobFault | None, code: int | None) -> None:
         """Write this attempt down, before anything follows from it."""
         at_fault = cause.at_fault if cause else None
         attempt = JobAttempt(
@@ -120,38 +179,12 @@ class _Job:
         except OSError as error:
             self.say(f"{self.path}: {error.strerror}; later attempts do not know of this one")
 
-    def again(self, step: Again, cause: JobFault | None, code: int | None) -> int:
-        """Requeue this job and wait for its end by Slurm. Returns where Slurm refuses."""
-        self.record(step, cause, code)
-        excluded = ",".join(
-            dict.fromkeys((*_excluded(self.number), *self.bad_nodes, *step.without))
-        )
-        lines = [f"requeue {self.name}"]
-        if excluded:
-            lines.append(f"update JobId={self.name} ExcNodeList={excluded}")
-        without = f" without {excluded}" if excluded else ""
-        self.say(f"the job starts again{without}: {step.because}")
-        try:
-            done = subprocess.run(
-                ["scontrol"],
-                input="".join(f"{line}\n" for line in lines),
-                capture_output=True,
-                text=True,
-                timeout=_SLURM_SECONDS,
-                check=False,
-            )
-            # It repeats what it reads, after its name.
-            said = f"{done.stdout}\n{done.stderr}".splitlines()
-            refusal = "; ".join(line for line in said if line and not line.startswith("scontrol:"))
-        except (OSError, subprocess.TimeoutExpired) as error:
-            refusal = str(error)
-        if refusal:
-            self.say(f"Slurm says: {refusal}")
-        if not _is_requeued(self.number, self.restarts):
-            self.say("the job is not started again: submit it with --requeue")
-            return code or _NOT_STARTED
-        time.sleep(_END_SECONDS)  # Slurm ends this process long before
-        return code or _NOT_STARTED
+    def _tell_slurm(self, *lines: str) -> None:
+        said = _run(["scontrol"], _SLURM_SECONDS, "".join(f"{line}\n" for line in lines))
+        # It repeats what it reads, after its name.
+        refusals = [line for line in said.splitlines() if line and not line.startswith("scontrol:")]
+        if refusals:
+            self.say(f"Slurm says: {'; '.join(refusals)}")
 
 
 class _Command:
@@ -161,11 +194,11 @@ class _Command:
         self.told = False
         self._child: subprocess.Popen[bytes] | None = None
 
-    def run(self, command: Sequence[str]) -> int:
+    def run(self, command: Sequence[str], environ: Mapping[str, str]) -> int:
         """The exit code, as a shell has it. Raises OSError where there is no such program."""
         for number in _FORWARDED:
             signal.signal(number, self._forward)
-        self._child = subprocess.Popen(command)
+        self._child = subprocess.Popen(command, env=environ)
         if self.told:
             self._child.terminate()
         code = self._child.wait()
@@ -182,57 +215,52 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _run(words: Sequence[str], seconds: float) -> str | None:
-    """The output of a command, whatever its exit code."""
+def _run(words: Sequence[str], seconds: float, text: str = "") -> str:
+    """The output of a command, whatever its exit code; what there is of it after so long."""
     try:
-        return subprocess.run(
+        said = subprocess.run(
             words,
-            stdin=subprocess.DEVNULL,
+            input=text.encode(),
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
+            stderr=subprocess.STDOUT if text else subprocess.DEVNULL,
             timeout=seconds,
             check=False,
         ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
-def _excluded(job: str) -> tuple[str, ...]:
-    """The nodes that the job's owner excluded, or an earlier attempt."""
-    command = ["scontrol", "--oneliner", "show", "job", job]
-    records = read_jobs(_run(command, _SLURM_SECONDS) or "")
-    with contextlib.suppress(HostsError, FieldNotKnown):
-        return expand(records[0].excluded) if records and records[0].excluded else ()
-    return ()
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout or b""
+    except OSError:
+        return ""
+    return said.decode(errors="replace")
 
 
 def _is_requeued(job: str, restarts: int) -> bool:
+    from podwright.slurm.reader import listing_format, read_listing
+
     columns = {"restarts": 20}
     command = ["squeue", "-h", "-j", job, "-O", listing_format(**columns)]
-    rows = read_listing(_run(command, _SLURM_SECONDS) or "", **columns)
+    rows = read_listing(_run(command, _SLURM_SECONDS), **columns)
     return bool(rows) and rows[0]["restarts"] == str(restarts + 1)
 
 
-def _output_size() -> dict[str, int]:
-    """The files that this process writes its output to, by a path that opens them, and their
-    sizes."""
-    sizes = {}
-    seen = set()
-    for path in ("/proc/self/fd/1", "/proc/self/fd/2"):
-        with contextlib.suppress(OSError):
+def _sizes(paths: Iterable[str]) -> dict[str, int]:
+    """The sizes of these files. Each file is named once, and what is no file is left out."""
+    sizes, seen = {}, set()
+    for path in paths:
+        try:
             status = os.stat(path)
-            if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
-                seen.add((status.st_dev, status.st_ino))
-                sizes[path] = status.st_size
+        except OSError:
+            sizes[path] = 0
+            continue
+        if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            sizes[path] = status.st_size
     return sizes
 
 
-def _output_since(start: Mapping[str, int]) -> str | None:
-    """The end of what was written since then; None where that cannot be read."""
+def _text_since(sizes: Mapping[str, int]) -> str | None:
+    """The end of what was written to these files since then; None where that cannot be read."""
     texts = []
-    for path, size in start.items():
+    for path, size in sizes.items():
         try:
             with open(path, "rb") as file:
                 end = file.seek(0, os.SEEK_END)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.site.edit import OLD_LINE_MARK, changed, joined, settings, undone
+from podwright.slurm.site.conf_lines import settings
+from podwright.slurm.site.edit import OLD_LINE_MARK, changed, joined, undone
 from podwright.slurm.site.file_changes import FileChanges
 from podwright.slurm.site.files import read
 

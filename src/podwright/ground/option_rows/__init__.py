@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import TypedDict, Unpack
 
     class _RowFields(TypedDict, total=False):
@@ -113,6 +114,16 @@ def text(
 def optional(help: str, metavar: str | None = None, **fields: Unpack[_RowFields]) -> str | None:
     """Return an option whose value is a word, and None where it is not given."""
     return cast("str | None", OptionRow(help, metavar=metavar, **fields))
+
+
+def path(help: str, metavar: str, **fields: Unpack[_RowFields]) -> Path | None:
+    """Return an option whose value is the path of a file, and None where it is not given."""
+    return value(help, metavar, _read_path, None, **fields)
+
+
+def names(help: str, metavar: str, **fields: Unpack[_RowFields]) -> Sequence[str]:
+    """Return an option whose value is words with commas between them."""
+    return value(help, metavar, lambda text: tuple(filter(None, text.split(","))), (), **fields)
 
 
 def value(
@@ -237,6 +248,12 @@ def _add_row_to_parser(
         keywords |= {"choices": row.choices, "nargs": row.nargs, "const": row.const}
         keywords["required"] = row.required
     add_argument(*spellings, **keywords)
+
+
+def _read_path(text: str) -> Path | None:
+    from pathlib import Path
+
+    return Path(text) if text else None
 
 
 def positive(text: str) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from podwright.errors import PodwrightError
 
+_T = TypeVar("_T")
+
 
 async def until_done(
-    work: Callable[[], Awaitable[None]], pause_s: float, warn: Callable[[str], None]
-) -> None:
+    work: Callable[[], Awaitable[_T]], pause_s: float, warn: Callable[[str], None]
+) -> _T:
     """Repeat `work` until it raises no PodwrightError, in pauses of `pause_s` seconds.
 
     warn: takes a problem that is another than the one before.
@@ -18,8 +21,7 @@ async def until_done(
     problem = ""
     while True:
         try:
-            await work()
-            return
+            return await work()
         except PodwrightError as error:
             if str(error) != problem:
                 problem = str(error)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import InvalidRequest
+from podwright.ground.durable_files import write_whole
 from podwright.launcher.options._option_table import OPTION_BY_NAME, OPTIONS, Option
 
 if TYPE_CHECKING:
@@ -159,19 +160,15 @@ def write_config(
         if not overwrite and os.path.lexists(config_path):
             suffix = time.strftime("%Y%m%d-%H%M%S", time.localtime(wall_time))
             written_path = f"{config_path}.{suffix}"
-        _write_toml_file(written_path, toml_text, overwrite)
+        if overwrite:
+            write_whole(written_path, toml_text)
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with open(os.open(written_path, flags, 0o600), "w", encoding="utf-8") as file:
+                file.write(toml_text)
     except OSError as error:
         raise InvalidRequest(f"--export-config: {written_path}: {error.strerror}") from None
     return written_path
-
-
-def _write_toml_file(config_path: str, toml_text: str, overwrite: bool) -> None:
-    draft_path = f"{config_path}.{os.urandom(4).hex()}" if overwrite else config_path
-    descriptor = os.open(draft_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as draft_file:
-        draft_file.write(toml_text)
-    if overwrite:
-        os.rename(draft_path, config_path)
 
 
 def given(

@@ -18,6 +18,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
     """
     from podwright.client import LocalServers, find_server
     from podwright.launcher.watchers._lease import VENDOR_PROTOCOLS
+    from podwright.wire import ExplainRequest, Explanation
 
     if plan.offline:
         raise InvalidRequest(
@@ -36,9 +37,10 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
             )
         ),
     )
+    request = plan.wanted.request()
     try:
         if server.info.apis != VENDOR_PROTOCOLS:
-            explanation = server.client.explain_acquire(plan.request)
+            explanation = server.client.ask("Explain", ExplainRequest(acquire=request), Explanation)
             starts_now, explanation_lines = explanation.starts_now, explanation.lines
             if not starts_now:
                 sentences = [explanation.problem, *explanation_lines, explanation.would_work]
@@ -46,7 +48,9 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
         else:
             from podwright.launcher.plan._vendor_partition import would_borrow_partition
 
-            starts_now, explanation_lines = would_borrow_partition(server.client, plan.request)
+            starts_now, explanation_lines = would_borrow_partition(
+                server.client, plan.wanted.request()
+            )
     finally:
         server.client.close()
     return starts_now, [f"server {server.address} ({server.how})", *explanation_lines]

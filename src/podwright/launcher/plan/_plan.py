@@ -57,7 +57,6 @@ from podwright.launcher.plan._wanted_partition import (
 
 if TYPE_CHECKING:
     from podwright.client import ServerOptions
-    from podwright.wire import AcquireRequest
 
 DECIDED_BY_SERVER_TEXT = "decided by the server"
 HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
@@ -158,11 +157,6 @@ class Plan(NamedTuple):
         from podwright.client import ServerOptions
 
         return ServerOptions(host=self.server_host, port=self.server_port, certs=self.server_certs)
-
-    @property
-    def request(self) -> AcquireRequest:
-        """The request to the server."""
-        return self.wanted.request()
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podwright.hosts import children
 from podwright.launcher.hosts._remote_hosts import NOWHERE, Remotes
@@ -30,10 +30,31 @@ Fixed = Environment | tuple[tuple[str, str], ...]
 Started = tuple[int, list[str], dict[str, str]]
 
 
+class OwnInstances(NamedTuple):
+    """The instances on this host: their ranks, and the words in front of a rank and behind it."""
+
+    ranks: Sequence[int]
+    wrapper: list[str]
+    program: list[str]
+
+
+class StartOrder(NamedTuple):
+    """How all instances are started. Without mpirun, the guardians start them.
+
+    program: as other hosts start it. fixed, added: the variables of the plan, and poprun's own.
+    """
+
+    command: Command
+    here: OwnInstances
+    program: object
+    fixed: Fixed
+    added: Environment
+
+
 class Attempt:
     """The parts of one start. words: the output of the guardian's children until they are watched.
 
-    wrapper, program: how an instance is started on this host. owned: the ranks on this host.
+    early: whether mpirun was started before the partition was there.
     """
 
     def __init__(
@@ -66,11 +87,6 @@ class Attempt:
         )
         os.close(words_writer)
         self.remotes: Remotes = NOWHERE
-        self.wrapper: list[str] = []
-        self.program: list[str] = []
-        self.owned: Sequence[int] = ()
-        #: Without mpirun, the guardians start the instances.
-        self.plain = False
         self.early = False
         self._watched = False
 
@@ -79,64 +95,49 @@ class Attempt:
         """The name by which the server knows the attempt."""
         return self.folder.name.rpartition("-")[2]
 
-    def start_engine(
-        self, command: Command, fixed_variables: Fixed, poprun_variables: Environment
-    ) -> None:
+    def start_engine(self, order: StartOrder) -> None:
         """Start mpirun while the partition is requested.
 
-        No instance begins before `give` has written the variables that depend on it
+        No instance begins before `start` has given it the variables that depend on it
         (_instance_wrapper).
         """
         self.early = True
-        environment = whole_environment(self._environ, fixed_variables, poprun_variables)
-        self.keeper.guardian.send(START, self._engine_commands(command), environment)
+        environment = whole_environment(self._environ, order.fixed, order.added)
+        self.keeper.guardian.send(START, self._engine_commands(order), environment)
 
-    def start(
-        self,
-        command: Command,
-        fixed_variables: Fixed,
-        poprun_variables: Environment,
-        late_variables: Environment,
-        remote_program: object,
-    ) -> None:
-        """Start the instances, unless `start_engine` has started mpirun already.
-
-        late_variables: variables that were not known before. remote_program: the program, as other
-        hosts start it.
+    def start(self, order: StartOrder, late_variables: Environment) -> None:
+        """Start the instances, or give them what they wait for if `start_engine` has started
+        mpirun already. late_variables: variables that were not known before.
         """
         if self.early:
+            give(self.folder, dict(late_variables))
             return
-        environment = whole_environment(
-            self._environ, fixed_variables, late_variables, poprun_variables
-        )
+        environment = whole_environment(self._environ, order.fixed, late_variables, order.added)
+        plain, here = order.command.plain, order.here
         for remote in self.remotes:
-            ranks = [rank for rank in remote.ranks if command.plain]
-            remote.line.send(START, ranks, environment, remote_program)
+            ranks = [rank for rank in remote.ranks if plain]
+            remote.line.send(START, ranks, environment, order.program)
         commands: list[Started]
-        commands = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
-        if not command.plain:
-            commands = self._engine_commands(command)
-        elif 0 not in self.owned:
-            commands = [*self._input_commands(), *commands]
+        commands = [(rank, [*here.wrapper, str(rank), *here.program], {}) for rank in here.ranks]
+        if not plain:
+            commands = self._engine_commands(order)
+        elif 0 not in here.ranks:
+            commands = [*self._input_commands(here), *commands]
         self.keeper.guardian.send(START, commands, environment)
 
-    def _engine_commands(self, command: Command) -> list[Started]:
+    def _engine_commands(self, order: StartOrder) -> list[Started]:
         """Return the command of mpirun, and before it what hands instance 0 its input."""
-        return [*self._input_commands(), (ENGINE_COMMAND_KIND, list(command.argv), {})]
+        engine_command: Started = (ENGINE_COMMAND_KIND, list(order.command.argv), {})
+        return [*self._input_commands(order.here), engine_command]
 
-    def _input_commands(self) -> list[Started]:
+    def _input_commands(self, here: OwnInstances) -> list[Started]:
         """Return the command that passes on the input of instance 0, if there is any input."""
         input_command = take_input(self.folder)
         if not input_command:
             return []
-        if 0 not in self.owned:
+        if 0 not in here.ranks:
             self.remotes.pass_input(self.folder)
         return [(INPUT_COMMAND_KIND, input_command, {})]
-
-    def give(self, late_variables: Environment) -> None:
-        """Give variables that were not known before to instances whose mpirun has begun."""
-        if self.early:
-            give(self.folder, dict(late_variables))
 
     def spare(self) -> list[int]:
         """Return children that are no part of the run, such as a server that was just started."""

@@ -29,7 +29,7 @@ from podwright.launcher.options._move_notice import MOVE_SIGNAL_VARIABLE
 from podwright.launcher.plan._check_program import check_program
 from podwright.launcher.plan._executable_cache import CACHE_VARIABLE, TEMPORARY_CACHE
 from podwright.launcher.plan._plan import Plan
-from podwright.launcher.run._attempt import Attempt
+from podwright.launcher.run._attempt import Attempt, OwnInstances, StartOrder
 from podwright.launcher.run._connect_hosts import meeting_point, start_relays
 from podwright.launcher.run._launch_partition import Find, LaunchPartition, hosts_of
 from podwright.launcher.run._mpi_arguments import local_arguments, own_variables
@@ -215,40 +215,18 @@ class _Run:
     def attempt(self) -> Cause | None:
         """Start all instances and watch them to their end. Returns the cause if they did not end
         well.
+
+        Each stage takes what those before it made.
         """
         self._trace.attempt(self._restart_count + 1)
         attempt = self._begin_attempt()
         try:
-            placement = self._ask_placement()
             attempt.remotes = self._meet(attempt.folder)
-            if placement:
-                with attempt.remotes.kept_alive():
-                    placement_problem = placement.problem(self._plan.hosts)
-                if placement_problem:
-                    self._output.warn(placement_problem)
-            self._make_wrapper(attempt)
-            command = self._start_command(attempt)
-            attempt.plain = command.plain
-            poprun_variables = self._own_variables(attempt, command)
-            asks_partition = self._plan.asks and not self._partition.lease
-            if asks_partition and self._may_begin_early(attempt, command):
-                self._trace.starting(_START_SPAN_NAMES[command.plain])
-                attempt.start_engine(command, self._plan.environment, poprun_variables)
-            if self._trace.on:
-                self._trace.open()
-                self._index_trace_file(
-                    run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", "")
-                )
-            become_subreaper()
-            if asks_partition:
-                self._take_partition(attempt)
-            late_variables = {**self._partition.environment, **self._meeting_point(attempt)}
-            attempt.give(late_variables)
-            watch = self._make_watch(attempt)
-            plan = self._plan
-            if not attempt.early:
-                self._trace.starting(_START_SPAN_NAMES[command.plain])
-            attempt.start(command, plan.environment, poprun_variables, late_variables, plan.program)
+            here = self._prepare(attempt)
+            order = self._order(attempt, here)
+            self._start_early(attempt, order)
+            late_variables = self._take_partition(attempt)
+            watch = self._start(attempt, order, late_variables)
             return self._watch_to_end(attempt, watch)
         finally:
             self._trace.started()
@@ -282,9 +260,48 @@ class _Run:
             self._keeper.hold(self._partition.lease.holding)
         return attempt
 
-    def _make_wrapper(self, attempt: Attempt) -> None:
-        """Make the script in front of each instance, with its cores, its GPUs and its own
-        variables.
+    def _meet(self, folder: RunFolder) -> Remotes:
+        """Connect the hosts, and ask meanwhile whether Slurm granted adjacent nodes."""
+        asks_placement = self._plan.gpus and len(self._plan.hosts) > 1 and not self._restart_count
+        placement = InstancePlacement(self._environ) if asks_placement else None
+        remotes = self._connect(folder)
+        if placement:
+            with remotes.kept_alive():
+                placement_problem = placement.problem(self._plan.hosts)
+            if placement_problem:
+                self._output.warn(placement_problem)
+        return remotes
+
+    def _connect(self, folder: RunFolder) -> Remotes:
+        """Connect the hosts. After a restart, only those that can be used are needed."""
+        self._plan = plan = self._requested_plan
+        healthy_hosts: list[str] = []
+        relay_options = {"returns": self._tools.exchange is not None, "traces": self._trace.on}
+        self._trace.begin("hosts")
+        while True:
+            try:
+                remotes = start_relays(
+                    self._plan, folder, self._environ, self._output, self._key, **relay_options
+                )
+                for remote in sorted(remotes, key=lambda remote: remote.reached):
+                    self._trace.happened("host reached", remote.reached, host=remote.host)
+                self._trace.end()
+                return remotes
+            except HostsUnusable as error:
+                candidate_hosts = healthy_hosts or [*plan.hosts, *plan.spares]
+                healthy_hosts = [
+                    host for host in candidate_hosts if host not in error.data["hosts"]
+                ]
+                if not self._restarts or not healthy_hosts or self._partition.attached:
+                    raise
+                self._plan = plan.over(healthy_hosts)
+                hosts_text = ", ".join(self._plan.hosts)
+                self._output.warn(f"{error.problem}; all instances are started on {hosts_text}")
+                self._trace.happened("other hosts", hosts=hosts_text, cause=error.problem)
+
+    def _prepare(self, attempt: Attempt) -> OwnInstances:
+        """Make the script in front of each instance of this host, with its cores, its GPUs and its
+        own variables.
         """
         plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
         if self._restart_count:
@@ -295,46 +312,72 @@ class _Run:
             if instance.rank not in remotes.ranks
         }
         bound_variables = bind(variables_by_rank, plan.placement, self._environ, plan.gpus)
-        attempt.owned = list(variables_by_rank)
-        returns_results, traces = self._tools.exchange is not None, self._trace.on
-        attempt.wrapper = make_wrapper(
-            folder, bound_variables, returns=returns_results, traces=traces
+        exchange = self._tools.exchange
+        wrapper = make_wrapper(
+            folder, bound_variables, returns=exchange is not None, traces=self._trace.on
         )
-        if self._tools.exchange:
-            append(folder.local_path(folder.file("payload")), self._tools.exchange.payload)
-            remotes.send_payload(self._tools.exchange.payload)
-        attempt.program = [*restore(folder, self._environ), *plan.program]
+        if exchange:
+            append(folder.local_path(folder.file("payload")), exchange.payload)
+            remotes.send_payload(exchange.payload)
+        program = [*restore(folder, self._environ), *plan.program]
+        return OwnInstances(list(variables_by_rank), wrapper, program)
 
-    def _start_command(self, attempt: Attempt) -> Command:
-        command = self._tools.engine.command(
-            self._plan, attempt.folder, attempt.wrapper, attempt.program, attempt.remotes
-        )
+    def _order(self, attempt: Attempt, here: OwnInstances) -> StartOrder:
+        """Make the command for all instances, and the variables that poprun itself adds."""
+        plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
+        command = self._tools.engine.command(plan, folder, here.wrapper, here.program, remotes)
         for note in command.notes if not self._restart_count else ():
             self._output.warn(note)
         self._output.log("D", " ".join(f"'{argument}'" for argument in command.argv))
-        return command
-
-    def _own_variables(self, attempt: Attempt, command: Command) -> dict[str, str]:
-        """Return the variables that poprun itself adds for all instances."""
-        return {
+        added_variables = {
             **self._make_cache_folder(),
-            **self._peer_secret_variables(attempt.folder, attempt.remotes),
+            **self._peer_secret_variables(folder, remotes),
             **command.environment,
-            RUN_VARIABLE: attempt.folder.name,
+            RUN_VARIABLE: folder.name,
             RESTART_VARIABLE: str(self._restart_count),
-            **({MOVE_SIGNAL_VARIABLE: str(self._plan.move[0])} if self._plan.move else {}),
+            **({MOVE_SIGNAL_VARIABLE: str(plan.move[0])} if plan.move else {}),
         }
+        return StartOrder(command, here, plan.program, plan.environment, added_variables)
 
-    def _may_begin_early(self, attempt: Attempt, command: Command) -> bool:
-        """Return whether mpirun may begin while the partition is requested."""
-        must_wait = command.plain or attempt.remotes or self._plan.waits
-        return not (must_wait or agent_may_confine(self._environ))
+    @property
+    def _needs_partition(self) -> bool:
+        return self._plan.asks and not self._partition.lease
 
-    def _meeting_point(self, attempt: Attempt) -> dict[str, str]:
-        plan = self._plan
-        return meeting_point(plan.instances[0], plan.subnet, attempt.remotes)
+    def _start_early(self, attempt: Attempt, order: StartOrder) -> None:
+        """Start mpirun while the partition is requested, if it may begin by then."""
+        must_wait = order.command.plain or attempt.remotes or self._plan.waits
+        if self._needs_partition and not (must_wait or agent_may_confine(self._environ)):
+            self._trace.starting(_START_SPAN_NAMES[order.command.plain])
+            attempt.start_engine(order)
+        if self._trace.on:
+            self._trace.open()
+            self._index_trace_file(run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", ""))
 
-    def _make_watch(self, attempt: Attempt) -> Watch:
+    def _take_partition(self, attempt: Attempt) -> dict[str, str]:
+        """Acquire the lease, unless it is held, and let the keeper renew it. Returns the variables
+        that were not known before.
+        """
+        become_subreaper()
+        if self._needs_partition:
+            with attempt.remotes.kept_alive() as connections:
+                lease = self._partition.hold(self._plan, attempt.folder.name, connections)
+            self._index_trace_file(partition=lease.partition.name)
+            if lease.holding:
+                attempt.keeper.hold(lease.holding)
+        met = meeting_point(self._plan.instances[0], self._plan.subnet, attempt.remotes)
+        return {**self._partition.environment, **met}
+
+    def _start(
+        self, attempt: Attempt, order: StartOrder, late_variables: Mapping[str, str]
+    ) -> Watch:
+        """Start the instances, or let those begin that mpirun has started early."""
+        watch = self._make_watch(attempt, order.command)
+        if not attempt.early:
+            self._trace.starting(_START_SPAN_NAMES[order.command.plain])
+        attempt.start(order, late_variables)
+        return watch
+
+    def _make_watch(self, attempt: Attempt, command: Command) -> Watch:
         wake_handle = self._tools.signals.collect()
         plan, output, lease = self._plan, self._output, self._partition.lease
         instance_output = InstanceOutput(
@@ -357,6 +400,7 @@ class _Run:
             wake=wake_handle,
             lease=LeaseClock(lease_seconds, self._partition.lost, LoopTurns()),
             deadline=self._end,
+            mpirun=not command.plain,
         )
         attempt.watched()
         return watch
@@ -420,47 +464,6 @@ class _Run:
         if lease and lease.renewed:
             self._partition.note_running_hosts([*hosts_of(self._plan), *self._unsure_hosts])
             keeper.hold(lease.holding)
-
-    def _ask_placement(self) -> InstancePlacement | None:
-        """Ask whether Slurm granted adjacent nodes, while the hosts are being connected."""
-        if self._restart_count or not self._plan.gpus or len(self._plan.hosts) < 2:
-            return None
-        return InstancePlacement(self._environ)
-
-    def _meet(self, folder: RunFolder) -> Remotes:
-        """Connect the hosts. After a restart, only those that can be used are needed."""
-        self._plan = plan = self._requested_plan
-        healthy_hosts: list[str] = []
-        relay_options = {"returns": self._tools.exchange is not None, "traces": self._trace.on}
-        self._trace.begin("hosts")
-        while True:
-            try:
-                remotes = start_relays(
-                    self._plan, folder, self._environ, self._output, self._key, **relay_options
-                )
-                for remote in sorted(remotes, key=lambda remote: remote.reached):
-                    self._trace.happened("host reached", remote.reached, host=remote.host)
-                self._trace.end()
-                return remotes
-            except HostsUnusable as error:
-                candidate_hosts = healthy_hosts or [*plan.hosts, *plan.spares]
-                healthy_hosts = [
-                    host for host in candidate_hosts if host not in error.data["hosts"]
-                ]
-                if not self._restarts or not healthy_hosts or self._partition.attached:
-                    raise
-                self._plan = plan.over(healthy_hosts)
-                hosts_text = ", ".join(self._plan.hosts)
-                self._output.warn(f"{error.problem}; all instances are started on {hosts_text}")
-                self._trace.happened("other hosts", hosts=hosts_text, cause=error.problem)
-
-    def _take_partition(self, attempt: Attempt) -> None:
-        """Acquire the lease, and let the keeper renew it."""
-        with attempt.remotes.kept_alive() as connections:
-            lease = self._partition.hold(self._plan, attempt.folder.name, connections)
-        self._index_trace_file(partition=lease.partition.name)
-        if lease.holding:
-            attempt.keeper.hold(lease.holding)
 
     def _index_trace_file(self, **index_names: str) -> None:
         """Let `podwright trace` find the file by these names."""

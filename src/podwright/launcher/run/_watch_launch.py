@@ -40,7 +40,7 @@ class Watch:
 
     output: poprun's own output. written: the instances' output. wake: a descriptor from which the
     numbers of signals are read. lease: tells when the lease is over. deadline: when --timeout is
-    over, by monotonic().
+    over, by monotonic(). mpirun: whether it starts the instances.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Watch:
         wake: int,
         lease: LeaseClock,
         deadline: float | None,
+        mpirun: bool,
     ) -> None:
         self._output, self._written = output, written
         self._wake, self._lease, self._turns = wake, lease, lease.turns
@@ -76,7 +77,7 @@ class Watch:
             instances=len(plan.instances),
             ranks=self._remotes.by_host,
             places=self._remotes.places,
-            mpirun=not attempt.plain,
+            mpirun=mpirun,
             grace=plan.grace,
             timeout=plan.timeout or 0.0,
             deadline=deadline,

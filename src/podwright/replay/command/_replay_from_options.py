@@ -81,13 +81,8 @@ def chosen_slurm_settings(options: ReplayOptions) -> SlurmModel:
         return model
     path = Path(options.slurm_conf)
     files.read(path)
-    settings = {}
-    for line in files.lines(path):
-        name, sign, setting_value = line.partition("=")
-        if sign:
-            settings[name.strip().lower()] = setting_value.strip()
     try:
-        return from_conf(settings, model)
+        return from_conf(files.site_settings(path), model)
     except ValueError as error:
         raise InvalidRequest(f"{options.slurm_conf}: {error}") from None
 

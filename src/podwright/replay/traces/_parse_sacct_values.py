@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import datetime, tzinfo
 from functools import lru_cache
 
-_MEMORY_UNIT_BYTES = {
-    "": 1 << 20,
-    "K": 1 << 10,
-    "M": 1 << 20,
-    "G": 1 << 30,
-    "T": 1 << 40,
-    "P": 1 << 50,
-}
-_MEMORY_PATTERN = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)B?([nc]?)")
+from podwright.slurm.site.time_and_memory import memory_bytes, time_seconds
+
 _COUNT_FACTORS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 _EMPTY_VALUES = ("", "Unknown", "None", "N/A", "NONE", "INVALID")
-_UNLIMITED_VALUES = ("UNLIMITED", "Partition_Limit", "INFINITE")
 
 
 def when(time_text: str, zone: tzinfo | None) -> float:
@@ -36,30 +27,8 @@ def when(time_text: str, zone: tzinfo | None) -> float:
 
 
 def duration(duration_text: str) -> float:
-    """Return the seconds of `[days-]hours:minutes:seconds`, `minutes:seconds` or `minutes`.
-
-    A fraction is allowed. Infinite: no limit; NaN: not given. Raises ValueError.
-    """
-    if duration_text in _EMPTY_VALUES:
-        return math.nan
-    if duration_text in _UNLIMITED_VALUES:
-        return math.inf
-    days_text, dash, clock_text = duration_text.rpartition("-")
-    clock_numbers = [float(part) for part in clock_text.split(":")]
-    if (
-        len(clock_numbers) > 3
-        or (dash and not days_text.isdecimal())
-        or not min(clock_numbers) >= 0
-    ):
-        raise ValueError(f"{duration_text!r} is not a time")
-    if days_text:
-        clock_numbers += [0.0] * (3 - len(clock_numbers))
-    elif len(clock_numbers) == 1:
-        clock_numbers = [0.0, clock_numbers[0], 0.0]
-    else:
-        clock_numbers = [0.0] * (3 - len(clock_numbers)) + clock_numbers
-    hours, minutes, seconds = clock_numbers
-    return float(days_text or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+    """Return the seconds of a time. Infinite: no limit; NaN: not given. Raises ValueError."""
+    return math.nan if duration_text in _EMPTY_VALUES else time_seconds(duration_text)
 
 
 @lru_cache(4096)
@@ -70,11 +39,9 @@ def memory(memory_text: str, cpus: int, nodes: int) -> int:
     """
     if memory_text in _EMPTY_VALUES or memory_text == "0":
         return 0
-    memory_match = _MEMORY_PATTERN.fullmatch(memory_text)
-    if memory_match is None:
-        raise ValueError(f"{memory_text!r} is not an amount of memory")
-    multiplier = {"": 1, "c": max(1, cpus), "n": max(1, nodes)}[memory_match[3]]
-    return math.ceil(float(memory_match[1]) * _MEMORY_UNIT_BYTES[memory_match[2]] * multiplier)
+    if multiplier := {"c": max(1, cpus), "n": max(1, nodes)}.get(memory_text[-1]):
+        return memory_bytes(memory_text[:-1]) * multiplier
+    return memory_bytes(memory_text)
 
 
 @lru_cache(65536)

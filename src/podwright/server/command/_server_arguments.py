@@ -4,6 +4,8 @@ them.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from podwright.ground import option_rows as opt
 from podwright.ground.option_rows import any_port, seconds
 
@@ -25,7 +27,7 @@ class ServerArguments(opt.OptionTable):
     cluster_file = opt.several(
         "a cluster described in TOML; may be given several times",
         "FILE",
-        str,
+        Path,
         group=WHAT,
         rivals="source",
     )
@@ -60,12 +62,12 @@ class ServerArguments(opt.OptionTable):
         "NAME",
         group=ADDRESS_OPTIONS,
     )
-    http_name = opt.text(
+    http_name = opt.names(
         "names that browsers may use for the page, such as a proxy's: pod.example.org",
         "NAMES",
         group=ADDRESS_OPTIONS,
     )
-    http_proxy = opt.text(
+    http_proxy = opt.names(
         "addresses of the site's proxy, which names the user of each request: 10.0.0.5",
         "PEERS",
         group=ADDRESS_OPTIONS,
@@ -73,12 +75,12 @@ class ServerArguments(opt.OptionTable):
     http_proxy_user = opt.text(
         "header that names the user", "HEADER", "X-Remote-User", group=ADDRESS_OPTIONS
     )
-    http_proxy_secret = opt.optional(
+    http_proxy_secret = opt.path(
         "secret that the proxy sends as x-podwright-proxy; required on this machine",
         "FILE",
         group=ADDRESS_OPTIONS,
     )
-    agent_key = opt.optional(
+    agent_key = opt.path(
         "key that the server shares with its agents; by default a key of this account",
         "FILE",
         group=MACHINES,
@@ -86,10 +88,10 @@ class ServerArguments(opt.OptionTable):
     nmx = opt.optional(
         "NMX-M, which divides the NVLink fabric of racks: https://host", "URL", group=MACHINES
     )
-    nmx_login = opt.optional(
+    nmx_login = opt.path(
         "file with NMX-M's user and password, USER:PASSWORD, private to you", "FILE", group=MACHINES
     )
-    nmx_ca = opt.optional(
+    nmx_ca = opt.path(
         "certificates to trust for it; by default those of this machine", "FILE", group=MACHINES
     )
     redfish = opt.optional(
@@ -98,19 +100,19 @@ class ServerArguments(opt.OptionTable):
         "URL",
         group=MACHINES,
     )
-    redfish_login = opt.optional(
+    redfish_login = opt.path(
         "file with the service's user and password, USER:PASSWORD, private to you",
         "FILE",
         group=MACHINES,
     )
-    redfish_ca = opt.optional(
+    redfish_ca = opt.path(
         "certificates to trust for it; by default those of this machine", "FILE", group=MACHINES
     )
     fabric = opt.text("fabric whose driver another package adds", "NAME", group=MACHINES)
     fabric_url = opt.optional("the address that this driver gets", "URL", group=MACHINES)
-    fabric_login = opt.optional("a file USER:PASSWORD that it gets", "FILE", group=MACHINES)
-    fabric_ca = opt.optional("the certificates that it gets", "FILE", group=MACHINES)
-    fabric_inventory = opt.optional(
+    fabric_login = opt.path("a file USER:PASSWORD that it gets", "FILE", group=MACHINES)
+    fabric_ca = opt.path("the certificates that it gets", "FILE", group=MACHINES)
+    fabric_inventory = opt.path(
         "serial numbers and UIDs that assign the fabric's devices to machines, in TOML; by "
         "default the machines' agents report them",
         "FILE",
@@ -123,7 +125,7 @@ class ServerArguments(opt.OptionTable):
         10.0,
         group=MACHINES,
     )
-    autodiscovery_listen_interfaces = opt.text(
+    autodiscovery_listen_interfaces = opt.names(
         "network interfaces on which agents may announce themselves: eth0,eth1",
         "NAMES",
         group=MACHINES,
@@ -150,13 +152,13 @@ class ServerArguments(opt.OptionTable):
         str,
         group=TRUST_OPTIONS,
     )
-    tls_administrators = opt.text(
+    tls_administrators = opt.names(
         "administrators of these names may show a certificate that has no more than their "
         "common name: alice,bob",
         "NAMES",
         group=TRUST_OPTIONS,
     )
-    tls_certs = opt.optional(
+    tls_certs = opt.path(
         "use TLS, with ca.pem, cert.pem and key.pem of this folder", "DIR", group=TRUST_OPTIONS
     )
     munge = opt.flag("accept MUNGE credentials of callers on TCP", group=TRUST_OPTIONS)

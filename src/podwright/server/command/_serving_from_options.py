@@ -10,6 +10,7 @@ from podwright.controller import Visible, private_kinds, weights_of
 from podwright.errors import InvalidRequest
 from podwright.hosts._state_folders import own_key, state_folder
 from podwright.page import SiteProxy
+from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._server_process import ServingOptions
 from podwright.server.command._server_arguments import ServerArguments
 from podwright.server.machines._choose_fabric_driver import FabricOptions
@@ -48,35 +49,38 @@ def serving_options(arguments: ServerArguments) -> ServingOptions:
         grpc_port = 0 if arguments.user else DEFAULT_PORT
     return ServingOptions(
         storage=storage_place.absolute() if isinstance(storage_place, Path) else storage_place,
-        socket=socket_path,
+        listen=ListenOptions(
+            socket_path,
+            socket_mode=0o666 if for_all_accounts else 0o600,
+            private_folder=not named_socket and not for_all_accounts,
+            host=arguments.api_host,
+            port=grpc_port,
+            anywhere=arguments.listen_anywhere,
+            certs=arguments.tls_certs,
+            apart=True,
+            web=_web_address(arguments),
+        ),
+        page=PageOptions(
+            names=arguments.http_name, proxy=_site_proxy(arguments), pod=arguments.pod_name
+        ),
         preset=arguments.preset,
-        files=tuple(Path(cluster_file) for cluster_file in arguments.cluster_file),
-        host=arguments.api_host,
-        port=grpc_port,
-        anywhere=arguments.listen_anywhere,
+        files=arguments.cluster_file,
         user=arguments.user,
         idle=arguments.idle_seconds or (USER_IDLE_SECONDS if arguments.user else None),
-        socket_mode=0o666 if for_all_accounts else 0o600,
-        private=not named_socket and not for_all_accounts,
-        agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
+        agent_key=arguments.agent_key,
         own_key=own_key(system=for_all_accounts),
         silence=arguments.agent_silence,
         fabric=fabric_options(arguments),
-        web=_web_address(arguments),
-        web_names=tuple(filter(None, arguments.http_name.split(","))),
-        proxy=_site_proxy(arguments),
-        pod=arguments.pod_name,
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
-        administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
+        administrators=frozenset(arguments.tls_administrators),
         visible=Visible(
             None if arguments.private_data is None else private_kinds(arguments.private_data),
             # On loopback, every caller of a user's own server is this user.
             arguments.anonymous_endpoints or arguments.user,
         ),
         weights=weights_of(arguments.share),
-        certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
-        interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
+        interfaces=arguments.autodiscovery_listen_interfaces,
     )
 
 
@@ -93,42 +97,36 @@ def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
         raise InvalidRequest(
             "one server drives one fabric", would_work="--nmx, --redfish or --fabric"
         )
-    chosen_fabric: tuple[str, str, str | None, str | None]
+    inventory = arguments.fabric_inventory
     if arguments.fabric:
-        chosen_fabric = (
+        return FabricOptions(
             arguments.fabric,
             arguments.fabric_url or "",
             arguments.fabric_login,
             arguments.fabric_ca,
+            inventory,
         )
-    elif arguments.nmx:
-        chosen_fabric = "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca
-    elif arguments.redfish:
-        chosen_fabric = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
-    elif arguments.fabric_inventory or arguments.fabric_url:
+    if arguments.nmx:
+        return FabricOptions(
+            "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca, inventory
+        )
+    if arguments.redfish:
+        return FabricOptions(
+            "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca, inventory
+        )
+    if inventory or arguments.fabric_url:
         raise InvalidRequest(
             "no option says which fabric this is about",
-            operation="--fabric-inventory" if arguments.fabric_inventory else "--fabric-url",
+            operation="--fabric-inventory" if inventory else "--fabric-url",
             would_work="--nmx URL, --redfish URL or --fabric NAME beside it",
         )
-    else:
-        return None
-    product, url, login_file, authority_file = chosen_fabric
-    return FabricOptions(
-        product,
-        url,
-        login_file=Path(login_file) if login_file else None,
-        authority_file=Path(authority_file) if authority_file else None,
-        inventory_file=Path(arguments.fabric_inventory) if arguments.fabric_inventory else None,
-    )
+    return None
 
 
 def _site_proxy(arguments: ServerArguments) -> SiteProxy | None:
     """Return the site's proxy, if there is one. Raises InvalidRequest."""
-    addresses = [address for address in arguments.http_proxy.split(",") if address]
-    if not addresses:
+    if not arguments.http_proxy:
         return None
-
     path = arguments.http_proxy_secret
-    secret = read_key(Path(path)).decode("latin-1") if path else ""
-    return SiteProxy(addresses, header=arguments.http_proxy_user, secret=secret)
+    secret = read_key(path).decode("latin-1") if path else ""
+    return SiteProxy(arguments.http_proxy, header=arguments.http_proxy_user, secret=secret)

@@ -16,7 +16,7 @@ def ready_lines(options: ServingOptions, server: Server, hardware: ServedHardwar
     """Return one to four lines: what is served, and at which address."""
     lines = []
     machine_store = state_folder(system=True) / "vipu-server.db"
-    if options.private and os.geteuid() == 0 and machine_store.exists():
+    if options.listen.private_folder and os.geteuid() == 0 and machine_store.exists():
         lines.append(
             f"This is root's own server. This machine's store is {machine_store}: --system"
         )

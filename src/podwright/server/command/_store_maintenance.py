@@ -86,8 +86,9 @@ def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[st
     administrator = _administrator(arguments) if arguments.init and arguments.secure else ""
     if arguments.tls_init:
         certificate_hosts = [socket.gethostname(), *arguments.name]
-        if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::", "[::]"):
-            certificate_hosts.append(options.host)
+        host = arguments.api_host
+        if not is_loopback(host) and host not in ("0.0.0.0", "::", "[::]"):
+            certificate_hosts.append(host)
         make_certificates(Path("vipu-certs"), certificate_hosts)
         yield "certificates: vipu-certs/server and vipu-certs/client"
         yield f"The server's is for {', '.join(dict.fromkeys(['localhost', *certificate_hosts]))}."

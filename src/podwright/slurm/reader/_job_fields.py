@@ -121,6 +121,11 @@ class JobRecord:
         return self._record.value("ExcNodeList")
 
     @property
+    def expedited(self) -> bool:
+        """Whether Slurm requeues it at once where it fails (--requeue=expedite)."""
+        return self._record.optional("ExpeditedRequeue") == "Yes"
+
+    @property
     def output(self) -> str:
         """The file of its standard output; empty where it has none."""
         return self._record.optional("StdOut")

@@ -7,10 +7,10 @@ from typing import Final
 
 from podwright.errors import FieldNotKnown, InvalidRequest
 from podwright.slurm.site.releases import NEWEST_RELEASE, SlurmVersion, parse_version
+from podwright.slurm.site.time_and_memory import MIB
 
 _SETTING_PATTERN: Final = re.compile(r"^(\w+)(?:\[\d+\])?\s*=\s*(.*?)\s*$")
 _EMPTY_VALUES: Final = ("(null)", "(null type)", "N/A", "none", "None", "")
-BYTES_PER_MIB: Final = 1 << 20
 
 
 class SlurmConfig:
@@ -156,7 +156,7 @@ def sized(
             raise FieldNotKnown.of(
                 field_name, missing_error.record, f"{mib_text[:40]!r} is not a number"
             )
-        return int(mib_text) * BYTES_PER_MIB, per_cpu
+        return int(mib_text) * MIB, per_cpu
     raise missing_error
 
 

@@ -50,18 +50,6 @@ def _setting_key(line: str) -> str:
     return setting_match[1].lower() if setting_match and not line.lstrip().startswith("#") else ""
 
 
-def settings(conf_text: str) -> dict[str, str]:
-    """Return the settings of a file by lower-case key, one on each line. Lines of nodes and the
-    like are left out.
-    """
-    settings_by_key = {}
-    for line in conf_text.splitlines():
-        setting_match = _SETTING_PATTERN.match(line)
-        if setting_match and not line.lstrip().startswith("#"):
-            settings_by_key[setting_match[1].lower()] = setting_match[2]
-    return settings_by_key
-
-
 def changed(
     conf_text: str, wanted_settings: Mapping[str, str], source: str, mark: str = COMMENT_MARK
 ) -> str:

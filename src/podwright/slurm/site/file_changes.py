@@ -8,13 +8,12 @@ import contextlib
 import difflib
 import os
 import secrets
-import shutil
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from podwright.errors import Unavailable
+from podwright.ground.durable_files import write_whole
 from podwright.ground.plural import counted
 from podwright.slurm.site.files import read
 
@@ -179,22 +178,7 @@ def _replace_file(path: Path, new_text: str) -> None:
     new_bytes = new_text.encode("utf-8", "surrogateescape")
     if path.exists() and path.read_bytes() == new_bytes:
         return
-    descriptor, temporary_path = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as temporary_file:
-            temporary_file.write(new_bytes)
-            temporary_file.flush()
-            os.fsync(temporary_file.fileno())
-        if path.exists():
-            shutil.copystat(path, temporary_path)
-            old_status = path.stat()
-            os.chown(temporary_path, old_status.st_uid, old_status.st_gid)
-            os.utime(temporary_path)
-            _touch_later_second(temporary_path, int(old_status.st_mtime))
-        else:
-            os.chmod(temporary_path, 0o755 if new_bytes.startswith(b"#!") else 0o644)
-        os.replace(temporary_path, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary_path)
-        raise
+    previous_second = _modified_second(path)
+    new_mode = 0o755 if new_bytes.startswith(b"#!") else 0o644
+    write_whole(path, new_bytes, None if path.exists() else new_mode)
+    _touch_later_second(path, previous_second)

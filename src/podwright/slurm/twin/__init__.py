@@ -8,7 +8,6 @@ taken over from the site.
 
 from podwright.slurm.twin._copy_cluster_state import present_copied
 from podwright.slurm.twin._find_slurm import find_slurm
-from podwright.slurm.twin._site_conf import pairs as pairs_of
 from podwright.slurm.twin._site_users_groups import read_names
 from podwright.slurm.twin._twin import Twin
 from podwright.slurm.twin._twin_conf import TWIN_SETTINGS, allowed_groups, same_files, site_rows
@@ -42,7 +41,6 @@ __all__ = [
     "Waits",
     "allowed_groups",
     "find_slurm",
-    "pairs_of",
     "present_copied",
     "read_names",
     "same_files",

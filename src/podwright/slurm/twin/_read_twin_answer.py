@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from podwright.slurm.twin._site_conf import expand
+from podwright.hosts import expand_names
 from podwright.slurm.twin._twin_types import Granted, GrantedNode, Refused, Waits
 
 _NODE_DETAILS_PATTERN = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
@@ -43,11 +43,11 @@ def granted_nodes(record: str) -> tuple[GrantedNode, ...]:
     """
     nodes_by_name = {
         node_name: GrantedNode(node_name, (), 0)
-        for node_name in expand(_field(record, "NodeList").replace("(null)", ""))
+        for node_name in expand_names(_field(record, "NodeList").replace("(null)", ""))
     }
     for node_list, cpu_list, mib, gres in _NODE_DETAILS_PATTERN.findall(record):
         gpus, shares = _parse_gres_devices(gres)
-        for node_name in expand(node_list):
+        for node_name in expand_names(node_list):
             nodes_by_name[node_name] = GrantedNode(
                 node_name, numbers(cpu_list), int(mib), gpus, shares
             )

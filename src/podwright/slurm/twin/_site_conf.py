@@ -12,11 +12,12 @@ needs its key of slurm.conf here: otherwise the twin has Slurm's default.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
+from podwright.hosts import expand_names
 from podwright.slurm.reader import SlurmNode, node_state, read_nodes
+from podwright.slurm.site.conf_lines import logical_lines, read_row
 from podwright.slurm.twin._twin_types import SiteFiles
 
 _UNSET_VALUES = ("", "(null)", "NONE", "UNLIMITED", "(null type)", "n/a", "N/A")
@@ -55,71 +56,8 @@ def read_site_conf(site: SiteFiles) -> SiteConf:
     return site_conf
 
 
-def expand(name_list: str) -> list[str]:
-    """Return the names in `n[1-3,7],m2`, in order. Raises InvalidRequest for what is not such a
-    list.
-    """
-    names: list[str] = []
-    for list_part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", name_list):
-        if list_part:
-            names += _expand_part(list_part)
-    return list(dict.fromkeys(names))
-
-
-def fold_names(names: Iterable[str]) -> str:
-    """Return the inverse of `expand`: `n[1-3],m2`, with one range of numbers at a name's end."""
-    numbers_by_prefix: dict[tuple[str, int], list[int]] = {}
-    folded_names: list[str] = []
-    for name in names:
-        number_match = re.fullmatch(r"(.*?)(\d{1,9})", name)
-        if number_match:
-            numbers_by_prefix.setdefault((number_match[1], len(number_match[2])), []).append(
-                int(number_match[2])
-            )
-        else:
-            folded_names.append(name)
-    for (prefix, width), numbers in numbers_by_prefix.items():
-        ranges = _number_ranges(sorted(set(numbers)))
-        range_texts = [
-            f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
-            for low, high in ranges
-        ]
-        is_single_name = len(range_texts) == 1 and "-" not in range_texts[0]
-        folded_names.append(
-            prefix + (range_texts[0] if is_single_name else f"[{','.join(range_texts)}]")
-        )
-    return ",".join(folded_names)
-
-
-def _number_ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return consecutive numbers as (first, last). numbers: sorted, each once."""
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ranges
-
-
-def _expand_part(list_part: str) -> list[str]:
-    range_match = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", list_part)
-    if not range_match:
-        return [list_part]
-    expanded_heads: list[str] = []
-    for range_text in range_match[2].split(","):
-        low, dash, high = range_text.partition("-")
-        if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise InvalidRequest(f"{list_part!r} is not a list of names")
-        last_number = min(int(high) if dash else int(low), int(low) + 65536)
-        expanded_heads += [
-            f"{range_match[1]}{number:0{len(low)}d}" for number in range(int(low), last_number + 1)
-        ]
-    return [head + tail for tail in _expand_part(range_match[3]) for head in expanded_heads]
-
-
-def pairs(line: str) -> dict[str, str]:
-    """Return the `Key=Value` words of a line; a value in quotes may have blanks."""
+def _scontrol_fields(line: str) -> dict[str, str]:
+    """Return the fields of a line of scontrol. A field may be empty."""
     key_values = re.findall(r'([A-Za-z_]\w*)=("[^"]*"|\S*)', line)
     return {key: value.strip('"') for key, value in key_values}
 
@@ -127,8 +65,7 @@ def pairs(line: str) -> dict[str, str]:
 def _parse_slurm_conf(conf_text: str) -> SiteConf:
     site_conf = SiteConf()
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
-    for line in re.sub(r"\\\n", " ", conf_text).splitlines():
-        line = re.sub(r"(?<!\\)#.*", "", line).strip()
+    for _, line in logical_lines(conf_text):
         key, equals_sign, value = line.partition("=")
         line_kind = key.strip().lower()
         if not equals_sign:
@@ -139,12 +76,12 @@ def _parse_slurm_conf(conf_text: str) -> SiteConf:
         if line_kind == "nodeset":
             site_conf.sets.append(line)
             continue
-        fields = pairs(line)
+        fields = {key: text.strip('"') for key, text in read_row(line).items()}
         entry_names = fields.pop(next(iter(fields)))
         if entry_names.upper() == "DEFAULT":
             defaults[line_kind] |= fields
             continue
-        for name in expand(entry_names):
+        for name in expand_names(entry_names):
             if line_kind == "nodename":
                 _add_node(site_conf, name, defaults[line_kind] | fields)
             else:
@@ -179,7 +116,7 @@ def _conf_from_scontrol(site: SiteFiles) -> SiteConf:
         if not node.state.takes_jobs:
             site_conf.unused.append(node.name)
     for line in site.partitions.splitlines():
-        fields = pairs(line)
+        fields = _scontrol_fields(line)
         if fields.get("PartitionName"):
             site_conf.partitions[fields.pop("PartitionName")] = _partition_conf_fields(fields)
     return site_conf
@@ -189,7 +126,7 @@ def _node_conf_fields(node: SlurmNode) -> dict[str, str]:
     """Return a node's keys of slurm.conf. Raises FieldNotKnown where its size is not shown."""
     fields = {
         _CONF_KEY_BY_NODE_FIELD.get(key, key): value
-        for key, value in pairs(node.line).items()
+        for key, value in _scontrol_fields(node.line).items()
         if value not in _UNSET_VALUES
     }
     fields |= {

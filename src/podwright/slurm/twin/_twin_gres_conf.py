@@ -18,8 +18,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from podwright.hosts import expand_names, fold_names
+from podwright.slurm.site.conf_lines import logical_lines, read_row
 from podwright.slurm.twin._read_twin_answer import numbers
-from podwright.slurm.twin._site_conf import expand, fold_names, pairs
 
 DEVICE_FOLDER = "dev"
 SHARED_GRES_NAMES = ("shard", "mps")
@@ -59,9 +60,11 @@ def gres_conf(
     """Return the text of gres.conf, and the devices in it, by their paths in the twin's folder."""
     rows_by_node: dict[str, list[_GresConfLine]] = {name: [] for name in nodes}
     detecting_nodes: set[str] = set()
-    for line in re.sub(r"\\\n", " ", site_text).splitlines():
-        fields = {key.lower(): value for key, value in pairs(line.split("#")[0]).items()}
-        node_names = expand(fields.pop("nodename")) if "nodename" in fields else list(nodes)
+    for _, line in logical_lines(site_text):
+        fields = {key.lower(): text.strip('"') for key, text in read_row(line).items()}
+        node_names = (
+            list(expand_names(fields.pop("nodename"))) if "nodename" in fields else list(nodes)
+        )
         autodetect = fields.pop("autodetect", "")
         if autodetect:
             update_nodes = (
@@ -85,7 +88,8 @@ def gres_conf(
     conf_lines: list[str] = ["AutoDetect=off"]
     devices: dict[str, None] = {}
     for node_rows, node_names in nodes_by_rows.items():
-        conf_lines += [row.text(fold_names(node_names), folder) for row in node_rows]
+        folded_names = fold_names(node_names)
+        conf_lines += [row.text(folded_names, folder) for row in node_rows]
         devices |= dict.fromkeys(path for row in node_rows for path in row.files)
     return "\n".join(conf_lines) + "\n", tuple(devices)
 
@@ -102,7 +106,7 @@ def with_twin_devices(site_text: str, folder: str) -> str:
 
 def _parse_gres_line(fields: dict[str, str]) -> _GresConfLine:
     multiple = "multiplefiles" in fields
-    file_names = expand(fields.pop("multiplefiles" if multiple else "file", ""))
+    file_names = expand_names(fields.pop("multiplefiles" if multiple else "file", ""))
     kept_keys = {"cores": "Cores", "cpus": "Cores", "links": "Links", "flags": "Flags"}
     return _GresConfLine(
         name=fields["name"],

@@ -127,9 +127,9 @@ async def _serve_until_signal(
         warm_twins, newest_site.is_privileged, _find_munge(options) if remote_socket else None
     )
     try:
-        await twin_front.start_local(local_socket)
+        await twin_front.local.start(local_socket)
         if remote_socket is not None:
-            await twin_front.start_remote(remote_socket)
+            await twin_front.remote.start(remote_socket)
         while not (stop_event.is_set() or warm_twins.status()["warm"]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop_event.wait(), 0.1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
 import os
-import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,16 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from podwright.errors import (
-    Denied,
     InvalidRequest,
-    NoCapacity,
     PodwrightError,
     TimedOut,
-    Unauthenticated,
     Unavailable,
+    error_from_json,
 )
 from podwright.ground.endpoints import system_path
 from podwright.hosts import Vouches
+from podwright.http import ask
 from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion
 
 #: The variable that names a service: the path of its socket, or HOST:PORT.
@@ -33,13 +30,6 @@ ANSWER_LIMIT_S: Final = 60.0  # seconds for an answer
 _ASK_PATH: Final = "/slurm-twin.v1/Ask"  # the same as in _twin_http_server, which loads more
 _STATUS_PATH: Final = "/slurm-twin.v1/Status"
 _LARGEST_ANSWER_BYTES: Final = 64 << 20  # bytes of an answer
-_ERROR_BY_CODE: Final[dict[str, type[PodwrightError]]] = {
-    "INVALID_ARGUMENT": InvalidRequest,
-    "UNAUTHENTICATED": Unauthenticated,
-    "PERMISSION_DENIED": Denied,
-    "RESOURCE_EXHAUSTED": NoCapacity,
-    "DEADLINE_EXCEEDED": TimedOut,
-}
 
 
 class TwinService:
@@ -80,39 +70,40 @@ class TwinService:
 
     def _send_http_request(self, method: str, call_path: str, request_body: bytes) -> bytes:
         headers = {"content-type": "application/json"}
-        connection = self._make_connection()
         if request_body and not self.place.startswith("/"):
             headers["authorization"] = f"MUNGE {self._munge_credential(request_body)}"
         try:
-            connection.request(method, call_path, request_body, headers)
-            response = connection.getresponse()
-            reply_body = response.read(_LARGEST_ANSWER_BYTES)
+            answer = ask(
+                self._checked_place(),
+                method,
+                call_path,
+                request_body,
+                headers,
+                timeout=self._limit,
+                limit=_LARGEST_ANSWER_BYTES,
+            )
         except TimeoutError:
             raise TimedOut(
                 f"the twin service at {self.place} gave no answer within {self._limit:g} s"
             ) from None
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unavailable(
                 f"the twin service at {self.place} does not answer: {problem.lower()}",
                 would_work="Start `podwright slurm twin serve` beside slurmctld",
             ) from None
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise _service_error(self.place, response.status, reply_body)
-        return reply_body
+        if answer.status != 200:
+            raise _service_error(self.place, answer.status, answer.content)
+        return answer.content
 
-    def _make_connection(self) -> http.client.HTTPConnection:
-        if self.place.startswith("/"):
-            return _UnixConnection(self.place, self._limit)
+    def _checked_place(self) -> str:
         host, _, port = self.place.rpartition(":")
-        if not host or not port.isdecimal():
+        if not self.place.startswith("/") and (not host or not port.isdecimal()):
             raise InvalidRequest(
                 f"{self.place!r} is not the address of a twin service",
                 would_work="The path of its socket, or HOST:PORT",
             )
-        return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit)
+        return self.place
 
     def _munge_credential(self, request_body: bytes) -> str:
         from podwright.hosts import MungeError
@@ -125,19 +116,6 @@ class TwinService:
                 f"here: {error}",
                 would_work="Start munged here, or ask on the controller",
             ) from None
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, socket_path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = socket_path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 def find_twin_service(
@@ -184,9 +162,6 @@ def _local_munge() -> Vouches:
 
 def _service_error(service_place: str, http_status: int, reply_body: bytes) -> PodwrightError:
     try:
-        fields = msgspec.json.decode(reply_body, type=dict)
-        problem, work = str(fields["problem"]), str(fields["would_work"])
-    except (msgspec.MsgspecError, KeyError):
+        return error_from_json(msgspec.json.decode(reply_body, type=dict))
+    except msgspec.MsgspecError:
         return Unavailable(f"the twin service at {service_place} answered {http_status}")
-    error_type = _ERROR_BY_CODE.get(str(fields.get("code")), Unavailable)
-    return error_type(problem, would_work=work)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -17,7 +16,7 @@ import msgspec
 
 from podwright.errors import Denied, InvalidRequest, NoCapacity, PodwrightError, Unauthenticated
 from podwright.hosts import MungeError, Vouches
-from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.http import HttpRequest, HttpServer, Limits, Reply, refused
 from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion
 from podwright.slurm.twin_service._warm_twins import WarmTwins
 
@@ -37,19 +36,11 @@ REMOTE_LIMITS: Final = Limits(
     all_bodies=16 * _BODY_LIMIT_BYTES,
     patience=0.1,
 )
-_HTTP_STATUS_BY_CODE: Final = {
-    "INVALID_ARGUMENT": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "RESOURCE_EXHAUSTED": 429,
-    "DEADLINE_EXCEEDED": 504,
-    "UNAVAILABLE": 503,
-    "INTERNAL": 500,
-}
 
 
 class TwinFront:
-    """Answers questions.
+    """Answers questions: `local` those on a Unix socket, `remote` those of callers over TCP who
+    have a MUNGE credential.
 
     is_privileged: whether a user may ask as another one. munge: proves users over TCP.
     """
@@ -63,24 +54,12 @@ class TwinFront:
         self._twins = twins
         self._is_privileged = is_privileged
         self._munge = munge
-        self._servers: list[HttpServer] = []
-
-    async def start_local(self, listener: socket.socket) -> None:
-        """Answer on a Unix socket."""
-        await self._start_server(listener, LOCAL_LIMITS)
-
-    async def start_remote(self, listener: socket.socket) -> None:
-        """Answer callers over TCP who have a MUNGE credential."""
-        await self._start_server(listener, REMOTE_LIMITS)
+        self.local = HttpServer(self.answer, LOCAL_LIMITS)
+        self.remote = HttpServer(self.answer, REMOTE_LIMITS)
 
     async def finish(self, seconds: float) -> None:
         """Accept no more connections, and let open questions finish within `seconds`."""
-        await asyncio.gather(*(server.stop(seconds) for server in self._servers))
-
-    async def _start_server(self, listener: socket.socket, limits: Limits) -> None:
-        server = HttpServer(self.answer, limits)
-        await server.start(listener)
-        self._servers.append(server)
+        await asyncio.gather(self.local.stop(seconds), self.remote.stop(seconds))
 
     async def answer(self, request: HttpRequest) -> Reply:
         """Return the reply to a request."""
@@ -88,12 +67,12 @@ class TwinFront:
             if (request.method, request.path) == ("GET", STATUS_PATH):
                 return Reply(200, msgspec.json.encode(self._twins.status()))
             if (request.method, request.path) != ("POST", ASK_PATH):
-                return _refusal_reply(404, InvalidRequest("there is no such call"))
+                return refused(InvalidRequest("there is no such call"))._replace(status=404)
             uid = request.uid if request.uid is not None else await self._authenticated_uid(request)
             twin_answer = await self._answer_question(uid, request.body)
             return Reply(200, msgspec.json.encode(twin_answer))
         except PodwrightError as error:
-            return _refusal_reply(_HTTP_STATUS_BY_CODE.get(error.code, 409), error)
+            return refused(error)
 
     async def _answer_question(self, uid: int, question_json: bytes) -> TwinAnswer:
         try:
@@ -123,7 +102,3 @@ class TwinFront:
         if holder.payload != request.body:
             raise Unauthenticated("the MUNGE credential is that of another question")
         return holder.uid
-
-
-def _refusal_reply(http_status: int, error: PodwrightError) -> Reply:
-    return Reply(http_status, msgspec.json.encode(error.to_json()))

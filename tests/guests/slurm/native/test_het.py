@@ -13,7 +13,6 @@ import pytest
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
-from podwright.guests.slurm.service._way_interface import state
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.guests.slurm.native.test_service import POD, OnePod, described
 
@@ -60,7 +59,6 @@ async def service(queue: Queue) -> AsyncIterator[Service]:
     made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
     await made.refresh()
     tasks = [asyncio.create_task(made.counts.run()), asyncio.create_task(made.het.run())]
-    made.het.wake.set()
     async with asyncio.timeout(120):
         await queue.offered.wait()
     assert set(made.books["pod16"].holdings) == {20, 21}
@@ -227,7 +225,6 @@ async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
     service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
-    service.het.wake.set()
     async with asyncio.timeout(120):
         await jobs.both.wait()  # the first one's window is an hour, and has not passed
     assert jobs.offers == ["jobid=20+0", "jobid=30+0"]
@@ -242,7 +239,6 @@ async def test_an_offer_that_is_not_taken_holds_up_no_job_that_comes_later() -> 
     service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
-    service.het.wake.set()
     async with asyncio.timeout(120):
         await jobs.first.wait()
         jobs.submitted += [30, 31]
@@ -266,7 +262,6 @@ async def test_an_error_of_one_offer_ends_that_offer_alone(
     service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(slurm))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
-    service.het.wake.set()
     async with asyncio.timeout(120):
         await jobs.first.wait()
     assert jobs.offers[0] == "jobid=30+0"
@@ -281,7 +276,6 @@ async def test_of_two_that_do_not_fit_together_the_older_is_offered() -> None:
     service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
-    service.het.wake.set()
     async with asyncio.timeout(120):
         while service.het.busy() != {20, 21} or not jobs.offers:
             await service.counts.wait_until_synced()
@@ -297,8 +291,8 @@ async def test_state_names_what_the_first_waiting_job_asked_for(queue: Queue) ->
     made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
     await made.refresh()
     await Sweep(made).once()
-    shown = state(made)["pods"]["pod16"]["next"]
+    shown = made.state()["pods"]["pod16"]["next"]
     assert shown == "job 20: 4 devices of pod16 are free for it: it waits for nodes"
     queue.state = "COMPLETED"
     await Sweep(made).once()
-    assert state(made)["pods"]["pod16"]["next"] == ""
+    assert made.state()["pods"]["pod16"]["next"] == ""

@@ -170,7 +170,6 @@ async def test_devices_are_free_and_nodes_are_not_so_nothing_is_set_aside() -> N
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     service.books["pod16"].close(0xFF, 20, alone=True)  # room that was made for it
-    service.het.wake.set()
     async with asyncio.timeout(120):
         while service.het.declined != {20}:
             await service.counts.wait_until_synced()

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import hmac
 import socket
+import time
 from collections.abc import AsyncIterator
-from http.client import HTTPException
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podwright.errors import Unavailable
-from podwright.guests.slurm.hooks._active_standby_roles import StandbyRole, ask_role
+from podwright.guests.slurm.hooks._active_standby_roles import Peers, StandbyRole, ask_role
 from podwright.guests.slurm.hooks._hook_request_proofs import (
     CLOCK_SKEW_LIMIT_S,
     KeyProofs,
@@ -46,12 +47,6 @@ class Door:
 
     end_job = failed = prove_step = begin_job
 
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def role(self) -> str:
-        return "standby"
-
     async def send(self, body: bytes, proof: str | None, path: str = "JobBegins") -> str:
         """Return the answer's status and body to what a hook would send."""
         head = f"POST /slurm.v1/{path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n"
@@ -73,13 +68,22 @@ class Door:
         return answer.partition(" ")[2]
 
 
+def standby_of(door: Door) -> HookFront:
+    """The front of a service that says that it stands by, whose calls the door remembers."""
+    front = HookFront()
+    front.proving = front.working = door  # type: ignore[assignment]
+    front.peers = Peers(("a:1", "b:1"), 0, time.monotonic, partial(ask_role, identity=None))  # type: ignore[arg-type]
+    return front
+
+
 @pytest.fixture
 async def door() -> AsyncIterator[Door]:
     made = Door()
-    front = HookFront(made, MungeProofs(made.munge, {0, SLURM}))
+    front = standby_of(made)
     listener = socket.create_server(("127.0.0.1", 0))
     made.port = listener.getsockname()[1]
-    await front.start_remote(listener, f"127.0.0.1:{made.port}")
+    proofs = MungeProofs(made.munge, {0, SLURM})
+    await front.start_remote(listener, proofs, f"127.0.0.1:{made.port}")
     yield made
     await front.finish(1)
 
@@ -174,24 +178,24 @@ async def test_only_slurms_own_user_is_believed_who_is_active(door: Door) -> Non
     proofs = MungeProofs(door.munge, {0, SLURM})
     at = f"127.0.0.1:{door.port}"
     assert await ask_role(at, proofs) is StandbyRole.STANDBY
-    with pytest.raises(HTTPException, match=f"the word of {at}"):
+    with pytest.raises(ConnectionError, match=f"the word of {at}"):
         await ask_role(f"localhost:{door.port}", proofs)  # the answer of another, handed on
     door.munge.uid = 1000
-    with pytest.raises(HTTPException, match="it is not Slurm's user who says so"):
+    with pytest.raises(ConnectionError, match="it is not Slurm's user who says so"):
         await ask_role(at, proofs)
 
 
 @pytest.mark.parametrize("answers", [KEY, b"another key of ours"])
 async def test_without_munge_a_key_says_who_is_active(answers: bytes) -> None:
-    front = HookFront(Door(), KeyProofs(answers))
+    front = standby_of(Door())
     listener = socket.create_server(("127.0.0.1", 0))
     at = f"127.0.0.1:{listener.getsockname()[1]}"
-    await front.start_remote(listener, at)
+    await front.start_remote(listener, KeyProofs(answers), at)
     try:
         if answers == KEY:
             assert await ask_role(at, KeyProofs(KEY)) is StandbyRole.STANDBY
         else:
-            with pytest.raises(HTTPException, match="not Slurm's user"):
+            with pytest.raises(ConnectionError, match="not Slurm's user"):
                 await ask_role(at, KeyProofs(KEY))
     finally:
         await front.finish(1)

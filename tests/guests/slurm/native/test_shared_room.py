@@ -151,6 +151,25 @@ async def test_a_job_that_waits_in_its_prolog_comes_first_and_is_due_at_once(
     assert not server.requests[-1].pools[0].job
 
 
+async def test_a_job_that_lost_its_devices_to_others_takes_none_of_a_kept_place(
+    service: Service, server: SharedPod
+) -> None:
+    """Slurm started job 3 for devices that were free, and somebody else was faster."""
+    room, book = QueueRoom(service), service.books["pod16"]
+    await service.begin_job(ask(1, 4))
+    room.update({9: listed(9, 8, "PENDING", priority=7)})
+    server.keep("job 9", 0, 8)
+    await room.exchange()
+    book.unsettled = False  # by now Slurm knows what is closed
+    server.places.append(
+        KeptPlace(cluster=POD.cluster, allocation=POD.allocation, devices=devices(8, 8))
+    )
+    await room.exchange()
+    with pytest.raises(Busy):
+        await service.give(ask(3, 4))
+    assert book.closed == 0x00FF
+
+
 async def test_an_older_server_keeps_no_places_and_that_is_said_once(
     service: Service, server: SharedPod, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -19,12 +21,9 @@ from podwright.guests.slurm.hooks._active_standby_roles import (
     StandbyRole,
     next_role,
 )
-from podwright.guests.slurm.hooks._hook_dispatcher import HookDispatcher
-from podwright.guests.slurm.hooks._hook_socket import listen_tcp
-from podwright.guests.slurm.service._hook_job_request import HookJob
+from podwright.guests.slurm.hooks._hook_server import HookFront
+from podwright.guests.slurm.hooks._hook_socket import listen, listen_tcp
 from podwright.guests.slurm.service._pods_and_licences import Site
-from podwright.guests.slurm.service._retry_limit import RetryLimit
-from podwright.slurm.site.commands import FakeSlurm
 from tests.ports import free_ports
 
 ACTIVE, STANDBY, UNKNOWN, GONE = (
@@ -112,25 +111,39 @@ async def test_the_second_takes_over_when_the_first_is_silent(
     assert PEER_SILENCE_S <= net.now - killed <= PEER_SILENCE_S + 2 * ROLE_POLL_S
 
 
-async def test_one_that_is_told_to_ask_again_is_told_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+async def answer(path: Path, call: str) -> str:
+    """What a hook is answered at a Unix socket."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    head = f"POST /slurm.v1/{call} HTTP/1.0\r\nContent-Length: 11\r\n\r\n"
+    writer.write(head.encode() + b'{"job":"1"}')
+    text = (await reader.read()).decode()
+    writer.close()
+    return text
+
+
+async def test_a_hook_that_is_told_to_ask_again_is_told_which_service_to_ask(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     net = Net(monkeypatch)
-    post = HookDispatcher(RetryLimit(FakeSlurm(lambda argv: ""), 3))
-    for ask in (post.begin_job, post.end_job, post.prove_step, post.failed):
-        with pytest.raises(Unavailable, match="have not answered yet"):
-            await ask(HookJob(job=1))
-    assert post.role() == "active"  # the only one there is
+    front, path = HookFront(), tmp_path / "slurm.sock"
+    await front.start(listen(path, os.geteuid()))
+    for call in ("JobBegins", "JobEnded", "StepBegins", "PrologFailed"):
+        assert "have not answered yet" in await answer(path, call)
+    assert front.role() == "active"  # the only one there is
     await net.peers["a:1"].become(ACTIVE)
-    post.peers = net.peers["b:1"]
-    waiting = asyncio.create_task(post.peers.become(ACTIVE))
+    front.peers = net.peers["b:1"]
+    waiting = asyncio.create_task(front.peers.become(ACTIVE))
     async with asyncio.timeout(120):
-        while not post.peers.active:
+        while not front.peers.active:
             await net._sleep(0)
-    with pytest.raises(Unavailable, match="stands by: active is a:1"):
-        await post.begin_job(HookJob(job=1))
-    assert post.state() == {"role": "standby", "ready": False, "active": "a:1"}
+    said = await answer(path, "JobBegins")
+    assert said.startswith("HTTP/1.1 503")
+    assert "stands by: active is a:1" in said
+    assert front.state() == {"role": "standby", "ready": False, "active": "a:1"}
     waiting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await waiting
+    await front.finish(1)
 
 
 def test_of_one_file_each_host_finds_its_own_address() -> None:

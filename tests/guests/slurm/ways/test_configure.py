@@ -28,6 +28,12 @@ def test_it_prints_files_and_the_next_command_and_asks_the_server_for_its_port(
         "Nothing was changed. --diff shows each line; --write makes these changes. "
         f"Before that: `podwright slurm build {pod.folder}/built`."
     )
+    assert lines[-2] == (
+        "Heterogeneous jobs start in Slurm's backfill passes, every 30 s here. To start them "
+        "within seconds: SchedulerParameters=bf_interval=2,bf_max_time=30"
+    )
+    conf.write_text(f"{conf.read_text()}SchedulerParameters=bf_interval=2\n")
+    assert "backfill passes" not in pod.good(*command)
     whole = pod.good(*command, "--diff")
     assert len(whole.splitlines()) > 200
     port = re.search(r"^\+port = (\d+)", whole, re.M)

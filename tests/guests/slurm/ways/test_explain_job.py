@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest, NotFound
+from podwright.guests.slurm.hooks._hook_request_proofs import KeyProofs
+from podwright.guests.slurm.hooks._hook_server import HookFront
+from podwright.guests.slurm.hooks._hook_socket import listen_tcp
 from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.guests.slurm.waiting import explain_job
-from podwright.slurm.reader import SHOW_CONFIG
+from podwright.slurm.reader import SHOW_CONFIG, SHOW_RESERVATIONS
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
     AllocationInfo,
@@ -32,6 +38,7 @@ from podwright.wire import (
     SyncType,
     Value,
 )
+from tests.ports import free_ports
 
 POD = SlurmPod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
 WAITS = (
@@ -48,12 +55,15 @@ def slurm(
     limit: str = "1:00:00",
     version: str = "26.05.5",
     comment: str = "",
+    hidden: str = "podwright_het_wait:1",
 ) -> FakeSlurm:
     ends = "2026-11-21T17:30:00"
 
     def answer(argv: Sequence[str]) -> CommandResult | str:
         if argv == SHOW_CONFIG:
             return f"SLURM_VERSION           = {version}\n"
+        if argv[:-1] == SHOW_RESERVATIONS:
+            return f"ReservationName=podwright Licenses={hidden} State=ACTIVE\n"
         if argv[0] == "scontrol":
             return (
                 line.format(licences=licences)
@@ -107,8 +117,12 @@ def partition(name: str, size: int, *holders: str, **more: Any) -> PartitionInfo
     )
 
 
-def server(*partitions: PartitionInfo, agents: Sequence[str] = ()) -> Client:
+def server(
+    *partitions: PartitionInfo, agents: Sequence[str] = (), starts_now: bool = False
+) -> Client:
     def answer(method: str, request: Value) -> Value:
+        if method == "Explain" and starts_now:
+            return Explanation(free=16, largest=16, starts_now=True)
         if method == "Explain":
             return Explanation(
                 free=8,
@@ -221,6 +235,51 @@ async def test_machines_of_hosts() -> None:
         "n1: job 7 has its machines, until 2026-11-21T17:30:00 at most",
         "hosts whose machines are free: n2",
     ]
+
+
+async def test_a_job_whose_service_was_ended_on_purpose_says_so() -> None:
+    asked = slurm(WAITS, "ipu:4", hidden="ipu_x1:16,ipu_x2:16,podwright_het_wait:1")
+    found = await explain_job(asked, server(starts_now=True), "9", Site(pods=(POD,)))
+    assert found.lines[-1] == (
+        "`podwright slurm serve` was ended, and hides all devices from Slurm: no job with devices "
+        "starts until it runs"
+    )
+    full = await explain_job(asked, server(), "9", Site(pods=(POD,)))
+    assert not any("slurm serve" in line for line in full.lines)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_a_job_whose_service_was_killed_says_so_on_the_services_host(
+    tmp_path: Path, runs: bool
+) -> None:
+    path = tmp_path / "slurm.sock"
+    with socket.socket(socket.AF_UNIX) as service:
+        if runs:
+            service.bind(str(path))
+        else:
+            path.touch()  # a killed one leaves its socket
+        site = Site(pods=(POD,), socket=str(path))
+        found = await explain_job(slurm(WAITS, "ipu:16"), server(), "9", site)
+    said = [line for line in found.lines if "does not run on this host" in line]
+    assert len(said) == (0 if runs else 1)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_a_job_whose_service_was_killed_says_so_on_other_hosts(
+    tmp_path: Path, runs: bool
+) -> None:
+    doors = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    site = Site(pods=(POD,), socket=str(tmp_path / "none"), listen=",".join(doors))
+    front = HookFront()
+    if runs:
+        place, listener = listen_tcp(site.doors[1:])
+        await front.start_remote(listener, KeyProofs(b"a key of this test's"), doors[place + 1])
+    found = await asyncio.to_thread(
+        asyncio.run, explain_job(slurm(WAITS, "ipu:16"), server(), "9", site)
+    )
+    await front.finish(1)
+    said = [line for line in found.lines if f"does not run at {', '.join(doors)}" in line]
+    assert len(said) == (0 if runs else 1)
 
 
 async def test_a_job_that_runs_says_what_it_holds() -> None:

@@ -11,7 +11,7 @@ from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest
 from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod, dump, load
 from podwright.guests.slurm.setup import NativePlaces, mapping, native, shared, shelf, undo
-from podwright.slurm.site.edit import settings
+from podwright.slurm.site.conf_lines import settings
 from podwright.slurm.site.file_changes import as_diff, carry_out
 from podwright.wire import (
     ClusterInfo,

@@ -50,6 +50,8 @@ class KubeApi:
         self.namespace = namespace
         self.watches: list[KindWatch] = []
         self.writes = 0  #: the number of requested changes
+        #: Why the last call had no answer.
+        self.problem = "the API server has not answered yet"
         self._queue = RequestQueue(_MAX_RUNNING_CALLS)
 
     async def jobs(self) -> list[Object]:
@@ -204,9 +206,9 @@ class KubeApi:
                 response = await self._send_request(method, path, body, query, _CALL_TIMEOUT_S)
                 text = await response.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(
-                f"the API server does not answer: {error!r}", operation=operation
-            ) from None
+            self.problem = f"the API server does not answer: {error!r}"
+            raise Unavailable(self.problem, operation=operation) from None
+        self.problem = ""
         if 200 <= response.status < 300:
             reply: dict[str, Any] = json.loads(text)
             return reply

@@ -176,6 +176,12 @@ class FakeKube:
         }
         self._put_object(key, self.objects[key], "MODIFIED")
 
+    def evict(self, name: str, namespace: str = "team") -> None:
+        """Delete a pod as Kubernetes does whose node does not answer: it stays until that does."""
+        key = ("Pod", namespace, name)
+        self.objects[key]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        self._put_object(key, self.objects[key], "MODIFIED")
+
     def remove_pod(self, name: str, namespace: str = "team") -> None:
         """Remove a pod from the cluster."""
         self._drop_object(("Pod", namespace, name))

@@ -39,7 +39,7 @@ def end_of(
             return AttemptEnd(
                 True, f"{pod.name} was started for another partition", "PartitionLost"
             )
-        if pod.lost:
+        if pod.lost and pod.deleting:  # Kubernetes waits no longer: tolerationSeconds are over
             return AttemptEnd(True, f"node {pod.node} of {pod.name} does not answer", "NodeLost")
         if pod.phase == "Failed":
             exit_text = f"with exit code {pod.code}" if pod.code is not None else pod.note

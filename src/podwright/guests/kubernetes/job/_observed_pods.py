@@ -23,7 +23,7 @@ LAUNCHER: Final = "launcher"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
     """A pod of a job's. code: the first exit code that is not 0, of init containers too; None
-    where no program ended so. lost: its node does not answer. note: what Kubernetes says of it.
+    where no program ended so. lost: its node does not answer now. note: what Kubernetes says of it.
     partition: the one that it was made for. number: of a worker, over all instances. address: where
     it is reached; empty while it has none.
     """

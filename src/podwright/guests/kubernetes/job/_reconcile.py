@@ -361,9 +361,14 @@ def _running_status(job_view: _JobView, current_pods: Sequence[PodView]) -> dict
     job = job_view.job
     # An instance that has ended needs no machine.
     live_instances = {pod.instance for pod in current_pods if pod.live}
-    worn_message = _join_messages(
-        job_view.holdings[instance].worn
-        for instance in sorted(live_instances & job_view.holdings.keys())
+    trouble = _join_messages(
+        [
+            *(f"node {pod.node} of {pod.name} does not answer" for pod in current_pods if pod.lost),
+            *(
+                job_view.holdings[instance].worn
+                for instance in sorted(live_instances & job_view.holdings.keys())
+            ),
+        ]
     )
     deciding_pods = [
         pod for pod in current_pods if pod.role == (LAUNCHER if job.launcher else WORKER)
@@ -371,12 +376,12 @@ def _running_status(job_view: _JobView, current_pods: Sequence[PodView]) -> dict
     if not job.instances:
         return job_view.status("Running", "it has no job instances", started=True)
     if deciding_pods and all(pod.phase != "Pending" for pod in deciding_pods):
-        return job_view.status("Running", worn_message or "All instances running", started=True)
+        return job_view.status("Running", trouble or "All instances running", started=True)
     pending_note = next(
         (pod.note for pod in current_pods if pod.phase == "Pending" and pod.note), ""
     )
     return job_view.status(
-        "Pending", worn_message or pending_note or "its pods are starting", started=True
+        "Pending", trouble or pending_note or "its pods are starting", started=True
     )
 
 

@@ -95,9 +95,7 @@ class Operator:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await until_done(
-            self._read_cluster, FIRST_RETRY_S, lambda problem: _log.warning("%s", problem)
-        )
+        await until_done(self._read_cluster, FIRST_RETRY_S, _log.warning)
         loop_tasks = [
             asyncio.ensure_future(coroutine)
             for coroutine in (

@@ -1,8 +1,8 @@
 """What the operator counts and shows at /metrics, and its probes.
 
-`/readyz` fails as long as a watch is deaf. `/livez` fails when one has been deaf for
-FAILING_DEAF_SECONDS, so that the kubelet starts an operator again that cannot help itself.
-An operator that waits for the lease watches nothing, and is ready and alive.
+`/readyz` fails as long as a watch is deaf, or the last call had no answer. `/livez` fails when a
+watch has been deaf for FAILING_DEAF_SECONDS, so that the kubelet starts an operator again that
+cannot help itself. An operator that waits for the lease watches nothing, and is ready and alive.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from podwright.errors import Held, InvalidRequest, NotFound, PodwrightError
+from podwright.errors import Held, InvalidRequest, NotFound
 from podwright.guests.kubernetes.cluster._kube_api import KubeApi, connect
 from podwright.guests.kubernetes.cluster._leader import Leader
 from podwright.guests.kubernetes.job._ipu_job import read_job
@@ -29,11 +29,11 @@ from podwright.guests.kubernetes.partitions._job_partitions import DevicePlace, 
 from podwright.guests.kubernetes.partitions._vipu_controller_client import VipuController, reach
 from podwright.guests.kubernetes.partitions._vipu_controller_list import VipuSite
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions
+from podwright.guests.shared import until_done
 from podwright.http import Figure, MetricsFront
 
 _log = logging.getLogger("podwright.guests.kubernetes")
 _RETRY_S = 1.0
-_T = TypeVar("_T")
 _POD_OPTIONS = PodOptions()
 
 
@@ -100,7 +100,7 @@ class _ProbesAndMetrics:
         self.counts, self.acts = OperatorCounts(), False
         self._kube, self._listen = kube, listen_address
         probes = {
-            "/readyz": lambda: deaf(kube.watches, time.monotonic()),
+            "/readyz": lambda: deaf(kube.watches, time.monotonic()) or kube.problem,
             "/livez": lambda: deaf(kube.watches, time.monotonic(), FAILING_DEAF_SECONDS),
         }
         self._front = MetricsFront(self._figures, probes=probes)
@@ -113,7 +113,7 @@ class _ProbesAndMetrics:
 
     async def __aenter__(self) -> _ProbesAndMetrics:
         if self._listen is not None:
-            await self._front.start(*self._listen)
+            await self._front.open(*self._listen)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,7 +127,9 @@ async def _serve_cluster(
     controller_by_site: dict[VipuSite, VipuController],
     probes_and_metrics: _ProbesAndMetrics,
 ) -> int:
-    cluster_name = operator_options.cluster_name or await _patiently(kube.cluster_uid)
+    cluster_name = operator_options.cluster_name or await until_done(
+        kube.cluster_uid, _RETRY_S, _log.warning
+    )
     lease_namespace, _, lease_name = operator_options.lease.partition("/")
     if not (lease_namespace and lease_name):
         raise InvalidRequest(
@@ -251,18 +253,6 @@ async def _places_of_site(
         DevicePlace(vipu_site, controller, cluster, operator_options.allocation)
         for cluster in vipu_clusters
     ]
-
-
-async def _patiently(ask_server: Callable[[], Awaitable[_T]]) -> _T:
-    problem = ""
-    while True:
-        try:
-            return await ask_server()
-        except PodwrightError as error:
-            if str(error) != problem:
-                _log.warning("%s", error)
-            problem = str(error)
-            await asyncio.sleep(_RETRY_S)
 
 
 async def planned(kubeconfig: str, namespace: str, job_name: str) -> list[str]:

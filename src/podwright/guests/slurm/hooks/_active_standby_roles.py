@@ -14,15 +14,14 @@ still held for the exact start of the job that the caller names (RemoveRequest.j
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
-import http.client
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from podwright.guests.slurm.hooks._hook_request_proofs import SIGNATURE_HEADER, HookIdentity
+from podwright.guests.slurm.service._hook_job_request import ROLE_PATH
 from podwright.hosts import MungeError
-from podwright.http import Reply
+from podwright.http import Reply, ask
 
 #: ROLE_POLL_S: seconds between two questions. PEER_SILENCE_S: seconds without a reply until a peer
 #: is GONE.
@@ -31,7 +30,6 @@ PEER_SILENCE_S: Final = 3.0
 _ROLE_TIMEOUT_S: Final = 1.5
 #: The most bytes that are read of a reply.
 MAX_ROLE_REPLY_BYTES: Final = 512
-ROLE_PATH: Final = "/slurm.v1/Role"
 
 
 class StandbyRole(enum.Enum):
@@ -120,7 +118,7 @@ class Peers:
         try:
             self._roles[peer_index] = await self._ask(self._addresses[peer_index])
             self._heard[peer_index] = self._clock()
-        except (OSError, http.client.HTTPException, MungeError) as error:
+        except (OSError, MungeError) as error:
             if isinstance(error, MungeError) and error.absent:
                 return  # without MUNGE nobody can be asked, which says nothing about the peers
             if self._clock() - self._heard[peer_index] >= PEER_SILENCE_S:
@@ -128,32 +126,29 @@ class Peers:
 
 
 async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
-    """Return the role that the service at HOST:PORT reports. Raises OSError, HTTPException,
-    MungeError.
-    """
+    """Return the role that the service at HOST:PORT reports. Raises OSError and MungeError."""
     authorization = await identity.authorization(ROLE_PATH)
     reply = await asyncio.to_thread(_ask, address, authorization)
     if not await identity.believes(reply, authorization):
-        raise http.client.HTTPException(f"{address}: it is not Slurm's user who says so")
+        raise ConnectionError(f"{address}: it is not Slurm's user who says so")
     assert isinstance(reply.body, bytes)
     role, _, served_address = reply.body.decode(errors="replace").strip().partition(" ")
     if served_address != address:  # a host there passes on another service's reply
-        raise http.client.HTTPException(f"{address}: the word of {served_address}")
+        raise ConnectionError(f"{address}: the word of {served_address}")
     try:
         return StandbyRole(role)
     except ValueError:
-        raise http.client.HTTPException(f"{address}: {role} is not a role") from None
+        raise ConnectionError(f"{address}: {role} is not a role") from None
 
 
 def _ask(address: str, authorization: str) -> Reply:
-    host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_ROLE_TIMEOUT_S)
-    with contextlib.closing(connection):
-        connection.request("GET", ROLE_PATH, headers={"Authorization": authorization})
-        response = connection.getresponse()
-        signature = response.getheader("Authentication-Info", "").encode("latin-1", "replace")
-        return Reply(
-            response.status,
-            response.read(MAX_ROLE_REPLY_BYTES),
-            headers=((SIGNATURE_HEADER, signature),),
-        )
+    answer = ask(
+        address,
+        "GET",
+        ROLE_PATH,
+        headers={"Authorization": authorization},
+        timeout=_ROLE_TIMEOUT_S,
+        limit=MAX_ROLE_REPLY_BYTES,
+    )
+    signature = answer.headers.get(SIGNATURE_HEADER.decode(), "").encode("latin-1", "replace")
+    return Reply(answer.status, answer.content, headers=((SIGNATURE_HEADER, signature),))

@@ -15,7 +15,6 @@ from typing import Any
 from podwright.errors import Unavailable
 from podwright.guests.shared import CALL_TIMEOUT, ThreadedServer, until_done
 from podwright.guests.slurm.hooks._active_standby_roles import Peers, StandbyRole, ask_role
-from podwright.guests.slurm.hooks._hook_dispatcher import HookDispatcher
 from podwright.guests.slurm.hooks._hook_request_proofs import (
     HookIdentity,
     KeyProofs,
@@ -33,12 +32,11 @@ from podwright.guests.slurm.hooks._hook_socket import (
 )
 from podwright.guests.slurm.hooks._reach_vipu_server import reach
 from podwright.guests.slurm.hooks._service_metrics import figures
+from podwright.guests.slurm.service._hook_calls import JobCalls
 from podwright.guests.slurm.service._pods_and_licences import Site
-from podwright.guests.slurm.service._retry_limit import RetryLimit
-from podwright.guests.slurm.service._way_interface import Make, Work, native_work
 from podwright.hosts import Munge, MungeError
 from podwright.http import Figure, MetricsFront, host_port, more_descriptors
-from podwright.slurm.site.commands import SlurmCommands
+from podwright.slurm.site.commands import Slurm, SlurmCommands
 
 _log = logging.getLogger("podwright.slurm")
 _RETRY_S = 0.5
@@ -48,14 +46,14 @@ _GRACE_S = 5.0
 async def serve(
     site: Site,
     *,
+    make: Callable[[Site, ThreadedServer, Slurm], JobCalls],
     prefix: Sequence[str] = (),
     ready: Callable[[], None] = lambda: None,
-    make: Make = native_work,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    prefix: the words before each of Slurm's commands. make: makes the work of the site's way of
-    scheduling. ready: called once, when hooks are answered or when this service stands by. Raises
+    make: makes the site's way of scheduling. prefix: the words before each of Slurm's commands.
+    ready: called once, when hooks are answered or when this service stands by. Raises
     AlreadyExists where another service answers at this socket.
     """
     more_descriptors()
@@ -63,28 +61,28 @@ async def serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    hook_sockets = Doors(site)
+    front = HookFront()
+    hook_sockets = Doors(site, front)
     await require_free_socket(hook_sockets.path)
     server = ThreadedServer(lambda: reach(site, CALL_TIMEOUT))
-    dispatcher = HookDispatcher(RetryLimit(slurm, site.tries))
 
     async def now() -> Iterable[Figure]:
-        return figures(site.mode, dispatcher.state())
+        return figures(site.mode, front.state())
 
     metrics = MetricsFront(now)
     try:
         if site.metrics:
-            await metrics.start(*host_port(site.metrics, "serve metrics"))
+            await metrics.open(*host_port(site.metrics, "serve metrics"))
         if len(site.doors) > 1:
-            own_index = await hook_sockets.open(dispatcher)
+            own_index = await hook_sockets.open()
             assert hook_sockets.identity is not None
             ask_peer = partial(ask_role, identity=hook_sockets.identity)
-            dispatcher.peers = Peers(site.doors, own_index, time.monotonic, ask_peer)
+            front.peers = Peers(site.doors, own_index, time.monotonic, ask_peer)
             ready()
             ready = _do_nothing
-        while await _wait_for_first(stop, *_until_role(dispatcher.peers, StandbyRole.ACTIVE)):
+        while await _wait_for_first(stop, *_until_role(front.peers, StandbyRole.ACTIVE)):
             site_work = make(site, server, slurm)
-            if not await _serve_active(site_work, dispatcher, hook_sockets, stop, ready):
+            if not await _serve_active(site_work, front, hook_sockets, stop, ready):
                 return
     finally:
         await metrics.stop()
@@ -92,8 +90,8 @@ async def serve(
 
 
 async def _serve_active(
-    site_work: Work,
-    dispatcher: HookDispatcher,
+    site_work: JobCalls,
+    front: HookFront,
     hook_sockets: Doors,
     stop: asyncio.Event,
     on_ready: Callable[[], None],
@@ -102,16 +100,14 @@ async def _serve_active(
     the end.
     """
     duty_task = asyncio.create_task(
-        _serve_until_cancelled(site_work, dispatcher, hook_sockets, on_ready)
+        _serve_until_cancelled(site_work, front, hook_sockets, on_ready)
     )
     try:
-        if await _wait_for_first(
-            stop, duty_task, *_until_role(dispatcher.peers, StandbyRole.STANDBY)
-        ):
+        if await _wait_for_first(stop, duty_task, *_until_role(front.peers, StandbyRole.STANDBY)):
             _log.warning("another one is active: stands by")
-            dispatcher.leave()
+            front.leave()
             return True
-        if dispatcher.working:
+        if front.working:
             hook_sockets.remove_socket()
             await hook_sockets.finish()
             await site_work.close()
@@ -123,17 +119,17 @@ async def _serve_active(
 
 
 async def _serve_until_cancelled(
-    site_work: Work, dispatcher: HookDispatcher, hook_sockets: Doors, on_ready: Callable[[], None]
+    site_work: JobCalls, front: HookFront, hook_sockets: Doors, on_ready: Callable[[], None]
 ) -> None:
     """Serve until cancelled. Steps are answered when the server has been read, and hooks when Slurm
     has been read as well.
     """
     await until_done(site_work.read_server, _RETRY_S, _warn_waiting)
-    dispatcher.proving = site_work
+    front.proving = site_work
     if not hook_sockets.opened:
-        await hook_sockets.open(dispatcher)
+        await hook_sockets.open()
     await until_done(site_work.known, _RETRY_S, _warn_waiting)
-    dispatcher.working = site_work
+    front.working = site_work
     _log.info("answers hooks")
     on_ready()
     await asyncio.gather(*site_work.tasks())
@@ -144,25 +140,24 @@ class Doors:
     belongs to this host.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, front: HookFront) -> None:
         self.path = Path(site.socket)
         self.opened = False
         self.identity: HookIdentity | None = None  # checks callers over TCP
         self._site = site
-        self._front: HookFront | None = None
+        self._front = front
 
-    async def open(self, dispatcher: HookDispatcher) -> int:
+    async def open(self) -> int:
         """Open the sockets, and return the index of our address in the site's list. Raises
         Unavailable.
         """
         site = self._site
         self.identity = proofs(site) if site.doors else None
-        self._front = HookFront(dispatcher, self.identity, callers(site))
         index, listener = listen_tcp(site.doors) if site.doors else (0, None)
-        await self._front.start(listen(self.path, slurm_uid(site)))
+        await self._front.start(listen(self.path, slurm_uid(site)), callers(site))
         _log.info("listens at %s", self.path)
-        if listener is not None:
-            await self._front.start_remote(listener, site.doors[index])
+        if listener is not None and self.identity is not None:
+            await self._front.start_remote(listener, self.identity, site.doors[index])
             _log.info("listens for those who prove themselves at %s", site.doors[index])
         self.opened = True
         return index
@@ -173,8 +168,7 @@ class Doors:
 
     async def finish(self) -> None:
         """Accept no more connections, and answer the requests that are open."""
-        if self._front is not None:
-            await self._front.finish(_GRACE_S)
+        await self._front.finish(_GRACE_S)
 
 
 def proofs(site: Site) -> HookIdentity:

@@ -5,6 +5,7 @@ Slurm's counts true. Everything that it knows can be read again from the server 
 from ._hook_job_request import HookJob as HookJob
 from ._job_start_text import in_short as in_short
 from ._missed_hook_sweep import Sweep as Sweep
+from ._native_mode import NativeMode as NativeMode
 from ._native_service import Service as Service
 from ._pods_and_licences import Fixed as Fixed
 from ._pods_and_licences import Mapped as Mapped
@@ -19,5 +20,3 @@ from ._retry_limit import comment as comment
 from ._retry_limit import tried as tried
 from ._squeue_jobs import Listed as Listed
 from ._squeue_jobs import listed as listed
-from ._way_interface import Work as Work
-from ._way_interface import native_work as native_work

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from podwright.errors import PodwrightError
 from podwright.guests.slurm.service._licence_counts import LicenceCounts
@@ -31,13 +32,17 @@ from podwright.guests.slurm.service._pods_and_licences import (
     Site,
     SlurmPod,
 )
-from podwright.guests.slurm.service._squeue_jobs import Listed, listed
+from podwright.guests.slurm.service._squeue_jobs import JobListing, Listed
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
-_ROUND_PAUSE_S = 0.3
+#: Seconds between two looks for leaders that wait, and between two rounds of offers, at least.
+LOOK_INTERVAL_S: Final = 1.0
+_ROUND_PAUSE_S: Final = 0.3
+#: A look, or a round, is followed by a pause that is so many times as long.
+_PAUSE_FACTOR: Final = 8.0
 #: How often the wait for the next offer is doubled at most, after offers that were not taken.
-_MAX_DOUBLINGS = 3
+_MAX_DOUBLINGS: Final = 3
 PodAndSize = tuple[SlurmPod, int]
 
 
@@ -51,8 +56,9 @@ class Heterogeneous:
         book_by_pod: Mapping[str, PodBook],
         licence_counts: LicenceCounts,
         clock: Callable[[], float],
+        listing: JobListing,
     ) -> None:
-        self._site, self._slurm, self._books = site, slurm, book_by_pod
+        self._site, self._slurm, self._books, self._listing = site, slurm, book_by_pod, listing
         self._counts, self._clock = licence_counts, clock
         self._nodes = NodeAvailability(slurm, clock)
         # By leader: the number of vain offers, and the time before which there is no new one.
@@ -62,7 +68,6 @@ class Heterogeneous:
         self.offered: set[int] = set()
         self._offers: dict[int, asyncio.Task[None]] = {}  # by leader: offers that stand
         self.declined: set[int] = set()  #: leaders that did not take their offer
-        self.wake = asyncio.Event()  #: set: a leader waits
 
     def give_back_reserved(self) -> bool:
         """Give devices that are only set aside back, for a job that Slurm has already started.
@@ -82,22 +87,33 @@ class Heterogeneous:
         """Offer devices until cancelled."""
         try:
             while True:
-                await self.wake.wait()
+                began_at, pause_s = self._clock(), LOOK_INTERVAL_S
                 try:
-                    await self._offer_round()
+                    if await self._leader_waits():
+                        pause_s = _ROUND_PAUSE_S
+                        await self._offer_round()
                 except PodwrightError as error:
                     _log.warning("heterogeneous jobs: %s", error)
-                await asyncio.sleep(_ROUND_PAUSE_S)
+                took_s = self._clock() - began_at
+                await asyncio.sleep(max(pause_s, _PAUSE_FACTOR * took_s))
         finally:
             offer_tasks = list(self._offers.values())
             for task in offer_tasks:
                 task.cancel()
             await asyncio.gather(*offer_tasks, return_exceptions=True)
 
+    async def _leader_waits(self) -> bool:
+        """Return whether a job in the queue has the licence that nobody gets. Raises Unavailable.
+
+        This is much less than to list all jobs. The sweep is too seldom: an idle cluster would wait
+        for it.
+        """
+        options = ("-h", "-a", "--local", "-t", "PENDING", "-L", HET_WAIT_LICENCE, "-o", "%i")
+        reply = await self._slurm.run("squeue", *options)
+        return not reply.code and bool(reply.out.strip())
+
     async def _offer_round(self) -> None:
-        waiting_jobs = self.waiting((await listed(self._slurm)).values())
-        if not waiting_jobs:
-            self.wake.clear()
+        waiting_jobs = self.waiting((await self._listing.all_jobs()).values())
         self._passed_over_leaders &= waiting_jobs.keys()
         self._vain_offers = {
             leader_number: offer
@@ -233,7 +249,7 @@ class Heterogeneous:
                 if leader_number not in await self._pending_leaders():
                     await self._settle_left_job(leader_number, job_parts)
                     return
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(_ROUND_PAUSE_S)
             await self._set_leader_licences(leader_number, {HET_WAIT_LICENCE: 1})
             await asyncio.sleep(0.1)
             if leader_number in await self._pending_leaders():
@@ -253,7 +269,7 @@ class Heterogeneous:
         """Settle a job that no longer waits for its offer. If it has not started, but was held or
         cancelled, what was set aside for it is dropped.
         """
-        listed_jobs = await listed(self._slurm)
+        listed_jobs = await self._listing.all_jobs()
         leader_job = listed_jobs.get(leader_number)
         if leader_job is not None and leader_job.het != leader_number:
             # Another job has the number: slurmctld was killed and forgot this one.
@@ -281,7 +297,7 @@ class Heterogeneous:
         self._counts.poke()
 
     async def _pending_leaders(self) -> set[int]:
-        return set(self.waiting((await listed(self._slurm)).values()))
+        return set(self.waiting((await self._listing.all_jobs()).values()))
 
     async def wait_again(self, leader_number: int) -> None:
         """Take back an offer that an earlier process of the service made."""

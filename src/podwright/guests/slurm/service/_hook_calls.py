@@ -11,7 +11,8 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
 from podwright.guests.shared import Freed, Locks
@@ -64,6 +65,25 @@ class JobCalls(ABC):
     @abstractmethod
     async def unproven(self, job: HookJob) -> str:
         """Return why a step's job does not hold what it was started for, or "" if it does."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return what an administrator watches."""
+
+    @abstractmethod
+    async def read_server(self) -> None:
+        """Take over the server's state. From then on steps may ask. Raises PodwrightError."""
+
+    @abstractmethod
+    async def known(self) -> None:
+        """Take over Slurm's state as well. From then on hooks may ask. Raises PodwrightError."""
+
+    @abstractmethod
+    def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Return the background tasks, which run until they are cancelled."""
+
+    async def close(self) -> None:  # noqa: B027
+        """Tell Slurm that nothing may start any more."""
 
     def step_lines(self, job: HookJob) -> str:
         """Return what a step is told whose job holds what it was started for, in lines."""
@@ -134,6 +154,14 @@ class JobCalls(ABC):
         async with self.lock(job.job):
             await self.take(job)
         await self.freed.notify()
+        return ""
+
+    async def failed(self, job: HookJob) -> str:
+        """Count a start that the site's own prolog refused. Without that, Slurm would start the job
+        again and again.
+        """
+        problem = InvalidRequest(job.problem or "the site's prolog failed")
+        await self.retry_limit.refusal(job, problem)
         return ""
 
     async def prove_step(self, job: HookJob) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from podwright.errors import InvalidRequest
+
+#: Where a service tells everybody whether it is active or stands by.
+ROLE_PATH: Final = "/slurm.v1/Role"
 
 
 class HookJob(msgspec.Struct, frozen=True, kw_only=True):

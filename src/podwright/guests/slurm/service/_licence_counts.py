@@ -2,11 +2,17 @@
 
 However many callers ask at once, one scontrol runs at a time. It reports the counts at the moment
 when it starts.
+
+Nobody waits for an update that only lets Slurm give out more. Such updates are gathered: each is a
+command, and slurmctld looks at its whole queue after it. An ended job's licences come back when its
+epilog has returned, and Slurm does not look at its queue then. So the gathered update, which comes
+a little later, is also what lets waiting jobs start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 
@@ -18,6 +24,8 @@ _log = logging.getLogger("podwright.slurm")
 
 RESERVATION_NAME = "podwright"
 _RETRY_PAUSE_S = 0.2
+#: Seconds in which updates that nobody waits for are gathered.
+GATHER_S = 0.2
 
 
 class LicenceCounts:
@@ -27,9 +35,10 @@ class LicenceCounts:
         self._slurm = slurm
         self._hidden = hidden
         self._wanted = self._done = 0
-        self._wake = asyncio.Event()
+        self._wake, self._hurry = asyncio.Event(), asyncio.Event()
         self._changed = asyncio.Condition()
         self.last_hidden: dict[str, int] = {}
+        self._least_hidden: dict[str, int] = {}  # less than this is certainly not hidden in Slurm
         self.updates = 0
         self.problem = ""
 
@@ -37,9 +46,9 @@ class LicenceCounts:
         """Return when Slurm has been told the present state, or a later one. Raises Unavailable
         after `timeout_s` seconds.
         """
-        self._wanted += 1
+        self.poke()
         number = self._wanted
-        self._wake.set()
+        self._hurry.set()
         try:
             async with self._changed:
                 await asyncio.wait_for(
@@ -47,6 +56,14 @@ class LicenceCounts:
                 )
         except TimeoutError:
             raise Unavailable(f"Slurm was not told: {self.problem or 'it is slow'}") from None
+
+    async def wait_until_safe(self) -> None:
+        """Return when Slurm gives out nothing that is not free. It is told soon what more it may.
+        Raises Unavailable.
+        """
+        self.poke()
+        if any(count > self._least_hidden.get(name, 0) for name, count in self._hidden().items()):
+            await self.wait_until_synced()
 
     def poke(self) -> None:
         """Report the present state to Slurm soon, without waiting for it."""
@@ -62,7 +79,10 @@ class LicenceCounts:
         """
         while True:
             await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), GATHER_S)
             self._wake.clear()
+            self._hurry.clear()
             requests_served = self._wanted
             try:
                 await self.update(dict(self._hidden()))
@@ -72,6 +92,7 @@ class LicenceCounts:
                 self.problem = str(error)
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 self._wake.set()
+                self._hurry.set()
                 continue
             self.problem = ""
             async with self._changed:
@@ -88,6 +109,11 @@ class LicenceCounts:
         licences_setting = "licenses=" + ",".join(
             f"{name}:{count}" for name, count in hidden_licences.items()
         )
+        # Until Slurm has answered, either the last update or this one is in force.
+        self._least_hidden = {
+            name: min(count, self._least_hidden.get(name, 0))
+            for name, count in hidden_by_licence.items()
+        }
         licence_name = f"reservationname={RESERVATION_NAME}"
         # Slurm gives a reservation without an end one year, which each update renews.
         slurm_reply = await self._slurm.run(
@@ -102,7 +128,7 @@ class LicenceCounts:
             raise Unavailable(
                 f"reservation {RESERVATION_NAME} was not updated: {slurm_reply.text[:300]}"
             )
-        self.last_hidden = dict(hidden_by_licence)
+        self.last_hidden = self._least_hidden = dict(hidden_by_licence)
         self.updates += 1
 
 

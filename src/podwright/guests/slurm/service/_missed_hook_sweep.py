@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from podwright.errors import PodwrightError
-from podwright.guests.shared import sweep
 from podwright.guests.slurm.service._end_deviceless_jobs import DevicelessJobs
 from podwright.guests.slurm.service._job_mover import JobMover
 from podwright.guests.slurm.service._node_failure import NodeFailures
@@ -79,11 +78,7 @@ class Sweep:
         PodwrightError; the next sweep then does the rest.
         """
         service = self._service
-        ticks_by_book = [(pod_book, pod_book.tick()) for pod_book in service.books.values()]
-        listed_jobs, ended_count = await sweep(self, service.books, service.lock)
-        service.figures.swept += ended_count
-        for pod_book, tick in ticks_by_book:
-            pod_book.count_as_listed(listed_jobs, tick)
+        listed_jobs = await self._end_holdings_of_ended_jobs()
         await self._without_devices.check(listed_jobs)
         await self._sweep_heterogeneous(listed_jobs)
         if self._mover is not None:
@@ -98,17 +93,35 @@ class Sweep:
             await self._report.send(waiting_jobs)
             await self._comments(listed_jobs)
 
-    # -- what Slurm says of its jobs (`guests.Guest`) ----------------------------------------
+    # -- jobs that are over ------------------------------------------------------------------
 
-    async def jobs(self) -> Mapping[int, Listed]:
-        """Return all jobs that slurmctld remembers. Raises Unavailable where it does not answer."""
-        return await listed(self._service.slurm)
+    async def _end_holdings_of_ended_jobs(self) -> Mapping[int, Listed]:
+        """Give back what jobs hold that are over. Return the jobs that slurmctld remembers.
 
-    def in_progress(self) -> Collection[int]:
-        """Return the parts of heterogeneous jobs for which devices are set aside or offered."""
-        return self._service.het.busy()
+        A holding that changed after Slurm was asked is left to the next sweep. Raises
+        PodwrightError; nothing is touched where slurmctld does not answer.
+        """
+        service = self._service
+        ticks_by_book = [(pod_book, pod_book.tick()) for pod_book in service.books.values()]
+        in_progress = service.het.busy()
+        listed_jobs = await listed(service.slurm)
+        for pod_book, tick in ticks_by_book:
+            for holding in list(pod_book.holdings.values()):
+                if holding.changed >= tick or not self._is_over(holding, listed_jobs, in_progress):
+                    continue
+                was_made = holding.created
+                async with service.lock(holding.job):
+                    is_same = pod_book.holdings.get(holding.job) is holding
+                    if is_same and holding.created == was_made:
+                        _log.warning(
+                            "job %d is over and held %d devices", holding.job, holding.size
+                        )
+                        await service.give_back(pod_book, holding)
+                        service.figures.swept += 1
+            pod_book.count_as_listed(listed_jobs, tick)
+        return listed_jobs
 
-    def is_over(
+    def _is_over(
         self, holding: JobHolding, jobs: Mapping[int, Listed], in_progress: Collection[int]
     ) -> bool:
         """Return whether it is certain that no living start of the job has this holding."""
@@ -126,19 +139,12 @@ class Sweep:
             return listed_job.submitted not in (0, holding.submitted)
         return listed_job.waits and listed_job.het not in self._service.het.offered
 
-    async def give_back(self, book: PodBook, holding: JobHolding) -> None:
-        """Remove the partition, and then free its block."""
-        await self._service.give_back(book, holding)
-
     # -- the rest of a sweep -----------------------------------------------------------------
 
     async def _sweep_heterogeneous(self, listed_jobs: Mapping[int, Listed]) -> None:
         heterogeneous = self._service.het
         await self._hold_jobs_without_note(listed_jobs)
-        leaders = heterogeneous.waiting(listed_jobs.values())
-        if leaders:
-            heterogeneous.wake.set()
-        for leader_number in leaders:
+        for leader_number in heterogeneous.waiting(listed_jobs.values()):
             leader_job = listed_jobs.get(leader_number)
             if (
                 leader_job

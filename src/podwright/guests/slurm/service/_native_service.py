@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import msgspec
 
@@ -81,7 +82,7 @@ class Service(JobCalls):
         self.figures = ServiceFigures()
         self.next_jobs: dict[str, str] = {}  #: pod -> its first waiting job and what it waits for
         self.counts = LicenceCounts(slurm, self.hidden)
-        self.het = Heterogeneous(site, slurm, self.books, self.counts, clock)
+        self.het = Heterogeneous(site, slurm, self.books, self.counts, clock, self.listing)
         #: Jobs that wait in their prolog for devices: the pod and the order of their block.
         self.in_prolog: dict[int, tuple[str, int]] = {}
         self.had: set[tuple[int, int]] = set()  #: starts that held their devices: job, restart
@@ -122,7 +123,7 @@ class Service(JobCalls):
         return f"IPUOF_VIPU_API_PARTITION_ID={job_holding.name}\n"
 
     async def take(self, job: HookJob) -> None:
-        """Take back what the job holds, and tell Slurm.
+        """Take back what the job holds. Slurm gives out nothing that is not free when it returns.
 
         A holding of a later start stays: an epilog that comes late does not end the next start.
         """
@@ -130,7 +131,7 @@ class Service(JobCalls):
             holding = book.holdings.get(job.job)
             if holding and holding.restart <= (job.restart or 0):
                 await self.give_back(book, holding)
-                await self.counts.wait_until_synced()
+                await self.counts.wait_until_safe()
         self.figures.ended += 1
 
     async def unproven(self, job: HookJob) -> str:
@@ -179,6 +180,19 @@ class Service(JobCalls):
         book.release(holding.job)
         await self.freed.notify()
 
+    async def read_server(self) -> None:
+        """Read the books from the server."""
+        await self.refresh()
+
+    async def known(self) -> None:
+        """Read the books again, and tell Slurm the counts."""
+        await self.refresh()
+        await self.counts.update(self.hidden())
+
+    def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Return the tasks for counts and heterogeneous jobs."""
+        return (self.counts.run(), self.het.run())
+
     async def refresh(self) -> None:
         """Update the books from the server. Raises PodwrightError."""
         hidden_before = self.hidden()
@@ -196,6 +210,26 @@ class Service(JobCalls):
         self._closed = True
         with contextlib.suppress(Unavailable):
             await self.counts.wait_until_synced(LAST_UPDATE_TIMEOUT_S)
+
+    def state(self) -> dict[str, Any]:
+        """Return what an administrator watches: counts, figures, and what each pod's jobs hold."""
+        pods = {}
+        for pod_type, book in self.books.items():
+            free = enumerate(book.blocks.whole_counts_by_order())
+            pods[pod_type] = {
+                "devices": book.pod.devices,
+                "free_together": {str(1 << order): count for order, count in free},
+                "emptied_for_a_large_job": book.closed.bit_count(),
+                "held": {str(holding.job): holding.size for holding in book.holdings.values()},
+                "next": self.next_jobs.get(pod_type, ""),
+            }
+        return {
+            "pods": pods,
+            "figures": msgspec.structs.asdict(self.figures),
+            "told": self.counts.last_hidden,
+            "updates": self.counts.updates,
+            "problem": self.counts.problem,
+        }
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -303,12 +337,9 @@ class Service(JobCalls):
             if holding is not None:
                 self.in_prolog.pop(hook_job.job, None)
                 return holding
-            if self.het.give_back_reserved():
-                continue
-            if not pod_book.closed or pod_book.closed_for == hook_job.job:
+            if not self.het.give_back_reserved():
                 self.in_prolog[hook_job.job] = (pod_book.pod.type, block_order)
                 raise Busy(f"no free block of {1 << block_order} devices for job {hook_job.job}")
-            pod_book.close(0)  # Slurm started the job before the block was closed
 
     async def _make(
         self, pod_book: PodBook, job_holding: JobHolding, hook_job: HookJob, gcd_count: int

@@ -48,6 +48,7 @@ from podwright.slurm.reader import (
     read_jobs,
     read_partitions,
 )
+from podwright.slurm.site.time_and_memory import time_seconds
 
 if TYPE_CHECKING:
     from podwright.guests.slurm.service._native_service import Service
@@ -315,7 +316,7 @@ class DevicePreemption:
             by_qos=True,
             cluster_mode=cluster_mode,
             modes={row[0]: frozenset(row[2].upper().split(",")) for row in rows},
-            grace_s={row[0]: _seconds(row[3]) for row in rows},
+            grace_s={row[0]: int(time_seconds(row[3] or "0")) for row in rows},
             tiers=tiers,
             slurm_ends_one=slurm_ends_one,
             preemptable={row[0]: frozenset(row[1].split(",")) - {""} for row in rows},
@@ -351,12 +352,3 @@ def _rank(record: JobRecord) -> JobRank:
         record.priority,
         datetime.fromisoformat(text).timestamp() if text else None,
     )
-
-
-def _seconds(time_text: str) -> int:
-    """Return the seconds of `1-00:00:30` or `00:00:30`; empty: 0."""
-    days_text, _, clock_text = time_text.rpartition("-")
-    seconds = int(days_text or 0) * 86400
-    for position, part in enumerate(reversed(clock_text.split(":"))):
-        seconds += int(part or 0) * 60**position
-    return seconds

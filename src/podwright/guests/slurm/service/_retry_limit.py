@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from typing import Final
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
-from podwright.guests.shared import HELD, attempts, failed
 from podwright.guests.slurm.service._hook_job_request import HookJob
 from podwright.guests.slurm.service._squeue_jobs import Listed, listed
 from podwright.slurm.site.commands import Slurm
@@ -20,6 +21,8 @@ from podwright.slurm.site.commands import Slurm
 _log = logging.getLogger("podwright.slurm")
 #: How often to look whether the job is back in the queue, and the seconds between two looks.
 _LOOKS, _PAUSE = 300, 0.2
+_HELD: Final = "Held: when that is mended"
+_TRIED_PATTERN: Final = re.compile(r"try (\d+) of \d+ failed")
 
 
 class RetryLimit:
@@ -43,21 +46,23 @@ class RetryLimit:
             # then, because the comment would belong to the next job with this number.
             if listed_job is None:
                 return InvalidRequest(str(error))
-            attempts_before = tried(listed_job)
-            release_command = f"scontrol release {job.het_job or job.job}"
-            attempt = failed(attempts_before, self._limit, str(error), release_command, final=final)
-            await comment(self._slurm, job, listed_job.head + attempt.words)
+            count = tried(listed_job) + 1
+            is_held = final or count >= self._limit
+            words = str(error) if final else f"try {count} of {self._limit} failed: {error}"
+            if is_held:
+                words += f" {_HELD}, scontrol release {job.het_job or job.job}"
+            await comment(self._slurm, job, listed_job.head + words)
         except Unavailable as slurm_unavailable:
             _log.warning(
                 "job %d: %s, and Slurm cannot be told: %s", job.job, error, slurm_unavailable
             )
             return InvalidRequest(str(error))
-        _log.warning("job %d: %s", job.job, attempt.words)
-        if attempt.hold:
+        _log.warning("job %d: %s", job.job, words)
+        if is_held:
             hold_task = asyncio.create_task(self._hold_in_slurm(job, listed_job))
             self._holding.add(hold_task)
             hold_task.add_done_callback(self._holding.discard)
-        return InvalidRequest(attempt.words)
+        return InvalidRequest(words)
 
     async def _hold_in_slurm(self, hook_job: HookJob, job_before: Listed) -> None:
         """Hold a job once it is back in the queue, because Slurm cannot hold a job that still runs.
@@ -86,14 +91,15 @@ class RetryLimit:
 
 def tried(listed_job: Listed) -> int:
     """Return how often the job's prolog has failed."""
-    return attempts(listed_job.comment.removeprefix(listed_job.head))
+    match = _TRIED_PATTERN.match(listed_job.comment.removeprefix(listed_job.head))
+    return int(match[1]) if match else 0
 
 
 def refused(listed_job: Listed) -> bool:
     """Return whether the job is on its way back into the queue, where it will be held, with a
     comment that says why.
     """
-    return HELD in listed_job.comment and listed_job.reason in ("BeginTime", "None")
+    return _HELD in listed_job.comment and listed_job.reason in ("BeginTime", "None")
 
 
 async def comment(slurm: Slurm, hook_job: HookJob, comment_text: str) -> None:

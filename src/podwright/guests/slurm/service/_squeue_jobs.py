@@ -36,6 +36,8 @@ _SQUEUE_COLUMN_WIDTHS = {
     "array_task": 20,
     "eligible": 22,
 }
+#: Seconds between two squeue that come without a pause, in which questions are gathered.
+GATHER_S = 0.05
 #: Time limits that mean none: for such jobs Slurm 22.05 shows a year, and an end a year ahead.
 _ENDLESS_TIME_LIMITS = ("UNLIMITED", "365-00:00:00")
 FORMAT = listing_format(**_SQUEUE_COLUMN_WIDTHS)
@@ -145,7 +147,7 @@ def lost_note_text(job_number: int) -> str:
 
 
 class JobListing:
-    """Looks single jobs up together: however many callers ask at once, one squeue runs at a time.
+    """Looks jobs up together: however many callers ask at once, one squeue runs at a time.
 
     A caller never gets an older answer than its question: it joins a squeue that has not started
     yet, and the reply shows the state when that squeue starts, or a later one.
@@ -156,23 +158,34 @@ class JobListing:
         self._running: asyncio.Task[dict[int, Listed]] | None = None
         self._next: asyncio.Task[dict[int, Listed]] | None = None
         self._requested: set[int] = set()
+        self._all_requested = False
+
+    async def all_jobs(self) -> dict[int, Listed]:
+        """Return all jobs that slurmctld remembers, by number. Raises Unavailable."""
+        self._all_requested = True
+        return await self._next_listing()
 
     async def job(self, job: int) -> Listed | None:
         """Return what slurmctld lists for a job, or None if it knows no such job. Raises
         Unavailable.
         """
         self._requested.add(job)
+        return (await self._next_listing()).get(job)
+
+    async def _next_listing(self) -> dict[int, Listed]:
         if self._next is None:
             self._next = asyncio.create_task(self._list_requested_jobs())
             self._next.add_done_callback(_take_task_error)
-        return (await asyncio.shield(self._next)).get(job)
+        return await asyncio.shield(self._next)
 
     async def _list_requested_jobs(self) -> dict[int, Listed]:
-        if self._running is not None:
+        if self._running is not None and not self._running.done():
             await asyncio.wait({self._running})
+            await asyncio.sleep(GATHER_S)
         self._running, self._next = self._next, None
-        requested_jobs, self._requested = self._requested, set()
-        return await listed(self._slurm, *sorted(requested_jobs))
+        job_numbers = [] if self._all_requested else sorted(self._requested)
+        self._requested, self._all_requested = set(), False
+        return await listed(self._slurm, *job_numbers)
 
 
 def _take_task_error(listing_task: asyncio.Task[dict[int, Listed]]) -> None:

@@ -6,6 +6,7 @@ from ._check_environment import NOT_TRIED as NOT_TRIED
 from ._crash_repair_text import plan_text as plan_text
 from ._crash_repair_text import plan_values as plan_values
 from ._plan_site_changes import NativePlaces as NativePlaces
+from ._plan_site_changes import advice as advice
 from ._plan_site_changes import missing as missing
 from ._plan_site_changes import native as native
 from ._plan_site_changes import slurm_user as slurm_user

@@ -5,11 +5,9 @@ They need no job. What they find explains why the jobs of the other checks fail.
 
 from __future__ import annotations
 
-import http.client
 import os
 import pwd
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +23,7 @@ from podwright.guests.slurm.setup._plan_site_changes import (
     backfill_window,
     native,
 )
+from podwright.http import NotHttp, ask
 from podwright.slurm.reader import SHOW_CONFIG, SHOW_LICENCES, SlurmConfig, read_licences
 from podwright.slurm.site.files import read
 
@@ -152,23 +151,17 @@ def _check_service_reached(cluster: ServedCluster) -> str:
         return ""  # the service is on another host: the checks with jobs show whether it is reached
     user_name = pwd.getpwuid(slurm_uid(site)).pw_name
     try:
-        with _as_user(slurm_uid(site)), socket.socket(socket.AF_UNIX) as service_socket:
-            service_socket.settimeout(cluster.wait_s)
-            service_socket.connect(site.socket)
-            connection = http.client.HTTPConnection("podwright")
-            connection.sock = service_socket
-            connection.request("GET", "/slurm.v1/State")
-            http_response = connection.getresponse()
-            response_text = http_response.read(200).decode(errors="replace")
-    except http.client.HTTPException as error:
-        return f"{site.socket}: what answers there is no service: {error!r}"
+        with _as_user(slurm_uid(site)):
+            answer = ask(site.socket, "GET", "/slurm.v1/State", timeout=cluster.wait_s, limit=200)
+    except NotHttp as error:
+        return f"{site.socket}: what answers there is no service: {error}"
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
         advice = "is podwright slurm serve running?"
         if isinstance(error, PermissionError):
             advice = "serve as root or SlurmUser, in a folder that configure --write made"
         return f"{site.socket}: {problem} for {user_name}: {advice}"
-    return "" if http_response.status == 200 else response_text
+    return "" if answer.status == 200 else answer.content.decode(errors="replace")
 
 
 @contextmanager

@@ -16,16 +16,10 @@ from podwright.errors import InvalidRequest
 from podwright.guests.slurm.hooks import slurm_uid, socket_of
 from podwright.guests.slurm.service import Site, dump
 from podwright.guests.slurm.service._pods_and_licences import JOB_MARK_LICENCE
-from podwright.slurm.site.edit import (
-    OUR_LINE_MARK,
-    append_own_line,
-    changed,
-    joined,
-    settings,
-    undone,
-)
+from podwright.slurm.site.conf_lines import settings
+from podwright.slurm.site.edit import OUR_LINE_MARK, append_own_line, changed, joined, undone
 from podwright.slurm.site.file_changes import FileChanges
-from podwright.slurm.site.files import included_files, lines, read
+from podwright.slurm.site.files import included_files, read, site_settings
 
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"
@@ -42,6 +36,8 @@ _MODE_PLUGIN_OPTIONS: Final = {
 _NEW_FILE_COMMENT: Final = f"# There was no such file before.{OUR_LINE_MARK}\n"
 #: How many waiting jobs Slurm looks at. With fewer, it would not see jobs that fit further back.
 QUEUE_DEPTH = 10000
+#: Seconds between two backfill passes with which heterogeneous jobs start soon.
+PROPOSED_INTERVAL_S: Final = 2
 
 
 @dataclass(frozen=True)
@@ -157,6 +153,23 @@ def undo(native_places: NativePlaces) -> FileChanges:
     return file_changes
 
 
+def advice(slurm_conf: Path, site: Site) -> str:
+    """Return what would make heterogeneous jobs start sooner, or "". Raises InvalidRequest.
+
+    It is the site's choice: all of its jobs are looked at as often. bf_max_time is bf_interval
+    unless it is set, and would end long passes early.
+    """
+    parameters = _all_settings(slurm_conf).get("schedulerparameters", "")
+    interval_s = _backfill_interval_s(parameters)
+    if not site.pods or site.shared or interval_s <= PROPOSED_INTERVAL_S:
+        return ""
+    longest = "" if "bf_max_time=" in parameters.lower() else f",bf_max_time={interval_s}"
+    return (
+        f"Heterogeneous jobs start in Slurm's backfill passes, every {interval_s} s here. To start "
+        f"them within seconds: SchedulerParameters=bf_interval={PROPOSED_INTERVAL_S}{longest}"
+    )
+
+
 def window(slurm_conf: Path) -> float:
     """Return the seconds that heterogeneous jobs have to start in. Raises InvalidRequest.
 
@@ -167,20 +180,22 @@ def window(slurm_conf: Path) -> float:
 
 def backfill_window(scheduler_parameters: str) -> float:
     """Return the same, computed from the value of SchedulerParameters."""
-    parameter_list = scheduler_parameters.lower().split(",")
+    return float(min(60, max(10, 2 * _backfill_interval_s(scheduler_parameters))))
+
+
+def _backfill_interval_s(scheduler_parameters: str) -> int:
     texts = [
         parameter.partition("=")[2]
-        for parameter in parameter_list
+        for parameter in scheduler_parameters.lower().split(",")
         if parameter.startswith("bf_interval=")
     ]
-    seconds = int(texts[-1]) if texts and texts[-1].isdecimal() else 30
-    return float(min(60, max(10, 2 * seconds)))
+    return int(texts[-1]) if texts and texts[-1].isdecimal() else 30
 
 
 def _all_settings(slurm_conf: Path) -> dict[str, str]:
     """Return the settings of slurm.conf and of the files that it includes."""
     read(slurm_conf)  # raises the error if it cannot be read
-    return settings("\n".join(lines(slurm_conf)))
+    return site_settings(slurm_conf)
 
 
 def slurm_user(slurm_conf: Path) -> str:

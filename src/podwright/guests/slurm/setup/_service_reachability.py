@@ -11,8 +11,8 @@ from typing import Final
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import HostsError, expand
-from podwright.slurm.site.edit import settings
-from podwright.slurm.site.files import lines
+from podwright.slurm.site.conf_lines import read_row, value
+from podwright.slurm.site.files import lines, site_settings
 
 #: The default port at which `slurm serve` listens for steps on other hosts.
 PORT: Final = 8092
@@ -128,12 +128,12 @@ def _is_local(host: str) -> bool:
 
 def without_munge(slurm_conf: Path) -> bool:
     """Return whether Slurm's own daemons know each other by a key (auth/slurm)."""
-    return settings("\n".join(lines(slurm_conf))).get("authtype", "").lower() == "auth/slurm"
+    return site_settings(slurm_conf).get("authtype", "").lower() == "auth/slurm"
 
 
 def munge_socket(slurm_conf: Path) -> str:
     """Return MUNGE's socket where AuthInfo names one, or ""."""
-    authinfo = settings("\n".join(lines(slurm_conf))).get("authinfo", "")
+    authinfo = site_settings(slurm_conf).get("authinfo", "")
     return next(
         (parameter[7:] for parameter in authinfo.split(",") if parameter.startswith("socket=")), ""
     )
@@ -141,12 +141,11 @@ def munge_socket(slurm_conf: Path) -> str:
 
 def _node_addresses(conf_line: str) -> list[str]:
     """Return the addresses of the nodes that a line defines, or none for other lines."""
-    pairs = (text.partition("=") for text in conf_line.split())
-    fields = {field_name.lower(): field_value for field_name, _, field_value in pairs}
-    node_name = fields.get("nodename", "")
+    row = read_row(conf_line)
+    node_name = value(row, "NodeName")
     if not node_name or node_name.upper() == "DEFAULT":
         return []
     try:
-        return list(expand(fields.get("nodeaddr") or fields.get("nodehostname") or node_name))
+        return list(expand(value(row, "NodeAddr") or value(row, "NodeHostName") or node_name))
     except HostsError:
         return [node_name]

@@ -27,6 +27,7 @@ from podwright.guests.slurm.service import (
 from podwright.guests.slurm.service._missed_hook_sweep import other_wait_text
 from podwright.guests.slurm.waiting._block_free_time import soonest
 from podwright.guests.slurm.waiting._read_slurm_job import find
+from podwright.guests.slurm.waiting._service_presence import absence_text
 from podwright.slurm.reader import SHOW_CONFIG, JobRecord, SlurmConfig, known, release_note
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec
@@ -103,7 +104,9 @@ async def _explain_found_job(
     explanation = _explain_by_site_mode(listed_job, site, client, jobs)
     wait_text = f": {other_wait_text(reason)}" if reason in _PLACEHOLDER_REASONS else ""
     lines += [line.replace(_WAIT_TEXT_PLACEHOLDER, wait_text) for line in explanation.lines]
-    if explanation.starts_now and reason in _SERVICE_REASONS:
+    if site is not None and (absence := await absence_text(slurm, site, explanation.starts_now)):
+        lines.append(absence)
+    elif explanation.starts_now and reason in _SERVICE_REASONS:
         lines.append(_SERVICE_HINT)
     return msgspec.structs.replace(explanation, asked=job_text, problem=problem, lines=lines)
 
@@ -177,7 +180,9 @@ def _explain_block_wait(
         until_text = _job_end_text(jobs.get(_job_of_partition(holder.partition)))
         lines.append(f"{holder_text} has {holder.size}{until_text}")
     lines += [f"machine {machine} does not answer" for machine in explanation.down]
-    lines += [f"machine {machine} is drained" for machine in explanation.drained]
+    for machine in explanation.drained:
+        reason = explanation.drain_reasons.get(machine)
+        lines.append(f"machine {machine} is drained{f': {reason}' if reason else ''}")
     devices = client.list_devices(cluster=pod.cluster, allocation=pod.allocation)
     free_time, occupying_jobs = soonest(devices, size, jobs)
     holder_text = (

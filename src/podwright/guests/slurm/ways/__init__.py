@@ -3,15 +3,15 @@ hooks.
 """
 
 from podwright.guests.shared import ThreadedServer
-from podwright.guests.slurm.service import Site, Work, native_work
+from podwright.guests.slurm.service import NativeMode, Site
+from podwright.guests.slurm.service._hook_calls import JobCalls
 from podwright.guests.slurm.ways._host_mapping_way import HostMapping
-from podwright.guests.slurm.ways._shared_partition_way import Shared, SharedBook, SharedService
+from podwright.guests.slurm.ways._shared_partition_way import SharedBook, SharedService
 from podwright.guests.slurm.ways._static_partition_way import Static
 from podwright.slurm.site.commands import Slurm
 
 __all__ = [
     "HostMapping",
-    "Shared",
     "SharedBook",
     "SharedService",
     "Static",
@@ -19,12 +19,10 @@ __all__ = [
 ]
 
 
-def work(site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
-    """Return the work that a site's mode does for its hooks."""
+def work(site: Site, server: ThreadedServer, slurm: Slurm) -> JobCalls:
+    """Return the calls of a site's way of scheduling."""
     if site.mode == "host-mapping":
         return HostMapping(site, server, slurm)
     if site.mode == "static":
         return Static(site, server, slurm)
-    if site.mode == "shared":
-        return Shared(SharedService(site, server, slurm))
-    return native_work(site, server, slurm)
+    return (SharedService if site.mode == "shared" else NativeMode)(site, server, slurm)

@@ -47,10 +47,6 @@ class SchedulingWay(JobCalls):
     async def sweep(self) -> None:
         """Compare everything that is held with Slurm's jobs, once. Raises PodwrightError."""
 
-    @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Return what an administrator watches."""
-
     # -- what goes on beside -----------------------------------------------------------------
 
     async def read_server(self) -> None:
@@ -63,10 +59,6 @@ class SchedulingWay(JobCalls):
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Return the sweep as a task, which runs until it is cancelled."""
         return (self._sweep_forever(),)
-
-    async def close(self) -> None:
-        """Tell Slurm nothing: a way without counts has no last update."""
-        self.sweep_wanted.clear()
 
     async def _sweep_forever(self) -> None:
         while True:

@@ -15,10 +15,9 @@ from typing import Any
 
 from podwright.errors import Held, NotFound, PodwrightError, Unavailable, WrongState
 from podwright.guests.shared import GuestServer, ThreadedServer
-from podwright.guests.slurm.service import HookJob, Service, Site, comment
+from podwright.guests.slurm.service import HookJob, NativeMode, Site, comment
 from podwright.guests.slurm.service._job_start_text import Life
 from podwright.guests.slurm.service._pod_holdings import JobHolding, PodBook
-from podwright.guests.slurm.service._way_interface import NativeWork
 from podwright.guests.slurm.ways._partition_leases import (
     ServerCaller,
     acquire,
@@ -106,8 +105,10 @@ class SharedBook(PodBook):
         self.count()
 
 
-class SharedService(Service):
-    """Native mode's service with leases as holdings."""
+class SharedService(NativeMode):
+    """Native mode's service with leases as holdings, which it renews."""
+
+    moves = False
 
     def __init__(self, site: Site, server: ThreadedServer, slurm: Slurm) -> None:
         super().__init__(site, server, slurm)
@@ -147,6 +148,16 @@ class SharedService(Service):
             for lease in list(book.leases.values()):
                 await renew(self._caller, lease)
 
+    def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Return native mode's tasks, and one that renews leases."""
+        return (*super().tasks(), self._renew_leases_forever())
+
+    async def _renew_leases_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.site.sweep_s)
+            with contextlib.suppress(PodwrightError):
+                await self.renew()
+
     async def _make(self, book: PodBook, holding: JobHolding, job: HookJob, gcds: int) -> None:
         shared_book = self.shared[book.pod.type]
         job_start = Life(
@@ -165,21 +176,3 @@ class SharedService(Service):
         except PodwrightError:
             book.release(holding.job)
             raise
-
-
-class Shared(NativeWork):
-    """The work of a shared partition."""
-
-    def __init__(self, service: SharedService) -> None:
-        super().__init__(service)
-        self._shared = service
-
-    def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Return native mode's tasks, and one that renews leases."""
-        return (*super().tasks(), self._renew_leases_forever())
-
-    async def _renew_leases_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._shared.site.sweep_s)
-            with contextlib.suppress(PodwrightError):
-                await self._shared.renew()
