@@ -171,7 +171,8 @@ def named_blocks(cluster: Cluster, request: Request) -> tuple[Shape, tuple[Block
     domain_count = len({block.domain for block in merged})
     if request.domains not in (None, domain_count):
         raise IllegalShape(
-            f"the devices named lie in {counted(domain_count, 'link domain')}, not {request.domains}"
+            f"the devices named lie in {counted(domain_count, 'link domain')}, not "
+            f"{request.domains}"
         )
     (shape,) = shapes(cluster, device_count, domain_count, request.gcds)
     block_size = 1 << shape.order
