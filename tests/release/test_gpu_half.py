@@ -46,8 +46,8 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return gpu_half(tmp_path_factory.mktemp("half"))
 
 
-def gpu_half(folder: Path) -> Path:
-    """The same, made in a folder."""
+def gpu_half(folder: Path, extra: str = "") -> Path:
+    """The same, made in a folder, with what an extra adds."""
     wheels, there = folder / "wheels", folder / "venv"
     hatch = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
     subprocess.run(hatch, cwd=ROOT, check=True, capture_output=True, timeout=300)
@@ -58,7 +58,7 @@ def gpu_half(folder: Path) -> Path:
     subprocess.run(pip, check=True, timeout=300)
     (site,) = there.glob("lib/python*/site-packages")
     (ours,) = site.glob("podwright-*.dist-info")
-    for name in dict.fromkeys(needed(Distribution.at(ours))):
+    for name in dict.fromkeys(needed(Distribution.at(ours), extra)):
         copy_installed(distribution(name), site)
     return there / "bin"
 

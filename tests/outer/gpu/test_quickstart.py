@@ -25,10 +25,10 @@ DRIVER = f'gpus = {GPUS}\nname = "NVIDIA H100 80GB HBM3"\nnuma_nodes = 1\ncpus =
 
 @pytest.fixture(scope="module")
 def wheel() -> Iterator[Path]:
-    """The commands that the wheel brings without extras, where all hosts see them."""
+    """The commands that the page installs, where all hosts see them."""
     with tempfile.TemporaryDirectory(prefix="podwright-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
-        yield gpu_half(Path(folder))
+        yield gpu_half(Path(folder), "nvidia")
 
 
 def test_every_line_of_the_page_runs_on_what_the_wheel_brings(wheel: Path) -> None:
