@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.outer.gpu.site import GPUS, script_site
+from tests.pages import blocks
 from tests.release.test_gpu_half import gpu_half
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
 PAGE = Path(__file__).parents[3] / "docs/slurm/gpu-quickstart.md"
-BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
 DRIVER = f'gpus = {GPUS}\nname = "NVIDIA H100 80GB HBM3"\nnuma_nodes = 1\ncpus = 2\n'
 
 
@@ -40,11 +40,12 @@ def test_every_line_of_the_page_runs_on_what_the_wheel_brings(wheel: Path) -> No
             "PODWRIGHT_STANDIN_NVML": str(lab.write("driver.toml", DRIVER)),
         }
         before = (lab.folder / "slurm.conf").read_bytes()
-        for block in BLOCKS:
-            done = lab.run("bash", "-ec", block, env=env)
-            verb = re.findall(r"podwright (?:slurm )?([\w-]+)", block)[-1]
+        for block in blocks(PAGE):
+            done = lab.run("bash", "-ec", block.typed, env=env)
+            assert block.fits(done.stdout), block.typed + done.stdout + done.stderr
+            verb = re.findall(r"podwright (?:slurm )?([\w-]+)", block.typed)[-1]
             said[verb] = done.returncode, done.stdout
-            assert done.returncode == (verb == "check"), (block, done.stdout, done.stderr)
+            assert done.returncode == (verb == "check"), done.stderr
         assert (lab.folder / "slurm.conf").read_bytes() == before
     assert "H100" in said["inventory"][1]
     lacking = [line for line in said["check"][1].splitlines() if line.startswith("NO")]
