@@ -31,7 +31,9 @@ def asked(ipus: str, licences: str, **more: str | int) -> HookJob:
 
 @pytest.mark.parametrize("separator", [",", ";"])
 @pytest.mark.parametrize(("pod", "size"), [(POD, 1), (POD, 4), (POD, 16), (OTHER, 64)])
-def test_what_agrees_is_given(pod: SlurmPod, size: int, separator: str) -> None:
+def test_a_job_whose_request_and_licences_agree_gets_devices(
+    pod: SlurmPod, size: int, separator: str
+) -> None:
     licences = listed(size, pod, separator, "podwright_gcds:2")
     found = wanted(asked(str(size), licences + ";matlab:3"), EMPTY, SITE)
     assert found == (pod, size, 2)
@@ -58,12 +60,12 @@ def test_what_agrees_is_given(pod: SlurmPod, size: int, separator: str) -> None:
         ("4", listed(4) + ",ipu:" + "9" * 5000),
     ],
 )
-def test_what_differs_is_not(ipus: str, licences: str) -> None:
+def test_a_job_whose_request_and_licences_differ_gets_none(ipus: str, licences: str) -> None:
     with pytest.raises(LicencesDiffer):
         wanted(asked(ipus, licences), EMPTY, SITE)
 
 
-def test_the_words_say_what_mends_it() -> None:
+def test_a_refusal_of_differing_licences_names_the_command_that_mends_it() -> None:
     with pytest.raises(
         LicencesDiffer, match="asked for 4 devices by --ipus, and Slurm counts no lic"
     ) as e:

@@ -75,17 +75,21 @@ async def free_again(service: Service) -> None:
             await service.counts.wait_until_synced()
 
 
-async def test_cancelled_it_holds_nothing(service: Service, queue: Queue) -> None:
+async def test_a_heterogeneous_job_cancelled_at_its_offer_holds_nothing(
+    service: Service, queue: Queue
+) -> None:
     queue.state = "CANCELLED"
     await free_again(service)
 
 
-async def test_forgotten_it_holds_nothing(service: Service, queue: Queue) -> None:
+async def test_a_heterogeneous_job_that_slurmctld_forgot_holds_nothing(
+    service: Service, queue: Queue
+) -> None:
     queue.state = ""
     await free_again(service)
 
 
-async def test_where_another_has_its_number_that_one_is_not_touched(
+async def test_an_ordinary_job_with_a_forgotten_leaders_number_is_not_touched(
     service: Service, queue: Queue
 ) -> None:
     """slurmctld was killed, has forgotten the job, and gave its number to an ordinary job."""
@@ -94,13 +98,17 @@ async def test_where_another_has_its_number_that_one_is_not_touched(
     assert not queue.back.is_set()
 
 
-async def test_held_it_holds_nothing_and_waits_again(service: Service, queue: Queue) -> None:
+async def test_a_heterogeneous_job_held_at_its_offer_holds_nothing_and_waits_again(
+    service: Service, queue: Queue
+) -> None:
     queue.priority = "0"
     await free_again(service)
     assert queue.licences == "podwright_het_wait:1"
 
 
-async def test_started_it_keeps_what_was_set_aside(service: Service, queue: Queue) -> None:
+async def test_a_heterogeneous_job_that_started_keeps_what_was_set_aside(
+    service: Service, queue: Queue
+) -> None:
     queue.state = "CONFIGURING"
     async with asyncio.timeout(120):
         while service.het.busy():

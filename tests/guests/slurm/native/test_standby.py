@@ -52,7 +52,7 @@ ACTIVE, STANDBY, UNKNOWN, GONE = (
         (2, STANDBY, {0: GONE, 1: GONE}, ACTIVE),
     ],
 )
-def test_who_is_active(
+def test_the_others_roles_decide_the_role_of_a_service(
     place: int, now: StandbyRole, others: dict[int, StandbyRole], then: StandbyRole
 ) -> None:
     assert next_role(place, now, others) is then

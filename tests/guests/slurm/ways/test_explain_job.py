@@ -142,14 +142,14 @@ def server(
     return Client(FakeTransport(answer))
 
 
-async def test_the_jobs_that_end_for_it_are_said() -> None:
+async def test_an_urgent_job_is_told_which_jobs_end_for_it() -> None:
     ends = "waits for 16 devices of pod16: 2 jobs of lower rank (7, 8) end for it"
     asked = slurm(WAITS, "ipu:16", comment=ends)
     found = await explain_job(asked, server(), "9", Site(pods=(POD,)))
     assert ends in found.lines
 
 
-async def test_a_block_that_is_missing_and_whose_jobs_have_it() -> None:
+async def test_a_job_without_a_free_block_is_told_which_jobs_have_the_devices() -> None:
     found = await explain_job(slurm(WAITS, "ipu:16"), server(), "9", Site(pods=(POD,)))
     assert found.asked == "job 9 of alice"
     assert found.problem == "PENDING, it waits for devices (Licenses)"
@@ -182,7 +182,7 @@ async def test_without_the_sites_file_the_server_is_asked_about_all() -> None:
     assert file.would_work == "--ipus=4 would start now"
 
 
-async def test_partitions_made_beforehand() -> None:
+async def test_a_job_is_told_who_has_the_static_partitions() -> None:
     fixed = [("a", 4), ("b", 4), ("c", 2)]
     site = Site(
         mode="static",
@@ -198,7 +198,7 @@ async def test_partitions_made_beforehand() -> None:
     assert found.would_work == "--gres=vipu:2 would start now"
 
 
-async def test_a_part_of_the_shared_one() -> None:
+async def test_a_job_is_told_who_has_the_parts_of_the_shared_partition() -> None:
     site = Site(mode="shared", pods=(POD,), shared="all")
     found = await explain_job(
         slurm(WAITS, "ipu:16"), server(partition("all", 16, "Slurm job 7")), "9", site
@@ -210,7 +210,7 @@ async def test_a_part_of_the_shared_one() -> None:
     assert found.would_work == "--ipus=8 would start now"
 
 
-async def test_machines_of_hosts() -> None:
+async def test_a_job_is_told_which_hosts_have_free_machines() -> None:
     hosts = tuple(
         Mapped(name=f"n{k}", cluster="pod16", machines=(f"m{k}",), devices=4) for k in (1, 2)
     )
@@ -293,7 +293,7 @@ async def test_a_job_that_depends_on_nothing_says_nothing_of_it() -> None:
     assert not any("null" in text for text in found.lines)
 
 
-async def test_what_is_no_job() -> None:
+async def test_what_is_no_job_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="is not a job"):
         await explain_job(slurm(""), server(), "--all", None)
     with pytest.raises(NotFound, match="knows no job 9"):
