@@ -149,7 +149,7 @@ def test_why_a_request_waits_is_drawn_on_the_map_and_not_in_the_colour_of_a_fail
 def test_the_hour_on_the_front_page_shows_the_pod_of_a_minute(browser: Browser) -> None:
     with shown(browser, View("index.html", "/pod"), pod_scene()) as page:
         said = page.locator(".hour output")
-        expect(said).to_have_text("the pod now")
+        expect(said).to_have_text("failures: 4 devices down from 13:40 to 13:48")
         expect(page.locator(".hour rect.used")).to_have_count(60)
         page.click("[data-key='pod/0/20']")
         expect(page.locator(".side button")).to_have_count(3)
@@ -163,7 +163,7 @@ def test_the_hour_on_the_front_page_shows_the_pod_of_a_minute(browser: Browser) 
         expect(page.locator(".side h2")).to_have_text("Partition bert")
         expect(page.locator(".side button")).to_have_count(0)  # what was cannot be changed
         page.get_by_role("button", name="Now").click()
-        expect(said).to_have_text("the pod now")
+        expect(said).to_have_text("failures: 4 devices down from 13:40 to 13:48")
         expect(page.locator(".side button")).to_have_count(3)
         assert page.evaluate("() => location.search") == ""
 
@@ -195,6 +195,19 @@ def test_the_head_has_five_places_and_the_fifth_opens_the_others(
 def _hue(classes: str) -> tuple[str, ...]:
     """Hue and hatch of a device's class."""
     return tuple(word for word in classes.split() if word[0] in "hk" and word[1:].isdigit())
+
+
+def test_the_map_names_the_owner_of_a_device_that_is_down(browser: Browser) -> None:
+    scene = pod_scene()
+    scene["devices"]["pod/0/20"][2] = "DOWN"
+    with shown(browser, View("index.html", "/pod"), scene) as page:
+        expect(page.locator("svg[role=group] .device.DOWN")).to_have_count(1)
+        labels = page.locator(".pod text.label").all_text_contents()
+        assert labels[20:22] == ["vision · alice", "vision · alice"], "its own, and the next one's"
+        page.locator("[data-key='pod/0/20']").hover()
+        expect(page.locator("#about")).to_contain_text("down, of partition vision of alice")
+        page.locator("[data-key='pod/0/20']").click()
+        expect(page.locator(".side .facts")).to_contain_text("Owneralice")
 
 
 def test_a_pod_of_64_uses_the_width_of_the_screen_and_names_who_has_what(browser: Browser) -> None:

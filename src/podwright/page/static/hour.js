@@ -3,7 +3,26 @@ import { h, link, s, time } from './dom.js';
 import { ask } from './session.js';
 
 const LENGTH = 3600, WIDE = 600, HIGH = 20;
-const [AT, USED, FREE, DOWN] = [0, 1, 2, 4]; // of a point
+const [AT, USED, FREE, DOWN, FAILED] = [0, 1, 2, 4, 5]; // of a point
+
+// When devices were down or partitions in error, in words.
+export function failures(points, step, day) {
+  const label = (at) => new Date(at * 1000).toLocaleString([],
+    { ...(day ? { month: 'short', day: 'numeric' } : {}), hour: '2-digit', minute: '2-digit' });
+  const runs = [];
+  for (const point of points) {
+    if (!point[DOWN] && !point[FAILED]) continue;
+    const last = runs.at(-1);
+    const run = last && point[AT] === last.end ? last : { start: point[AT], down: 0, failed: 0 };
+    if (run !== last) runs.push(run);
+    Object.assign(run, { end: point[AT] + step, down: Math.max(run.down, point[DOWN]), failed: Math.max(run.failed, point[FAILED]) });
+  }
+  if (!runs.length) return 'nothing failed';
+  const many = (count, what) => `${count} ${what}${count > 1 ? 's' : ''}`;
+  const told = runs.slice(-3).map(({ start, end, down, failed }) => `${[down && `${many(down, 'device')} down`,
+    failed && `${many(failed, 'partition')} in error`].filter(Boolean).join(' and ')} from ${label(start)} to ${label(end)}`);
+  return `failures: ${told.join('; ')}${runs.length > 3 ? `, and ${runs.length - 3} times before` : ''}`;
+}
 
 export class Hour {
   // show: called with what was at a minute, by topic; null: with what is. when: the minute to begin with.
@@ -34,6 +53,7 @@ export class Hour {
       return; // this server writes no history, or the head says that it does not answer
     }
     this.host.hidden = !points.length;
+    this.failed = failures(points, 60, false);
     const most = Math.max(1, ...points.map((point) => point[USED] + point[FREE] + point[DOWN]));
     const x = (at) => (at - since) / LENGTH * WIDE;
     this.chart.replaceChildren(...points.flatMap((point) => {
@@ -48,7 +68,7 @@ export class Hour {
 
   say() {
     this.scrub.setAttribute('aria-valuetext', this.when ? new Date(this.when * 1000).toLocaleString() : 'now');
-    this.said.replaceChildren(...(this.when ? ['the pod at ', time(this.when)] : ['the pod now']));
+    this.said.replaceChildren(...(this.when ? ['the pod at ', time(this.when)] : [this.failed]));
     this.back.disabled = !this.when;
   }
 

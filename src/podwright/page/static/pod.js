@@ -408,16 +408,17 @@ export class Pod {
     const runs = [];
     for (const [key, label] of this.labels) {
       const device = this.source('devices').get(key);
-      const kind = device?.[2] === 'IN_USE' ? kindOf(device) : '';
-      if (run && run.kind === kind && run.machine === device?.[0]) run.length += 1;
-      else runs.push(run = { kind, machine: device?.[0], length: 1, label });
+      const [machine, , state] = device ?? [];
+      const kind = ['IN_USE', 'DOWN'].includes(state) ? kindOf(device) : '';
+      if (run && run.kind === kind && run.machine === machine && run.state === state) run.length += 1;
+      else runs.push(run = { kind, machine, state, length: 1, label });
       if (run.label !== label) label.textContent = '';
     }
     for (const { kind, length, label } of runs) {
       const { owner, until } = (this.by === 'partition' && partitions.get(kind)) || {};
       const end = until && this.inWay.has(`p ${kind}`) ? `until ${clock(until)}` : '';
       const text = [kind, owner, end].filter(Boolean).join(' · ');
-      const most = Math.floor((length * this.scale.wide - 12) / 7);
+      const most = Math.floor((length * this.scale.wide - 12) / 6.5);
       label.textContent = text.length > most ? `${text.slice(0, most - 1)}…` : text;
     }
   }
@@ -445,7 +446,7 @@ export class Pod {
     }
     figures.push(['partitions', total('partitions', this.source)], ['waiting', this.source('waiters').size + this.source('jobs').size]);
     this.numbers.replaceChildren(...figures.map(([name, value]) =>
-      h('div', {}, h('dt', {}, name), h('dd', {}, value.toLocaleString()))));
+      h('div', { class: name === STATES.DOWN ? 'alarm' : null }, h('dt', {}, name), h('dd', {}, value.toLocaleString()))));
   }
 
   left() {

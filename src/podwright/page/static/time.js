@@ -1,6 +1,7 @@
 // What was: the last hour or the last 30 days, and the pod as it was at a minute of them.
 import { h, s, time } from './dom.js';
 import { deviceCount, total } from './folded.js';
+import { failures } from './hour.js';
 import { Pod } from './pod.js';
 import { HIGH, WIDE, measures } from './readings.js';
 import { ask } from './session.js';
@@ -9,25 +10,6 @@ const SPANS = { hour: ['last hour', 3600, 60], day: ['last day', 86400, 600], mo
 // A point: time, used, free, waiting, down, failed, blocks of 1, 2, 4, ... that fit, and what drivers
 // measured, if they did: mean use, highest temperature, power and devices with errors.
 const [AT, USED, FREE, WAITING, DOWN, FAILED, FITS] = [0, 1, 2, 3, 4, 5, 6];
-
-// When devices were down or partitions in error, in words.
-function failures(points, step, day) {
-  const label = (at) => new Date(at * 1000).toLocaleString([],
-    { ...(day ? { month: 'short', day: 'numeric' } : {}), hour: '2-digit', minute: '2-digit' });
-  const runs = [];
-  for (const point of points) {
-    if (!point[DOWN] && !point[FAILED]) continue;
-    const last = runs.at(-1);
-    const run = last && point[AT] === last.end ? last : { start: point[AT], down: 0, failed: 0 };
-    if (run !== last) runs.push(run);
-    Object.assign(run, { end: point[AT] + step, down: Math.max(run.down, point[DOWN]), failed: Math.max(run.failed, point[FAILED]) });
-  }
-  if (!runs.length) return 'nothing failed';
-  const many = (count, what) => `${count} ${what}${count > 1 ? 's' : ''}`;
-  const told = runs.slice(-3).map(({ start, end, down, failed }) => `${[down && `${many(down, 'device')} down`,
-    failed && `${many(failed, 'partition')} in error`].filter(Boolean).join(' and ')} from ${label(start)} to ${label(end)}`);
-  return `failures: ${told.join('; ')}${runs.length > 3 ? `, and ${runs.length - 3} times before` : ''}`;
-}
 
 export class Time {
   title = 'Time';
