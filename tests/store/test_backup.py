@@ -112,7 +112,7 @@ async def test_a_store_that_holds_something_is_kept_unless_told() -> None:
     disk = MemoryStore()
     await disk.open()
     await disk.commit([Put("a", "x", b"1")])
-    with pytest.raises(WrongState, match="holds 1 records already"):
+    with pytest.raises(WrongState, match="holds 1 record already"):
         await restore(disk.reopened(), SNAPSHOT)
     assert (await disk.reopened().open()).records == {("a", "x"): b"1"}
     await restore(disk.reopened(), SNAPSHOT, replace=True)
