@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 
 import podwright
+from podwright.api._listing import html_card
 from podwright.errors import (
     AlreadyExists,
     Fenced,
@@ -57,7 +58,7 @@ def test_a_partition_is_created_held_and_removed(server: Server) -> None:
         partition.close()  # again is not an error
 
 
-def test_one_that_was_there_is_held_and_stays(server: Server) -> None:
+def test_a_partition_that_was_there_is_held_and_stays(server: Server) -> None:
     server.good("vipu", "create", "partition", "mine", "--size", "2")
     with podwright.connect() as pod:
         with pod.partition(size=2, name="mine") as partition:
@@ -66,7 +67,7 @@ def test_one_that_was_there_is_held_and_stays(server: Server) -> None:
         pod.remove("mine")
 
 
-def test_what_cannot_be_says_what_would_work(server: Server) -> None:
+def test_a_refused_request_says_what_would_work(server: Server) -> None:
     with podwright.connect() as pod:
         with pytest.raises(InvalidRequest) as refused:
             pod.partition(size=3)
@@ -79,7 +80,7 @@ def test_what_cannot_be_says_what_would_work(server: Server) -> None:
             pod.get("nobody")
 
 
-def test_waiting_in_the_line_says_how_it_goes(server: Server) -> None:
+def test_a_wait_in_the_queue_reports_its_progress(server: Server) -> None:
     heard: list[str] = []
     with podwright.connect() as pod:
         first = pod.partition(size=16)
@@ -174,7 +175,7 @@ def test_a_stopped_program_keeps_its_partition(server: Server) -> None:
     assert name in str(before)
 
 
-def test_multiprocessing_is_not_in_the_way(server: Server) -> None:
+def test_multiprocessing_works_while_a_partition_is_held(server: Server) -> None:
     with podwright.partition(2) as partition:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             assert pool.map(abs, [-1]) == [1]
@@ -205,7 +206,7 @@ def test_a_partition_that_nobody_holds_stays(server: Server) -> None:
                 held.close()
 
 
-def test_who_waits_is_told_and_keeps_nobody_else_waiting(server: Server) -> None:
+def test_a_waiting_thread_is_told_its_state_and_holds_up_no_other(server: Server) -> None:
     """The reports come over a connection of their own, and this connection removes what is in the
     way.
     """
@@ -242,7 +243,7 @@ def test_who_waits_is_told_and_keeps_nobody_else_waiting(server: Server) -> None
         pod.remove("second")
 
 
-def test_what_vipu_does_with_partitions(server: Server) -> None:
+def test_a_pod_does_with_partitions_what_vipu_does(server: Server) -> None:
     """By name, of a cluster or an allocation; what somebody holds is neither reset nor removed."""
     with podwright.connect() as pod, pod.partition(4) as held:
         assert [one.name for one in pod.partitions(cluster="pod16")] == [held.name]
@@ -259,3 +260,31 @@ def test_what_vipu_does_with_partitions(server: Server) -> None:
         assert pod.partitions() == []
         with pytest.raises(Fenced):
             held.close()
+
+
+def test_a_partition_of_another_size_is_refused_or_with_update_made_anew(server: Server) -> None:
+    with podwright.connect() as pod:
+        pod.create(podwright.PartitionSpec(name="p1", size=8))
+        with pytest.raises(PodwrightError, match="size 8 instead of 4"):
+            pod.partition(4, name="p1")
+        with pod.partition(4, name="p1", update=True) as held:
+            assert (held.name, held.size) == ("p1", 4)
+    server.clear()
+
+
+def test_a_notebook_shows_a_pod_its_lists_and_a_partition_as_tables(server: Server) -> None:
+    with podwright.connect() as pod, pod.partition(4, name="p1") as held:
+        assert "<caption>partition p1</caption>" in held._repr_html_()
+        clusters = pod.clusters()
+        assert clusters[0].name == "pod16"
+        assert len(repr(clusters).splitlines()) == 3, "a line for the cluster, and no wall"
+        for listing in (clusters, pod.partitions(), pod.devices(), pod.allocations(), pod.leases()):
+            assert listing._repr_html_().count("<tr>") == len(listing) + 1
+        assert "<td>p1</td>" in pod.partitions()._repr_html_()
+        assert pod.address in pod._repr_html_()
+
+
+def test_what_others_named_is_text_in_a_notebook() -> None:
+    shown = html_card("<b>", [("a&b", 1)])
+    assert "<caption>&lt;b&gt;</caption>" in shown
+    assert "<td>a&amp;b</td><td>1</td>" in shown

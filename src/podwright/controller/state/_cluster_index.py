@@ -363,4 +363,4 @@ class ClusterIndex:
 def _names(object_names: Sequence[str]) -> str:
     listed_names = list(object_names[:5])
     suffix = f" (and {len(object_names) - 5} more)" if len(object_names) > 5 else ""
-    return (" or ".join(listed_names) or "another server") + suffix
+    return (" or ".join(listed_names) or "another server, or define it first") + suffix
