@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from podwright.agents import SimulatedMachine
@@ -139,7 +139,7 @@ async def test_readings_are_recorded_each_minute_since_nothing_counts_their_chan
     def measure(load: int) -> None:
         first, *others = report.devices
         attributes = {**first.attributes, "load": f"{load} %"}
-        devices = (dataclasses.replace(first, attributes=attributes), *others)
+        devices = (msgspec.structs.replace(first, attributes=attributes), *others)
         cluster.learn(machine, report._replace(devices=devices))
 
     measure(10)
