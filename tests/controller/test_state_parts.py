@@ -11,6 +11,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from podwright.agents import SimulatedMachine
 from podwright.controller.state._change_feed import ChangeFeed
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._device_epochs import EPOCH_SHIFT, DeviceEpochs
@@ -19,6 +20,7 @@ from podwright.controller.state._leases import HeldLease, LeaseIndex
 from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex
 from podwright.controller.state._records import FenceRecord, LeaseRecord, PartitionRecord
 from podwright.controller.state._sorted_names import SortedNames
+from podwright.fabric import preset
 from podwright.placement import Block
 from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
 
@@ -305,3 +307,16 @@ def test_a_fence_begins_uncut_and_leaves_nothing() -> None:
     assert (dict(fences), entry.fences) == ({"l2": entry}, {"l2": second})
     fences.add(entry, first)  # the same lease's fence, as after a restart
     assert fences.cut("l1") == set()
+
+
+async def test_what_a_cluster_shares_between_devices_is_bounded() -> None:
+    layout = preset("pod16")
+    cluster, machine = IndexedCluster(layout, {}), layout.domains[0].machines[0]
+    with mock.patch("podwright.controller.state._cluster_index._MAX_SHARED", 5):
+        for port in range(1000, 1500, 10):
+            reporting = SimulatedMachine(machine, layout.family, server_port=port)
+            report = await reporting.describe()
+            cluster.learn(machine.name, report)
+            assert len(cluster._shared) <= 5
+    assert [ref.server_port for ref in cluster.refs[0][:4]] == [1490, 1491, 1492, 1493]
+    assert cluster.attributes_in(machine.name) == [device.attributes for device in report.devices]

@@ -185,7 +185,7 @@ class Connection(HttpToolsProtocol):
     # -- answers -------------------------------------------------------------------------------
 
     async def answer_at_once(self, cycle: Any, status: int, kind: str, body: bytes) -> None:
-        """Answer a request as uvicorn would, but with a single write: each is a system call."""
+        """Answer a request as uvicorn would, but with one system call instead of two."""
         if self.flow.write_paused and not cycle.disconnected:
             await self.flow.drain()
         if cycle.disconnected:
@@ -193,7 +193,9 @@ class Connection(HttpToolsProtocol):
         close = b"" if cycle.keep_alive else b"connection: close\r\n"
         head = b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b\r\n"
         cycle.response_started = True
-        self.transport.write(head % (STATUS_LINE[status], kind.encode(), len(body), close) + body)
+        self.transport.writelines(
+            (head % (STATUS_LINE[status], kind.encode(), len(body), close), body)
+        )
         cycle.response_complete = True
         cycle.message_event.set()
         if not cycle.keep_alive:

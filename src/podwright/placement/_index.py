@@ -236,11 +236,14 @@ class Index:
         slots = pool.slots(blocks)
         if not slots:
             raise ValueError(f"some of the devices are not in allocation {pool.name}")
-        place = make_place(pool, shape, slots)
-        if place.placement != placement:
-            raise ValueError("blocks or GCDs are not in routing order")
-        place.placement = placement  # so its blocks are kept once
-        object.__setattr__(placement, "place", place)
+        if placement.gcds == blocks == placement.blocks and shape.gcd == 1 << shape.order:
+            place = Place(placement, pool, slots, shape.order)  # as most are; nothing to compare
+        else:
+            place = make_place(pool, shape, slots)
+            if place.placement != placement:
+                raise ValueError("blocks or GCDs are not in routing order")
+            place.placement = placement  # so its blocks are kept once
+            object.__setattr__(placement, "place", place)
         if len(slots) == 1:  # there are few of these, and the queue takes them again and again
             self._recorded_places[placement] = place
         return place

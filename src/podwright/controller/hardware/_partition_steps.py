@@ -65,14 +65,15 @@ async def join(
     devices_by_machine: DevicesByMachine,
 ) -> list[MachineFault]:
     """Join devices of a partition, those of a pool at their hosts."""
+    with_fabric = state.hardware.fabric is not None
     faults = await state.hardware.configure(
         partition_entry.name,
         epoch,
         devices_by_machine,
         owner=partition_entry.known.owner,
-        joins=partition_entry.joins(devices_by_machine),
+        joins=partition_entry.joins(devices_by_machine) if with_fabric else None,
     )
-    if faults or state.hardware.fabric is None:
+    if faults or not with_fabric:
         return faults
     return await settle_cliques(state, partition_entry, epoch, devices_by_machine)
 
