@@ -1,8 +1,8 @@
 """The pictures of README and documentation, from a real run and from the code: `make pictures`.
 
 - first.svg: a terminal in which a partition is made and a program runs on it
-- gpu.svg: a terminal in which a job script is checked and a request is explained; needs a Slurm
-  24.11, installed or named by PODWRIGHT_SLURM_PREFIX
+- gpu.svg: a terminal in which a job script is checked and a request is explained; asks the Slurm
+  of this machine
 - partitions.svg: a terminal in which partitions are made and a larger request is explained
 - poprun.svg: a terminal in which a launch is planned
 - pod.svg: the machines and devices of that pod, with the partition, as the server says
@@ -55,7 +55,7 @@ PLAN_LINES = ("poprun --dry-run --num-replicas 8 --num-instances 4 python3 train
 #: What is typed in the picture of the tools for GPU clusters, in the project's folder.
 GPU_LINES = (
     "podwright slurm lint examples/broken_job.sh",
-    "podwright slurm explain-request --cluster-nodes 2 --node-gpus 4 --slurm-version 24.11"
+    "podwright slurm explain-request --cluster-nodes 2 --node-gpus 4"
     " --nodes=2 --ntasks-per-node=4 --gpus-per-task=1",
 )
 #: What goes on in the picture of `top`, and who waits there.
@@ -74,6 +74,8 @@ print("instance", popdist.getInstanceIndex(), "of", popdist.getNumInstances())
 """
 _STYLE = "font-family:system-ui,sans-serif;font-size:13px"
 _WIDTH = 640
+#: Columns of a terminal. On a phone of 390 pixels a letter is then six pixels wide.
+_COLUMNS = 62
 
 
 @contextlib.contextmanager
@@ -86,6 +88,7 @@ def served(preset: str) -> Iterator[tuple[Path, dict[str, str]]]:
             "PODWRIGHT_SOCKET": f"{folder}/socket",
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "TERM": "xterm",
+            "COLUMNS": str(_COLUMNS),
             "LC_ALL": "C.UTF-8",
         }
         environ.pop("NO_COLOR", None)
@@ -131,6 +134,7 @@ def typed(lines: Collection[str]) -> str:
 def gpu_tools() -> str:
     """What the lines for GPU clusters print on a terminal with colours."""
     environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "xterm"}
+    environ["COLUMNS"] = str(_COLUMNS)
     environ.pop("NO_COLOR", None)
     shown = ""
     for line in GPU_LINES:
@@ -161,7 +165,7 @@ async def _screen(client: Client) -> str:
     from podwright.top import Feed, TopApp
 
     app = TopApp(Feed(client), "podwright top   a POD256   SIMULATED", refresh_interval=0.2)
-    async with app.run_test(size=(96, 20)) as pilot:
+    async with app.run_test(size=(_COLUMNS, 24)) as pilot:
         while app.query_one(DataTable).row_count < len(ON_THE_POD) - 1:
             await pilot.pause(0.1)
         await pilot.pause(1.0)
@@ -191,8 +195,8 @@ def _typed(
 
 
 def terminal(shown: str, title: str, name: str) -> str:
-    """A terminal of at most 120 columns as a picture; `name` keeps its styles from another's."""
-    width = min(120, max(len(Text.from_ansi(line)) for line in shown.splitlines()) + 1)
+    """A narrow terminal as a picture; `name` keeps its styles from another's."""
+    width = min(_COLUMNS, max(len(Text.from_ansi(line)) for line in shown.splitlines()) + 1)
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=width, file=nowhere, force_terminal=True)
         console.print(Text.from_ansi(shown))

@@ -312,7 +312,7 @@ def test_a_launch_that_takes_too_long_times_out(server: Server) -> None:
     with pytest.raises(TimedOut) as raised:
         podwright.run(["sleep", "600"], capture=True, launcher="local", timeout=0.5)
     assert raised.value.data["exit_code"] == 124
-    with pytest.raises(TimedOut, match=r"--timeout: 0\.5 seconds are over"):
+    with pytest.raises(TimedOut, match=r"--timeout: the limit of 0\.5 s is over"):
         _launch(lambda: time.sleep(600), timeout=0.5).results(300)
     with pytest.raises(LaunchFailed, match="instance 0 ended with exit code 124"):
         podwright.run(["sh", "-c", "exit 124"], capture=True, launcher="local")

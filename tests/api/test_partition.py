@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 
 import podwright
+from podwright.api._listing import html_card
 from podwright.errors import (
     AlreadyExists,
     Fenced,
@@ -259,3 +260,31 @@ def test_a_pod_does_with_partitions_what_vipu_does(server: Server) -> None:
         assert pod.partitions() == []
         with pytest.raises(Fenced):
             held.close()
+
+
+def test_a_partition_of_another_size_is_refused_or_with_update_made_anew(server: Server) -> None:
+    with podwright.connect() as pod:
+        pod.create(podwright.PartitionSpec(name="p1", size=8))
+        with pytest.raises(PodwrightError, match="size 8 instead of 4"):
+            pod.partition(4, name="p1")
+        with pod.partition(4, name="p1", update=True) as held:
+            assert (held.name, held.size) == ("p1", 4)
+    server.clear()
+
+
+def test_a_notebook_shows_a_pod_its_lists_and_a_partition_as_tables(server: Server) -> None:
+    with podwright.connect() as pod, pod.partition(4, name="p1") as held:
+        assert "<caption>partition p1</caption>" in held._repr_html_()
+        clusters = pod.clusters()
+        assert clusters[0].name == "pod16"
+        assert len(repr(clusters).splitlines()) == 3, "a line for the cluster, and no wall"
+        for listing in (clusters, pod.partitions(), pod.devices(), pod.allocations(), pod.leases()):
+            assert listing._repr_html_().count("<tr>") == len(listing) + 1
+        assert "<td>p1</td>" in pod.partitions()._repr_html_()
+        assert pod.address in pod._repr_html_()
+
+
+def test_what_others_named_is_text_in_a_notebook() -> None:
+    shown = html_card("<b>", [("a&b", 1)])
+    assert "<caption>&lt;b&gt;</caption>" in shown
+    assert "<td>a&amp;b</td><td>1</td>" in shown

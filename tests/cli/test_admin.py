@@ -169,7 +169,7 @@ def test_machines_join_and_replace_one_another(server: Server, run: Run) -> None
     ]
 
 
-def test_allocations(server: Server, run: Run) -> None:
+def test_an_allocation_is_created_by_size_or_by_agents(server: Server, run: Run) -> None:
     server.answers["CreateAllocation"] = AllocationInfo(name="a1", cluster="c1", size=8, free=8)
     run("create allocation a1 --cluster c1 --size 8 --users alice,bob")
     run("create allocation a1 --cluster c1 --agents ag1,ag2")
@@ -195,7 +195,7 @@ def test_allocations(server: Server, run: Run) -> None:
         ("resume machine ag1", "ResumeMachine", MachineName(name="ag1"), "resume machine (ag1)"),
     ],
 )
-def test_words_that_answer_with_success(
+def test_each_action_answers_with_v_ipus_line_of_success(
     server: Server, run: Run, line: str, method: str, request_: Value, says: str
 ) -> None:
     server.answers["SetQuota"] = QuotaInfo(user="bob")
@@ -206,7 +206,7 @@ def test_words_that_answer_with_success(
     assert (code, isinstance(json.loads(out), dict)) == (0, True)
 
 
-def test_lists_as_tables_and_as_json(server: Server, run: Run) -> None:
+def test_lists_are_printed_as_tables_and_as_json(server: Server, run: Run) -> None:
     server.answers["ListAgents"] = AgentList(agents=[AGENT])
     server.answers["ListUsers"] = UserList(users=[UserInfo(name="alice")])
     _, out, _ = run("list agents")
@@ -259,7 +259,7 @@ def test_a_test_says_what_is_wrong_and_fails(server: Server, run: Run) -> None:
     assert "ag1     | cabling      | FAILED | port up leads to ag3" in out
 
 
-def test_quotas(server: Server, run: Run) -> None:
+def test_a_quota_is_set_listed_and_removed(server: Server, run: Run) -> None:
     both = QuotaInfo(user="bob", allocation="a1", devices=16, used_devices=4, used_partitions=1)
     server.answers["SetQuota"] = both
     server.answers["ListQuotas"] = QuotaList(
@@ -286,7 +286,7 @@ def test_quotas(server: Server, run: Run) -> None:
     assert (code, "no limit is named" in err) == (2, True)
 
 
-def test_weights_of_the_common_queue(server: Server, run: Run) -> None:
+def test_weights_of_the_common_queue_are_set_listed_and_removed(server: Server, run: Run) -> None:
     slurm = ShareInfo(guest="slurm", weight=3, source="STORED", active=True)
     server.answers["SetShare"] = slurm
     people = ShareInfo(guest="people", weight=0.5, source="OPTION", active=True)

@@ -40,7 +40,7 @@ def parser() -> Parser:
         ("create p1 --size 4 --q", "tool create: unknown option '--q'; see --help"),
         ("create p1 --siz 4", "tool create: unknown option '--siz'; did you mean '--size'?"),
         ("create p1 p2 --size 4", "tool create: unexpected 'p2'; see --help"),
-        ("create p1 --size", "tool create: argument --size: expected one argument"),
+        ("create p1 --size", "tool create: argument --size: it needs a value"),
         (
             "create p1 --size -4",
             "tool create: argument --size: '-4' is not a whole number above 0",
@@ -73,7 +73,9 @@ def test_short_options_and_values_are_no_mistakes() -> None:
         (seconds, {"0.5": 0.5, "300": 300.0}, ["0", "-1", "nan", "inf", "soon"]),
     ],
 )
-def test_numbers(kind: Callable[[str], float], good: dict[str, float], bad: list[str]) -> None:
+def test_numbers_are_read_or_refused(
+    kind: Callable[[str], float], good: dict[str, float], bad: list[str]
+) -> None:
     import argparse
 
     for text, value in good.items():

@@ -149,7 +149,7 @@ def test_one_clear_line_and_nothing_changed(
         assert word in err
 
 
-def test_an_empty_name(pod: Pod) -> None:
+def test_an_empty_name_is_refused_in_one_line(pod: Pod) -> None:
     code, out, err = pod.vipu("create", "partition", "", "--size", "4")
     assert (code, out, err.count("\n")) == (2, "", 1)
 
@@ -165,7 +165,7 @@ def test_what_is_anothers_stays_as_it_is(pod: Pod, tmp_path: Path) -> None:
     assert [p for p in away.vipu("-H", address, "list", "partitions")[1].split() if p == "mine"]
 
 
-def test_a_life_by_hand(pod: Pod) -> None:
+def test_a_partition_lives_and_ends_by_hand(pod: Pod) -> None:
     assert pod.vipu("create", "partition", "p1", "--size", "4") == (
         0,
         "create partition (p1): success.\n",

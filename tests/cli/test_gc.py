@@ -120,7 +120,7 @@ def test_devices_by_the_numbers_of_real_ones(gc: Gc) -> None:
     assert len(lines) == 16
 
 
-def test_all_partitions_number_on(gc: Gc) -> None:
+def test_all_partitions_are_numbered_in_one_sequence(gc: Gc) -> None:
     others = partition("p0", 4, owner="eve")
     assert gc("gc-info -l --all-partitions", others, P1, P2) == 0
     assert re.findall(r"Id: \[(\d+)\], target", gc.out) == [str(at) for at in range(10)]
@@ -156,7 +156,7 @@ def test_nobodys_words_move_the_cursor(gc: Gc) -> None:
         assert all(letter.isprintable() or letter == "\n" for letter in gc.out)
 
 
-def test_what_is_known_of_one(gc: Gc) -> None:
+def test_device_info_says_what_is_known_of_one_device(gc: Gc) -> None:
     assert gc("gc-info -d 5 --device-info --json", P1) == 0
     read = json.loads(gc.out)
     assert read["number of IPUs"] == 2
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_said(gc: Gc, line: str, words: str) -> None:
     assert words in gc.err
 
 
-def test_who_is_on_which_device(gc: Gc) -> None:
+def test_gc_monitor_says_who_is_on_which_device(gc: Gc) -> None:
     words = holder_words("train.py", 4711, "node3")
     leases = [
         lease("l1"),
@@ -205,7 +205,7 @@ def test_who_is_on_which_device(gc: Gc) -> None:
     ]
 
 
-def test_the_same_as_data(gc: Gc) -> None:
+def test_gc_monitor_prints_the_same_as_json(gc: Gc) -> None:
     words = holder_words("train.py", 4711, "node3")
     used = partition("p2", 4, 2, leases=[lease("l1", holder=words)])
     assert gc("gc-monitor --json", used) == 0

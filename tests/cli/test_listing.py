@@ -29,7 +29,7 @@ def options(**given: object) -> ListOptions:
     return ListOptions(argparse.Namespace(**given))
 
 
-def test_formats() -> None:
+def test_a_list_is_printed_in_each_format() -> None:
     assert rendered(options(output="name"), listing()) == "p10\np2\np1"
     assert json.loads(rendered(options(output="json"), listing())) == VALUES
     assert rendered(options(json=True), listing()) == rendered(options(output="json"), listing())
@@ -39,7 +39,7 @@ def test_formats() -> None:
     assert whole.splitlines()[0] == "Cluster | Partition | Routing | Size | State"
 
 
-def test_order_of_rows_and_values() -> None:
+def test_sorting_orders_rows_and_values_alike() -> None:
     assert rendered(options(output="name", sort_by="partition"), listing()) == "p1\np2\np10"
     found = json.loads(rendered(options(output="json", sort_by="Size"), listing()))
     assert [value["size"] for value in found] == [4, 8, 64]

@@ -85,7 +85,7 @@ def _verbs_of(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_line_is_an_order_by_chance(command: str) -> None:
+def test_no_line_of_a_page_is_an_order_to_roff_by_chance(command: str) -> None:
     orders = {line.split()[0] for line in page(command).splitlines() if line.startswith((".", "'"))}
     assert orders <= {".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi"}
     assert not re.search(r"[^\x00-\x7f]", page(command))

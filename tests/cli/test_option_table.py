@@ -56,7 +56,7 @@ def test_without_words_every_field_has_its_default() -> None:
     assert values(parse()) == DEFAULTS
 
 
-def test_each_kind_of_option() -> None:
+def test_each_kind_of_option_has_its_typed_value() -> None:
     words = [
         "--devices",
         "8",
@@ -120,7 +120,9 @@ def test_a_repeated_option_does_not_remember_the_last_command() -> None:
         ("--log-format xml", "argument --log-format: not 'xml'; it is one of: text, json"),
     ],
 )
-def test_refused(words: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_word_is_refused_with_its_problem(
+    words: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         parse(*words.split())
     assert problem in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_bash_completes(
     assert complete(capsys.readouterr().out, *words) == offered
 
 
-def test_all_commands_at_once_for_zsh(capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_for_zsh_has_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "zsh"]) == 0
     out = capsys.readouterr().out
     for command in ("vipu", "vipu-server", "poprun", "podwright"):
@@ -116,7 +116,7 @@ def test_completion_is_installed_where_bash_looks(
     assert "SHELL=bash podwright completion install" in capsys.readouterr().err
 
 
-def test_versions_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "-o", "json", "--client"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["client"]["version"] == __version__
@@ -124,18 +124,20 @@ def test_versions_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["server"] is None
 
 
-def test_plugins_without_any(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plugins_prints_an_empty_list_where_there_are_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["plugins", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     printed = capsys.readouterr().out
     assert re.fullmatch(rf"podwright {re.escape(__version__)}( \([0-9a-f]{{12}}\))?\n", printed)
 
 
-def test_an_unknown_shell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_refuses_an_unknown_shell(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["completion", "fish"])
     assert end.value.code == 2

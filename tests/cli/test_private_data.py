@@ -19,7 +19,7 @@ from podwright.server.command._serving_from_options import serving_options
         (["--private-data", "leases,waiters"], True, "leases,waiters"),
     ],
 )
-def test_what_is_private(
+def test_options_decide_which_data_is_private(
     words: list[str], secure: bool, private: str, nobody_at_home: object
 ) -> None:
     options = serving_options(vipu_server.parse([*words, *["--secure"] * secure]))

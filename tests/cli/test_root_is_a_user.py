@@ -44,7 +44,7 @@ def test_an_agent_that_root_starts_keeps_its_state_in_its_home(nobody_at_home: P
 
 
 @pytest.mark.parametrize("unit", ["vipu-server.service", "vipu-agent@.service"])
-def test_the_units_are_the_machines(unit: str) -> None:
+def test_each_unit_starts_the_machines_own_server_or_agent(unit: str) -> None:
     lines = (UNITS / unit).read_text().splitlines()
     (start,) = [line for line in lines if line.startswith("ExecStart=")]
     assert " --system " in start

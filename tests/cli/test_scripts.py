@@ -120,7 +120,7 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_interrupted_it_ends_quietly(tmp_path: Path) -> None:
+def test_an_interrupted_command_ends_quietly(tmp_path: Path) -> None:
     go_on = threading.Event()
 
     def hang(name: str, body: dict[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from podwright.cli.serve._options_file import words
 from podwright.errors import InvalidRequest
 
 
-def test_they_are_the_options_of_the_command(tmp_path: Path) -> None:
+def test_settings_of_a_file_are_the_options_of_the_command(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text(
         'api-host = "10.0.0.1"\napi-port = 8091\nlisten-anywhere = true\nsecure = false\n'
@@ -35,7 +35,7 @@ def test_they_are_the_options_of_the_command(tmp_path: Path) -> None:
         ('config-file = "x"', "no setting 'config-file'"),
     ],
 )
-def test_what_is_no_setting(tmp_path: Path, text: str, says: str) -> None:
+def test_what_is_no_setting_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "server.toml"
     file.write_text(text)
     with pytest.raises(InvalidRequest) as caught:
@@ -44,6 +44,6 @@ def test_what_is_no_setting(tmp_path: Path, text: str, says: str) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_a_missing_file_of_settings_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no such file"):
         words(vipu_server.build_parser(), "/nowhere/server.toml")

@@ -46,7 +46,7 @@ def test_states_have_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
         (True, {}),
     ],
 )
-def test_nowhere_else(
+def test_there_are_no_colours_where_nobody_sees_them(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, environ: dict[str, str]
 ) -> None:
     stream = Terminal() if terminal else io.StringIO()

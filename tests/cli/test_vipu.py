@@ -119,13 +119,13 @@ def vipu(capsys: pytest.CaptureFixture[str]) -> Vipu:
     return Vipu(capsys)
 
 
-def test_create(vipu: Vipu) -> None:
+def test_create_sends_the_size_and_prints_v_ipus_line(vipu: Vipu) -> None:
     assert vipu("create partition p1 --size 4", partition()) == 0
     assert (vipu.out, vipu.err) == ("create partition (p1): success.\n", "")
     assert vipu.calls == [("CreatePartition", CreateRequest(spec=PartitionSpec(name="p1", size=4)))]
 
 
-def test_create_with_everything(vipu: Vipu) -> None:
+def test_create_sends_every_option_at_once(vipu: Vipu) -> None:
     line = (
         "create partition p1 --size 128 --num-gcds 32 --gcd-sync-replicas 32 --num-ilds 2 "
         "--routing ringswnc --gw-routing ring --sync-type ST_POD_NATIVE_DEFAULT --allocation a "
@@ -171,7 +171,9 @@ def test_create_with_everything(vipu: Vipu) -> None:
         ),
     ],
 )
-def test_create_options(vipu: Vipu, options: str, changes: dict[str, Any]) -> None:
+def test_each_option_of_create_reaches_the_server(
+    vipu: Vipu, options: str, changes: dict[str, Any]
+) -> None:
     assert vipu(f"create partition p1 {options}", partition()) == 0
     assert vipu.calls[0][1] == CreateRequest(spec=PartitionSpec(name="p1", **changes))
 
@@ -228,7 +230,7 @@ def test_a_partition_that_is_born_in_error_is_no_success(vipu: Vipu) -> None:
         )
 
 
-def test_reset_and_remove(vipu: Vipu) -> None:
+def test_reset_and_remove_send_what_their_options_say(vipu: Vipu) -> None:
     assert vipu("reset partition p1 --relocatable --force", partition()) == 0
     assert vipu.out == "reset partition (p1): success.\n"
     assert vipu.calls[0][1] == ResetRequest(name="p1", relocatable=True, force=True)
@@ -238,7 +240,7 @@ def test_reset_and_remove(vipu: Vipu) -> None:
         assert vipu.calls == [("RemovePartition", RemoveRequest(name="p1", force=True))]
 
 
-def test_ending_a_lease(vipu: Vipu) -> None:
+def test_remove_lease_ends_the_lease_or_says_what_it_waits_for(vipu: Vipu) -> None:
     leases = LeaseList(leases=[LeaseInfo(id="l7", partition="p1", epoch=3)])
     assert vipu("remove lease l7", leases) == 0
     said = LeaseRequest(id="l7", epoch=3, confirmed=False)  # nobody saw its instances end
@@ -253,7 +255,7 @@ def test_ending_a_lease(vipu: Vipu) -> None:
     assert vipu.err == "vipu: there is no lease 'l8'. There are: l7.\n"
 
 
-def test_list_partitions_in_layout_c(vipu: Vipu) -> None:
+def test_partitions_are_listed_in_v_ipus_newest_layout(vipu: Vipu) -> None:
     rows = PartitionList(
         partitions=[
             partition("part1", 16, cluster="example", allocation="example"),
@@ -293,7 +295,7 @@ def test_an_empty_list_is_its_header(vipu: Vipu) -> None:
     assert json.loads(vipu.out) == []
 
 
-def test_list_filters(vipu: Vipu) -> None:
+def test_a_list_is_of_the_named_cluster_and_allocation(vipu: Vipu) -> None:
     assert vipu("list partitions --cluster c --allocation a", PartitionList()) == 0
     assert vipu.calls == [("ListPartitions", ListRequest(cluster="c", allocation="a"))]
 
@@ -341,7 +343,7 @@ def test_partitions_as_json_have_the_shape_of_old_and_all_we_know(vipu: Vipu) ->
     assert entry["podwright"]["ready_state"] == "ACTIVE"
 
 
-def test_get_partition(vipu: Vipu) -> None:
+def test_get_partition_prints_its_settings_and_devices(vipu: Vipu) -> None:
     lease = LeaseInfo(id="l1", partition="p1", epoch=1, holder="poprun 77")
     assert vipu("get partition p1", partition(size=2, gcds=2, leases=[lease])) == 0
     assert vipu.calls == [("GetPartition", PartitionName(name="p1"))]
@@ -378,12 +380,12 @@ GCD | Device | Machine | IPU | Address
     )
 
 
-def test_get_one_gcd(vipu: Vipu) -> None:
+def test_get_partition_prints_the_devices_of_one_gcd_alone(vipu: Vipu) -> None:
     assert vipu("get partition p1 --gcd 1", partition(size=2, gcds=2)) == 0
     assert vipu.out.splitlines()[-1].startswith("1   | 0:1")
     assert "0   | 0:0" not in vipu.out
     assert vipu("get partition p1 --gcd 2", partition(size=2, gcds=2)) == 1
-    assert vipu.err == ("vipu: get partition p1: there is no GCD 2. It has 2, counted from 0.\n")
+    assert vipu.err == ("vipu: get partition p1: there is no GCD 2. It has GCDs 0 to 1.\n")
 
 
 def test_ipuof_configuration_of_one_gcd_is_json_alone(vipu: Vipu) -> None:
@@ -433,7 +435,7 @@ ALLOCATIONS = AllocationList(
 )
 
 
-def test_clusters(vipu: Vipu) -> None:
+def test_clusters_are_listed_with_what_is_free(vipu: Vipu) -> None:
     assert vipu("list cluster", CLUSTERS) == 0
     assert (
         vipu.out
@@ -451,7 +453,7 @@ pod16   | ipu    | 16   | 12   | 2    | looped   | mesh         | yes
     assert vipu.err == "vipu: there is no cluster 'pod17'. There are: pod16.\n"
 
 
-def test_allocations(vipu: Vipu) -> None:
+def test_allocations_stand_under_v_ipus_columns(vipu: Vipu) -> None:
     assert vipu("list allocations", ALLOCATIONS) == 0
     assert (
         vipu.out
@@ -484,7 +486,7 @@ DEVICES = DeviceList(
 )
 
 
-def test_devices(vipu: Vipu) -> None:
+def test_devices_are_listed_with_state_and_partition(vipu: Vipu) -> None:
     assert vipu("list devices", DEVICES) == 0
     assert (
         vipu.out
@@ -513,7 +515,7 @@ def test_the_wide_list_of_devices_names_the_owner_of_each(
     assert [row[-1] for row in rows[2:]] == ["-", "ann", "ann"]
 
 
-def test_attributes(vipu: Vipu) -> None:
+def test_attributes_stand_under_v_ipus_columns(vipu: Vipu) -> None:
     assert vipu("list ipu-attrs", DEVICES) == 0
     assert (
         vipu.out
@@ -535,7 +537,7 @@ m1    | 0   | board type | sim
     }
 
 
-def test_leases(vipu: Vipu) -> None:
+def test_leases_are_listed_with_their_holders(vipu: Vipu) -> None:
     leases = LeaseList(
         leases=[
             LeaseInfo(

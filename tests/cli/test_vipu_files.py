@@ -18,7 +18,7 @@ def folder(nobody_at_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return nobody_at_home / ".ipuof.conf.d"
 
 
-def test_one_gcd_one_file(vipu: Vipu, folder: Path) -> None:  # noqa: F811
+def test_a_partition_of_one_gcd_gets_one_file(vipu: Vipu, folder: Path) -> None:  # noqa: F811
     assert vipu("create partition p1 --size 4", partition()) == 0
     (path,) = folder.iterdir()
     assert path.name == "p1_ipuof.conf"
@@ -31,7 +31,7 @@ def test_one_gcd_one_file(vipu: Vipu, folder: Path) -> None:  # noqa: F811
     assert list(folder.iterdir()) == []
 
 
-def test_several_gcds_several_files(vipu: Vipu, folder: Path) -> None:  # noqa: F811
+def test_a_partition_of_several_gcds_gets_a_file_for_each(vipu: Vipu, folder: Path) -> None:  # noqa: F811
     assert vipu("create partition p1 --size 4 --num-gcds 2", partition(gcds=2)) == 0
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["p1_gcd0_ipuof.conf", "p1_gcd1_ipuof.conf"]
@@ -52,7 +52,7 @@ def test_files_of_others_stay(vipu: Vipu, folder: Path) -> None:  # noqa: F811
     assert len(list(folder.iterdir())) == 4
 
 
-def test_for_all_accounts(vipu: Vipu, folder: Path) -> None:  # noqa: F811
+def test_system_wide_files_can_be_read_by_all_accounts(vipu: Vipu, folder: Path) -> None:  # noqa: F811
     assert vipu("create partition p1 --size 4 --system-wide", partition()) == 0
     (path,) = _vipu_files.SYSTEM.iterdir()
     assert path.stat().st_mode & 0o777 == 0o644
@@ -63,7 +63,7 @@ def test_for_all_accounts(vipu: Vipu, folder: Path) -> None:  # noqa: F811
     assert list(_vipu_files.SYSTEM.iterdir()) == []
 
 
-def test_none_when_not_wanted_or_not_active(vipu: Vipu, folder: Path) -> None:  # noqa: F811
+def test_no_file_is_written_where_none_is_wanted_or_it_failed(vipu: Vipu, folder: Path) -> None:  # noqa: F811
     assert vipu("create partition p1 --size 4 --no-ipuof-files", partition()) == 0
     broken = partition(ready_state=ReadyState.ERROR, errors=["ag1 is dead"])
     assert vipu("create partition p1 --size 4", broken) == 1

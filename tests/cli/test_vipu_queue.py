@@ -83,7 +83,7 @@ def waits(place: int, estimate: float = 0.0, state: str = "WAITING") -> WaitRepl
 DONE = WaitReply(waiter=WaiterInfo(id="w1", state="DONE"), partition=partition())
 
 
-def test_wait_until_it_is_there(vipu: Told) -> None:
+def test_create_with_wait_tells_its_place_until_the_partition_is_there(vipu: Told) -> None:
     line = "create partition p1 --size 4 --wait --priority -2 --duration 60"
     assert vipu(line, waits(2), waits(2), waits(1, 90.0), DONE, partition()) == 0
     assert vipu.out == "create partition (p1): success.\n"
@@ -211,7 +211,7 @@ def test_explain_something_by_its_name(vipu: Told, words: str) -> None:
     assert vipu.calls == [("Explain", ExplainRequest(name="p1"))]
 
 
-def test_explain_nothing(vipu: Told) -> None:
+def test_explain_without_a_size_says_what_is_missing(vipu: Told) -> None:
     assert vipu("explain partition") == 2
     assert "--size N" in vipu.err
 

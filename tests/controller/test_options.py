@@ -132,11 +132,11 @@ def illegal(asked: Asked, cluster: Cluster) -> set[str]:
 
     # Sizes: V-IPU guide, terminology; 32 is our reading.
     rule(size in (1, 2, 4, 8, 16, 32, 64) or size % 64 == 0, "a partition has")
-    rule(size <= cluster.size, "link domains, not|has no aligned block|has no device")
+    rule(size <= cluster.size, "link domains?, not|has no aligned block|has no device")
     rule(not gcds or size % gcds == 0, "do not divide into|do not divide evenly")
     rule(not ilds or size % ilds == 0, "do not divide into|do not divide over")
     rule(size > 2 or ilds <= 1, "lies in one machine")
-    rule(not ilds or ilds <= there, "link domains, not|has no link domain|no device")
+    rule(not ilds or ilds <= there, "link domains?, not|has no link domain|no device")
     rule(not ilds or ilds & (ilds - 1) == 0 or size > 64, "do not divide over")
     rule(not ilds or size <= 64 or ilds == size // 64, "take whole link domains")
     # GCDs: in one link domain each, of 1 to 64 IPUs.

@@ -61,7 +61,7 @@ def assert_nothing_left(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_the_demo(short: Path) -> None:
+def test_the_demo_trains_and_leaves_nothing(short: Path) -> None:
     with demo(short) as process:
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, out

@@ -14,7 +14,7 @@ DEMO = Path(__file__).parents[2] / "examples" / "moves.py"
 
 
 @pytest.mark.soak
-def test_it_shows_what_it_says() -> None:
+def test_the_demo_of_moves_shows_what_it_says() -> None:
     with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as folder:
         ran = subprocess.run(
             [sys.executable, str(DEMO)],

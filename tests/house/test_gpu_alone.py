@@ -38,7 +38,7 @@ sys.exit(pytest.main([*words, "tests/gpu"]))
 """
 
 
-def test_they_stand_alone() -> None:
+def test_gpu_and_slurm_load_nothing_of_the_pod() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _ALONE], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )

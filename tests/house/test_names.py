@@ -7,7 +7,7 @@ from pathlib import Path
 from tools import names
 
 
-def test_what_is_alike_is_found(tmp_path: Path) -> None:
+def test_two_classes_or_modules_of_one_name_are_found(tmp_path: Path) -> None:
     for room, text in (("one", "class Thing: ...\nclass _Own: ...\n"), ("two", "class Thing: ...")):
         (tmp_path / room).mkdir()
         (tmp_path / room / "_work.py").write_text(text + "\nclass _Own: ...\n")

@@ -92,7 +92,7 @@ def test_tags_have_colours_on_a_terminal(launcher: Launcher, name: str, value: s
 def test_a_launch_that_takes_too_long_is_ended(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "--timeout=1.5", "sleep", "60")
     assert ran.code == 124
-    assert "POPRUN ERROR: --timeout: 1.5 seconds are over" in ran.err
+    assert "POPRUN ERROR: --timeout: the limit of 1.5 s is over" in ran.err
     assert launcher.calls() == ["Acquire", "Release"]
     launcher.leaves_nothing()
 

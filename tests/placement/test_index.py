@@ -216,7 +216,7 @@ def test_a_record_that_does_not_fit_is_not_taken(placement: Placement, problem: 
         (Request(8, blocks=(Block(0, 0, 4),)), "4 devices are named where 8", ()),
         (Request(0, blocks=(Block(0, 0, 4), Block(0, 2, 2))), "named twice", ()),
         (Request(0, blocks=(Block(7, 0, 4),)), "no link domain 7", ()),
-        (Request(0, blocks=(Block(0, 0, 4),), domains=2), "lie in 1 link domains, not 2", ()),
+        (Request(0, blocks=(Block(0, 0, 4),), domains=2), "lie in 1 link domain, not 2", ()),
         (Request(0, blocks=()), "at least one device", ()),
     ],
 )

@@ -43,7 +43,11 @@ def copy_installed(one: Distribution, into: Path) -> None:
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the commands of an environment with the GPU half."""
-    folder = tmp_path_factory.mktemp("half")
+    return gpu_half(tmp_path_factory.mktemp("half"))
+
+
+def gpu_half(folder: Path, extra: str = "") -> Path:
+    """The same, made in a folder, with what an extra adds."""
     wheels, there = folder / "wheels", folder / "venv"
     hatch = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
     subprocess.run(hatch, cwd=ROOT, check=True, capture_output=True, timeout=300)
@@ -54,7 +58,7 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(pip, check=True, timeout=300)
     (site,) = there.glob("lib/python*/site-packages")
     (ours,) = site.glob("podwright-*.dist-info")
-    for name in dict.fromkeys(needed(Distribution.at(ours))):
+    for name in dict.fromkeys(needed(Distribution.at(ours), extra)):
         copy_installed(distribution(name), site)
     return there / "bin"
 

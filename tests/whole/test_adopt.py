@@ -45,7 +45,7 @@ def test_what_slurm_says_of_a_job() -> None:
 
 
 @pytest.mark.parametrize("nodes", ["", "Nodes=n1 CPU_IDs=0 Mem=0 GRES="])
-def test_a_job_without_gpus(nodes: str) -> None:
+def test_a_job_without_gpus_is_refused(nodes: str) -> None:
     with pytest.raises(InvalidRequest, match="job 7 is running and has no GPUs"):
         read_grant(shown(nodes=nodes))
     with pytest.raises(InvalidRequest, match="shows no job"):
@@ -80,7 +80,7 @@ def row(make_pod: Callable[..., Pod]) -> Pod:
     return pod
 
 
-def test_adopted_checked_and_released(row: Pod) -> None:
+def test_a_jobs_gpus_are_adopted_checked_and_released(row: Pod) -> None:
     file = Path(row.folder / "job")
     file.write_text(shown())
     adopt = ("podwright", "slurm", "adopt", "7")

@@ -106,7 +106,9 @@ def test_a_server_and_an_agent_listen_on_loopback_alone(
     [("--listen-anywhere",), ("--secure", "--tls-certs", str(SERVER))],
     ids=["told", "tls"],
 )
-def test_told_so_it_listens_anywhere(make_pod: Callable[..., Pod], words: tuple[str, ...]) -> None:
+def test_a_server_that_is_told_so_listens_anywhere(
+    make_pod: Callable[..., Pod], words: tuple[str, ...]
+) -> None:
     pod = make_pod("--preset", "pod4", "--api-host", "0.0.0.0", *words)
     assert beyond(listening(pid_of(pod)))
     assert beyond(listening(pid_of(pod))) <= {"0.0.0.0", "::"}

@@ -54,7 +54,7 @@ def test_a_partition_is_there_for_the_run_and_only_so_long(shared16: Pod) -> Non
 
 
 @pytest.mark.parametrize("who", ["poprun", "keeper", "guardian", "mpirun"])
-def test_kill_9(shared16: Pod, who: str) -> None:
+def test_whoever_of_a_launch_is_killed_nothing_is_left(shared16: Pod, who: str) -> None:
     process = started(shared16)
     keeper, guardian, mpirun = (p.pid for p in descendants(process.pid)[:3])
     assert len(shared16.partitions()) == 1
@@ -125,7 +125,7 @@ def test_bad_wishes_change_nothing(shared16: Pod, words: list[str], code: int, s
     assert shared16.partitions() == before
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+def test_poprun_says_that_its_server_is_not_there(tmp_path: Path) -> None:
     pod = Pod(tmp_path)
     ran = pod.run("poprun", *LINE, "true")
     assert ran.code == 69, ran

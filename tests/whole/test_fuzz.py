@@ -316,17 +316,19 @@ async def test_hostile_messages_change_nothing_for_others(target: Target) -> Non
     await bother(target, 2500)
 
 
-async def test_nor_do_they_behind_tls(behind_tls: Target) -> None:
+async def test_hostile_messages_behind_tls_change_nothing_for_others(behind_tls: Target) -> None:
     await bother(behind_tls, 1000)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(10800)
-async def test_a_hundred_thousand_behind_tls(behind_tls: Target) -> None:
+async def test_a_hundred_thousand_hostile_messages_behind_tls_change_nothing(
+    behind_tls: Target,
+) -> None:
     await bother(behind_tls, 100_000)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(10800)
-async def test_a_hundred_thousand_hostile_messages(target: Target) -> None:
+async def test_a_hundred_thousand_hostile_messages_change_nothing(target: Target) -> None:
     await bother(target, 100_000)

@@ -27,7 +27,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
     pod.stop()
 
 
-def test_each_instance_sees_its_own(node: Pod) -> None:
+def test_each_instance_sees_its_own_gpus_alone(node: Pod) -> None:
     node.run("vipu", "create", "partition", "other", "--size", "2")
     ran = node.run(
         "poprun",
@@ -50,7 +50,7 @@ def test_each_instance_sees_its_own(node: Pod) -> None:
     assert seen == {0: uuids[2:4], 1: uuids[4:6], 2: uuids[6:8]}
 
 
-def test_what_is_said_of_them(node: Pod) -> None:
+def test_vipu_says_what_the_gpus_are_and_who_has_them(node: Pod) -> None:
     node.run("vipu", "create", "partition", "p1", "--size", "3")
     attributes = json.loads(node.run("vipu", "list", "ipu-attrs", "--json").out)
     assert "NVIDIA H100 80GB HBM3" in json.dumps(attributes)

@@ -282,7 +282,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     made.kill()
 
 
-def test_killed_at_named_steps_and_at_random(server: Server) -> None:
+def test_a_server_killed_at_named_steps_and_at_random_loses_nothing(server: Server) -> None:
     chance = random.Random(SEED)
     faults = faults_of({"commit": 60, "driver": 60, "statement": 150}, 100)
     faults = chance.sample(faults, 12)
@@ -294,7 +294,7 @@ def test_killed_at_named_steps_and_at_random(server: Server) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(10800)
-def test_killed_a_thousand_times(server: Server) -> None:
+def test_a_server_killed_a_thousand_times_loses_nothing(server: Server) -> None:
     chance = random.Random(SEED)
     faults = faults_of({"commit": 120, "driver": 120, "statement": 160}, 250)
     chance.shuffle(faults)

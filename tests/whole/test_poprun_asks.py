@@ -21,7 +21,7 @@ DRY = ("poprun", "--dry-run=server", "--launcher=local")
 RUN = ("poprun", "--launcher=local", "--grace=1")
 
 
-def test_whether_a_launch_would_be_granted(shared16: Pod) -> None:
+def test_a_dry_run_asks_whether_a_launch_would_be_granted(shared16: Pod) -> None:
     ran = shared16.run(*DRY, "--num-replicas=8", "--num-instances=2", "nothing")
     assert ran.code == 0, ran
     assert "the server would grant it now:\n  server " in ran.out
@@ -46,7 +46,7 @@ def test_whether_a_launch_would_be_granted(shared16: Pod) -> None:
     assert list(shared16.partitions()) == ["p8"]
 
 
-def test_nobody_to_ask(shared16: Pod) -> None:
+def test_a_dry_run_without_a_server_says_so(shared16: Pod) -> None:
     ran = shared16.run(*DRY, "t", environ={"PODWRIGHT_SOCKET": str(shared16.folder / "none")})
     assert ran.code == 69, ran
     ran = shared16.run(*DRY, "--offline-mode=yes", "t")
@@ -149,7 +149,7 @@ def virmgrpc(shared16: Pod) -> Iterator[Pod]:
     server.stop(None).wait()
 
 
-def test_a_controller_without_leases(virmgrpc: Pod) -> None:
+def test_poprun_runs_with_a_controller_that_has_no_leases(virmgrpc: Pod) -> None:
     line = (*RUN, "--num-replicas=4", "--num-instances=2")
     show = ("sh", "-c", "echo $IPUOF_VIPU_API_PARTITION_ID; vipu list partitions")
     ran = virmgrpc.run(*line, *show)
@@ -170,7 +170,7 @@ def test_a_controller_without_leases(virmgrpc: Pod) -> None:
     assert virmgrpc.partitions() == {}, "replaced by one of the launch's own"
 
 
-def test_what_such_a_controller_cannot_do(virmgrpc: Pod) -> None:
+def test_a_dry_run_says_what_a_vendors_controller_does_not_tell(virmgrpc: Pod) -> None:
     ran = virmgrpc.run(*DRY, "--num-replicas=4", "t")
     assert ran.code == 0, ran
     assert "whether devices are free, this controller does not tell" in ran.out

@@ -89,7 +89,7 @@ def _end_the_server(runtime: Path) -> None:
         assert connection.recv(1) == b""
 
 
-def test_the_readmes_first_block(newcomer: Newcomer) -> None:
+def test_the_readmes_first_block_runs_as_typed(newcomer: Newcomer) -> None:
     """tests/examples runs the first line's demo itself, which leaves nothing behind."""
     readme = REPOSITORY / "README.md"
     first, *lines = blocks(readme)[0].typed.splitlines()
@@ -103,7 +103,7 @@ def test_the_readmes_first_block(newcomer: Newcomer) -> None:
     assert _accuracy(typed.shown) >= 0.95
 
 
-def test_the_laptop_tutorial(newcomer: Newcomer) -> None:
+def test_the_laptop_tutorial_prints_what_it_shows(newcomer: Newcomer) -> None:
     """Every block but the installation and the page in a browser, which have tests of their own."""
     install, *rest = blocks(REPOSITORY / "docs" / "laptop.md")
     assert "pip install" in install.typed

@@ -55,7 +55,7 @@ def _commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", dict.fromkeys(_commands()))
-def test_every_command_line_is_one(line: str) -> None:
+def test_every_command_line_of_the_page_is_one_that_the_commands_accept(line: str) -> None:
     command, *words = shlex.split(line)
     parser_of(command).parse_args(words)
 

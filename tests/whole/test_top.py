@@ -56,7 +56,7 @@ class Terminal:
         return self.process.returncode
 
 
-def test_the_pod_in_a_terminal(shared16: Pod) -> None:
+def test_top_shows_the_pod_in_a_terminal(shared16: Pod) -> None:
     shared16.good("vipu", "create", "partition", "first", "--size", "4")
     terminal = Terminal(shared16, "podwright", "top", "--interval", "0.1")
     terminal.until("first")

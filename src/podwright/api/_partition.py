@@ -177,6 +177,13 @@ class Partition:
             if error is None:
                 raise
 
+    def _repr_html_(self) -> str:
+        from podwright.api._listing import html_card
+
+        state = "held" if self.held else "given back"
+        rows = (("size", self.size), ("GCDs", self.info.num_gcds), ("state", state))
+        return html_card(f"partition {self.name}", rows)
+
     def __repr__(self) -> str:
         state = "held" if self.held else "given back"
         return f"<podwright.Partition {self.name} of {counted(self.size, 'device')}, {state}>"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from podwright.api._listing import Listing, html_card, html_table
 from podwright.api._server_variables import server_variables, with_variables
 from podwright.client import TIMEOUT, Client, FoundServer, ServerOptions, find_server
 from podwright.errors import NotFound
@@ -133,6 +134,11 @@ class Pod:
         """Whether the devices exist only in software."""
         return self.info.simulated
 
+    def _repr_html_(self) -> str:
+        kind = "simulated" if self.simulated else "real"
+        pod = html_card("pod", (("server", self.address), ("devices", kind)))
+        return pod + html_table(self.clusters()) + html_table(self.partitions())
+
     def environment(self) -> dict[str, str]:
         """Return this process's environment, with the variables that lead to the same server."""
         return with_variables(os.environ, self.variables())
@@ -164,6 +170,7 @@ class Pod:
         profile: str = "",
         wait: bool = False,
         duration: float = 0.0,
+        update: bool = False,
         progress: Callable[[str], None] | None = None,
     ) -> Partition:
         """Create a partition and hold it: in a `with` block, or until `Partition.close()`.
@@ -176,10 +183,12 @@ class Pod:
         allocation, link_domains, sync_type, profile: as for `vipu create partition`. wait: wait in
         the server's queue if the devices are not free. progress: called with one line for each
         change in the queue. duration: seconds for which the partition is needed, which the server
-        uses in its estimates for others.
+        uses in its estimates for others. update: if the partition of that name has another size or
+        shape, remove it and create it anew, as `poprun --update-partition=yes` does; without it,
+        such a partition is refused.
 
         Raises `NoCapacity` where the devices are not free, `InvalidRequest` for a request that can
-        never be granted.
+        never be granted, `WrongState` for a partition of another size or shape.
         """
         from podwright.api._partition import Partition
 
@@ -197,6 +206,7 @@ class Pod:
         request = AcquireRequest(
             spec=spec,
             create=True,
+            update=update,
             duration=duration,
             holder=holder_words(program_name, os.getpid(), os.uname().nodename),
         )
@@ -285,25 +295,25 @@ class Pod:
                 yield from reply.events
                 has_more, since = bool(reply.events) and reply.last > since, reply.last
 
-    def partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
+    def partitions(self, *, cluster: str = "", allocation: str = "") -> Listing[PartitionInfo]:
         """Return the visible partitions, by name; of one cluster or allocation if it is named."""
-        return self._client.list_partitions(cluster=cluster, allocation=allocation)
+        return Listing(self._client.list_partitions(cluster=cluster, allocation=allocation))
 
-    def devices(self, *, cluster: str = "", allocation: str = "") -> list[DeviceInfo]:
+    def devices(self, *, cluster: str = "", allocation: str = "") -> Listing[DeviceInfo]:
         """Return all devices, in the order of cluster, link domain, offset."""
-        return self._client.list_devices(cluster=cluster, allocation=allocation)
+        return Listing(self._client.list_devices(cluster=cluster, allocation=allocation))
 
-    def clusters(self) -> list[ClusterInfo]:
+    def clusters(self) -> Listing[ClusterInfo]:
         """Return all clusters."""
-        return self._client.list_clusters()
+        return Listing(self._client.list_clusters())
 
-    def allocations(self, *, cluster: str = "") -> list[AllocationInfo]:
+    def allocations(self, *, cluster: str = "") -> Listing[AllocationInfo]:
         """Return the allocations that the caller may see."""
-        return self._client.list_allocations(cluster=cluster)
+        return Listing(self._client.list_allocations(cluster=cluster))
 
-    def leases(self) -> list[LeaseInfo]:
+    def leases(self) -> Listing[LeaseInfo]:
         """Return the leases, by id."""
-        return self._client.list_leases()
+        return Listing(self._client.list_leases())
 
     def end_lease(self, lease: str, *, force: bool = False) -> LeaseInfo:
         """End a lease.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from podwright.fabric import Cluster, ClusterTopology, Family
+from podwright.ground.plural import counted
 from podwright.placement._placement_types import Block, Request
 
 
@@ -95,7 +96,8 @@ def _domain_counts(
     fitting_counts = [count for count in even_counts if count <= cluster_domains]
     if not fitting_counts:
         raise IllegalShape(
-            f"cluster {cluster.name} has {cluster_domains} link domains, not {even_counts[0]}",
+            f"cluster {cluster.name} has {counted(cluster_domains, 'link domain')}, not "
+            f"{even_counts[0]}",
             of_size=requested_domains is None,
         )
     if cluster.topology is ClusterTopology.NONE:
@@ -169,7 +171,8 @@ def named_blocks(cluster: Cluster, request: Request) -> tuple[Shape, tuple[Block
     domain_count = len({block.domain for block in merged})
     if request.domains not in (None, domain_count):
         raise IllegalShape(
-            f"the devices named lie in {domain_count} link domains, not {request.domains}"
+            f"the devices named lie in {counted(domain_count, 'link domain')}, not "
+            f"{request.domains}"
         )
     (shape,) = shapes(cluster, device_count, domain_count, request.gcds)
     block_size = 1 << shape.order

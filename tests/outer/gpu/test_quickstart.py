@@ -7,34 +7,45 @@ and of nothing else.
 from __future__ import annotations
 
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.outer.gpu.site import GPUS, script_site
-from tests.release.test_gpu_half import half as half
+from tests.pages import blocks
+from tests.release.test_gpu_half import gpu_half
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
 PAGE = Path(__file__).parents[3] / "docs/slurm/gpu-quickstart.md"
-BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
 DRIVER = f'gpus = {GPUS}\nname = "NVIDIA H100 80GB HBM3"\nnuma_nodes = 1\ncpus = 2\n'
 
 
-def test_every_line_of_the_page_runs_on_what_the_wheel_brings(half: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel() -> Iterator[Path]:
+    """The commands that the page installs, where all hosts see them."""
+    with tempfile.TemporaryDirectory(prefix="podwright-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield gpu_half(Path(folder), "nvidia")
+
+
+def test_every_line_of_the_page_runs_on_what_the_wheel_brings(wheel: Path) -> None:
     said = {}
     with script_site() as site:
         lab = site.lab
         env = {
-            "PATH": f"{half}:{lab.environment()['PATH']}",
+            "PATH": f"{wheel}:{lab.environment()['PATH']}",
             "PODWRIGHT_STANDIN_NVML": str(lab.write("driver.toml", DRIVER)),
         }
         before = (lab.folder / "slurm.conf").read_bytes()
-        for block in BLOCKS:
-            done = lab.run("bash", "-ec", block, env=env)
-            verb = re.findall(r"podwright (?:slurm )?([\w-]+)", block)[-1]
+        for block in blocks(PAGE):
+            done = lab.run("bash", "-ec", block.typed, env=env)
+            assert block.fits(done.stdout), block.typed + done.stdout + done.stderr
+            verb = re.findall(r"podwright (?:slurm )?([\w-]+)", block.typed)[-1]
             said[verb] = done.returncode, done.stdout
-            assert done.returncode == (verb == "check"), (block, done.stdout, done.stderr)
+            assert done.returncode == (verb == "check"), done.stderr
         assert (lab.folder / "slurm.conf").read_bytes() == before
     assert "H100" in said["inventory"][1]
     lacking = [line for line in said["check"][1].splitlines() if line.startswith("NO")]

@@ -146,7 +146,9 @@ def _get_partition(arguments: options.PartitionOptions, pod: Pod) -> int:
         raise NotFound(
             f"there is no GCD {gcd}",
             operation=f"get partition {info.name}",
-            would_work=f"it has {info.num_gcds}, counted from 0",
+            would_work="it has GCD 0 alone"
+            if info.num_gcds == 1
+            else f"it has GCDs 0 to {info.num_gcds - 1}",
         )
     return show(arguments, _json.partition_with_devices(info), lambda: partition_card(info, gcd))
 

@@ -146,6 +146,7 @@ class Parser(argparse.ArgumentParser):
             message = f"missing {missing}; see --help"
         if message.startswith(("missing ", "unexpected ")):
             message = self._unknown_option() or message
+        message = message.replace("expected one argument", "it needs a value")
         self.exit(EXIT_USAGE, f"{self.prog}: {' '.join(message.split())}\n")
 
     def _unknown_option(self, before: str = "--") -> str:

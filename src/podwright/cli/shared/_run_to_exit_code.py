@@ -75,7 +75,9 @@ def _explain(error: Exception, prog: str, describe: Callable[[PodwrightError], s
 
         traceback.print_exception(error)
     if isinstance(error, PodwrightError):
-        complain(describe(error) if describe else f"{prog}: {error.message}")
+        named = error.message.startswith(f"{prog} ")  # a verb that says its own name
+        text = error.message if named else f"{prog}: {error.message}"
+        complain(describe(error) if describe else text)
         return error.exit_code
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("podwright"):
         if (error.name or "").partition(".")[0] in sys.stdlib_module_names:

@@ -49,7 +49,9 @@ def _run(arguments: _LintOptions) -> int:
     if arguments.write and not arguments.fix:
         raise InvalidRequest("--write belongs to --fix", would_work="lint --fix --write SCRIPT")
     if not arguments.scripts:
-        raise InvalidRequest("no script is named", would_work="lint SCRIPT, or lint - < SCRIPT")
+        raise InvalidRequest(
+            "no script is named", would_work="podwright slurm lint SCRIPT; - reads standard input"
+        )
     unknown = [name for name in arguments.ignore if name not in lint.rules()]
     if unknown:
         raise InvalidRequest(f"there is no rule {unknown[0]}", would_work="lint --rules lists them")

@@ -97,7 +97,9 @@ def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRec
         )
     if bool(request.agents) == bool(request.size):
         raise InvalidRequest(
-            "it needs either agents or a size", operation=action, would_work="--agents or --size"
+            "it needs either agents or a size",
+            operation=action,
+            would_work="say --agents or --size",
         )
     if is_implicit(cluster) and (partition_names := names_in(state, cluster, cluster.layout.name)):
         raise WrongState(

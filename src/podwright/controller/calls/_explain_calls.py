@@ -94,7 +94,7 @@ def _explain_named_object(services: Services, caller: Caller, object_name: str) 
         raise NotFound(
             f"there is no waiter, lease or partition {object_name[:80]}",
             operation="explain",
-            would_work="list waiters, list leases and list partitions show what there is",
+            would_work="look: vipu list partitions, vipu list leases, vipu list waiters",
         )
     waiter_info = services.waiting.info(waiter)
     sentences = (

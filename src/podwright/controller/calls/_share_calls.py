@@ -31,7 +31,7 @@ async def set_share(services: Services, caller: Caller, request: ShareRequest) -
         raise InvalidRequest(
             f"{request.weight:g} is not a weight",
             operation=_SET_ACTION,
-            would_work=f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}; 1 is the weight of "
+            would_work=f"use a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}; 1 is the weight of "
             "everybody for whom none is set",
         )
     await services.run(

@@ -153,12 +153,12 @@ class Registry:
         """A registered agent. Raises NotFound."""
         registered_agent = self.agents.get(name)
         if registered_agent is None:
-            agent_names = ", ".join(sorted(self.agents)[:8]) or "none"
+            agent_names = ", ".join(sorted(self.agents)[:8])
             raise NotFound(
                 f"there is no agent {name}",
                 operation=action,
-                would_work=f"vipu-admin create agent {name} --host HOST first; there are: "
-                f"{agent_names}",
+                would_work=f"vipu-admin create agent {name} --host HOST registers it; "
+                + (f"there are: {agent_names}" if agent_names else "no agent is registered"),
                 agent=name,
             )
         return registered_agent

@@ -380,7 +380,9 @@ def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], action: 
             raise InvalidRequest(
                 f"cluster {cluster.name} has no device {offset} in link domain {domain}",
                 operation=action,
-                would_work=f"use link domains 0 to {len(cluster.domains) - 1}",
+                would_work=f"use devices 0 to {cluster.domain_size(domain) - 1} of it"
+                if 0 <= domain < len(cluster.domains)
+                else f"use link domains 0 to {len(cluster.domains) - 1}",
             )
 
 

@@ -111,7 +111,7 @@ class LaunchMachine:
         now = self._now
         if self._deadline is not None and now >= self._deadline:
             self._deadline = None
-            cause_text = f"--timeout: {self._facts.timeout:g} seconds are over"
+            cause_text = f"--timeout: the limit of {self._facts.timeout:g} s is over"
             self._handle_failure(ReportRank.FINAL, Cause(TIMED_OUT, cause_text))
         self._actions += self.relocation.tick(now, started=self.started)
         if now > self.relocation.together_by:

@@ -118,7 +118,7 @@ class LaunchPartition:
         def between() -> None:
             check_connections()
             if self._end is not None and time.monotonic() > self._end:
-                raise OutOfTime(f"--timeout: {plan.timeout:g} seconds are over")
+                raise OutOfTime(f"--timeout: the limit of {plan.timeout:g} s is over")
 
         def on_retry(error: PodwrightError) -> None:
             output.warn(f"{error.message} Trying again.")
