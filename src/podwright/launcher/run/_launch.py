@@ -358,6 +358,7 @@ class _Run:
         self, attempt: Attempt, order: StartOrder, late_variables: Mapping[str, str]
     ) -> Watch:
         """Start the instances, or let those begin that mpirun has started early."""
+        attempt.give(late_variables)
         watch = self._make_watch(attempt, order.command)
         if not attempt.early:
             self._trace.starting(_START_SPAN_NAMES[order.command.plain])
