@@ -153,22 +153,24 @@ def test_a_file_of_options_comes_before_the_socket_of_the_environment(tmp_path: 
 
 
 @pytest.mark.parametrize("option", ["certs", "munge"])
-def test_an_option_that_says_who_calls_names_v_ipus_usual_server(option: str) -> None:
+def test_an_option_that_says_who_calls_names_v_ipus_usual_server(
+    option: str, tmp_path: Path
+) -> None:
     for environ in ({}, {"PODWRIGHT_SOCKET": "/s.sock"}):
-        server = named_server(ServerOptions(**{option: "/x"}), environ, "/nowhere")
+        server = named_server(ServerOptions(**{option: "/x"}), environ, str(tmp_path / "none"))
         assert server is not None
         assert server.addresses == (Address("localhost", 8090),)
         assert getattr(server.credentials, option) == "/x"
 
 
-def test_a_key_in_the_environment_is_not_dropped_for_a_socket() -> None:
+def test_a_key_in_the_environment_is_not_dropped_for_a_socket(tmp_path: Path) -> None:
     environ = {
         "PODWRIGHT_SOCKET": "/s",
         "VIPU_CLI_API_USER_ID": "a",
         "VIPU_CLI_API_ACCESS_KEY": "k",
     }
     with pytest.raises(PodwrightError, match="on a socket the kernel says who calls"):
-        named_server(ServerOptions(), environ, "/nowhere")
+        named_server(ServerOptions(), environ, str(tmp_path / "none"))
 
 
 class Stranger:

@@ -102,7 +102,7 @@ def main() -> int:
         options = parse(sys.argv[1:])
         cores = read_cores(os.environ) if places_instances(options) else None
         plan = make_plan(options, os.environ, cores=cores)
-        return launch(plan, os.environ, find=find)
+        return launch(plan, os.environ, find=find).code
     except PodwrightError as error:
         print(f"POPRUN ERROR: {error.message}", file=sys.stderr)
         return error.exit_code

@@ -226,6 +226,36 @@ def test_a_dry_run_contacts_nothing(words: tuple[str, ...], tmp_path: Path) -> N
     assert "decided by the server" in done.stdout
 
 
+LISTENING = """\
+import os
+from podwright.launcher import launch, make_plan, parse
+from podwright.launcher.run import _launch
+from tests.launcher.alone import find
+
+made = _launch.InstanceOutput
+
+def listen(folder, *words, **more):
+    print("given", os.path.exists(folder.local_path(folder.file("given"))), flush=True)
+    return made(folder, *words, **more)
+
+_launch.InstanceOutput = listen
+plan = make_plan(parse(["--num-replicas=2", "true"]), os.environ)
+raise SystemExit(launch(plan, os.environ, find=find).code)
+"""
+
+
+def test_instances_that_started_early_get_the_partition_before_poprun_listens(
+    launcher: Launcher,
+) -> None:
+    """Their scripts go on once poprun listens, and read then what they were given."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING],
+        env=launcher.environ, cwd=launcher.cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "given True\n"), done.stderr
+    launcher.leaves_nothing()
+
+
 def test_the_script_in_front_of_instances_is_short_and_posix() -> None:
     subprocess.run(["/bin/sh", "-n", "-c", _WRAPPER_SCRIPT], check=True)
     assert "[[" not in _WRAPPER_SCRIPT

@@ -17,7 +17,7 @@ from typing import Any
 from podwright.api._end_with_parent import terminate_on_close
 from podwright.api._plan_launch import plan_launch
 from podwright.errors import Internal, PodwrightError
-from podwright.launcher import TIMED_OUT, Exchange, LaunchResult, parse, run_plan
+from podwright.launcher import TIMED_OUT, Exchange, LaunchResult, launch, parse
 
 
 def main() -> int:
@@ -73,7 +73,7 @@ def _run_launch(request_fields: dict[str, Any]) -> LaunchResult:
     if folder := request_fields["folder"]:
         with open(os.path.join(folder, "call"), "rb") as file:
             exchange = Exchange(file.read(), folder)
-    return run_plan(plan, environ, exchange=exchange)
+    return launch(plan, environ, exchange=exchange)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def _main(words: Sequence[str]) -> int:
             print(f"POPRUN WARNING: {note}", file=sys.stderr)
         print(plan)
         return _ask(plan, environ) if options.dry_run == "server" else 0
-    return launch(plan, environ)
+    return launch(plan, environ).code
 
 
 def _ask(plan: Plan, environ: Mapping[str, str]) -> int:

@@ -17,7 +17,6 @@ from .plan._plan import Instance as Instance
 from .plan._plan import Plan as Plan
 from .run._launch import LaunchResult as LaunchResult
 from .run._launch import launch as launch
-from .run._launch import run_plan as run_plan
 from .run._mpirun_engine import Command as Command
 from .run._mpirun_engine import Engine as Engine
 from .run._mpirun_engine import Mpirun as Mpirun

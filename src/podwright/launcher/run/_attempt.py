@@ -98,7 +98,7 @@ class Attempt:
     def start_engine(self, order: StartOrder) -> None:
         """Start mpirun while the partition is requested.
 
-        No instance begins before `start` has given it the variables that depend on it
+        No instance begins before `give` has written the variables that depend on it
         (_instance_wrapper).
         """
         self.early = True
@@ -106,11 +106,11 @@ class Attempt:
         self.keeper.guardian.send(START, self._engine_commands(order), environment)
 
     def start(self, order: StartOrder, late_variables: Environment) -> None:
-        """Start the instances, or give them what they wait for if `start_engine` has started
-        mpirun already. late_variables: variables that were not known before.
+        """Start the instances, unless `start_engine` has started mpirun already.
+
+        late_variables: variables that were not known before.
         """
         if self.early:
-            give(self.folder, dict(late_variables))
             return
         environment = whole_environment(self._environ, order.fixed, late_variables, order.added)
         plain, here = order.command.plain, order.here
@@ -138,6 +138,14 @@ class Attempt:
         if 0 not in here.ranks:
             self.remotes.pass_input(self.folder)
         return [(INPUT_COMMAND_KIND, input_command, {})]
+
+    def give(self, late_variables: Environment) -> None:
+        """Give variables that were not known before to instances whose mpirun has begun.
+
+        Their scripts go on once the watch listens, so they are given before it is made.
+        """
+        if self.early:
+            give(self.folder, dict(late_variables))
 
     def spare(self) -> list[int]:
         """Return children that are no part of the run, such as a server that was just started."""

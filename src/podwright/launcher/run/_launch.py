@@ -85,19 +85,6 @@ def launch(
     engine: Engine | None = None,
     find: Find | None = None,
     exchange: Exchange | None = None,
-) -> int:
-    """Run a plan to its end, as `run_plan` does. Returns poprun's exit code."""
-    return run_plan(plan, environ, output=output, engine=engine, find=find, exchange=exchange).code
-
-
-def run_plan(
-    plan: Plan,
-    environ: Mapping[str, str],
-    *,
-    output: Output | None = None,
-    engine: Engine | None = None,
-    find: Find | None = None,
-    exchange: Exchange | None = None,
 ) -> LaunchResult:
     """Run a plan to its end. Raises PodwrightError if it cannot be run.
 
@@ -371,6 +358,7 @@ class _Run:
         self, attempt: Attempt, order: StartOrder, late_variables: Mapping[str, str]
     ) -> Watch:
         """Start the instances, or let those begin that mpirun has started early."""
+        attempt.give(late_variables)
         watch = self._make_watch(attempt, order.command)
         if not attempt.early:
             self._trace.starting(_START_SPAN_NAMES[order.command.plain])

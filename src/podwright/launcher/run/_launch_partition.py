@@ -105,7 +105,7 @@ class LaunchPartition:
         from podwright.client import OUR_TURN  # while mpirun is starting
 
         output = self._output
-        server = self._find_server(plan)
+        server = (self._find or find)(plan, self._environ)
         output.log("I", f"server {server.address} ({server.how})")
 
         def report(line: str) -> None:
@@ -216,9 +216,6 @@ class LaunchPartition:
                 withdraw(server.client, wait_request)
             else:
                 take_back(server.client, request)
-
-    def _find_server(self, plan: Plan) -> FoundServer:
-        return (self._find or find)(plan, self._environ)
 
     def _announce(self, plan: Plan, lease: Lease | BorrowedPartition) -> None:
         output, partition = self._output, lease.partition
