@@ -33,6 +33,7 @@ total = np.empty_like(values)
 calls["MPI"] = lambda: MPI.COMM_WORLD.Allreduce(values, total)
 try:
     import torch
+    import popdist.torch
     torch.set_num_threads(1)
     popdist.torch.init_process_group("gloo")
     tensor = torch.from_numpy(values.copy())

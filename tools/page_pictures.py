@@ -148,6 +148,8 @@ def _answer(route: Route, index: str) -> None:
         route.fulfill(json=me)
     elif parts.path == "/v1/history":
         route.fulfill(json=hour_scene())
+    elif parts.path == "/v1/explain":
+        route.fulfill(json=way_scene())
     elif parts.path == "/v1/history/at":
         topics = pod_scene()
         topics["clusters"]["pod"]["family"] = "composable"  # its drivers measure
@@ -205,6 +207,9 @@ def pod_scene() -> dict[str, dict[str, Any]]:
                 "family": "ipu", "size": 64, "free": sum(free), "domains": [64],
                 "machines": machines, "topology": "looped", "simulated": False,
                 "drained": ["rack1-14"], "down": [],
+                "drains": {
+                    "rack1-14": {"reason": "fan 3 is loud", "who": "ruth", "at": NOW - 5400}
+                },
             }
         },
         "machines": {}, "allocations": {}, "quotas": {}, "users": {}, "events": {"1": drained},
@@ -216,6 +221,20 @@ def pod_scene() -> dict[str, dict[str, Any]]:
         },
     }  # fmt: skip
     return {**topics, "problems": problems(topics, NOW)}
+
+
+def way_scene() -> dict[str, Any]:
+    """Why the request of the scene waits."""
+    bert = {"partition": "bert", "owner": "ruth", "size": 16, "ends_in": 3600.0}
+    return {
+        "problem": "16 devices are not free together",
+        "lines": [
+            "12 are free, but scattered: the largest block is of 4",
+            "partition bert of ruth has 16, ends in 3600 s according to its creator",
+            "machine rack1-14 is drained: fan 3 is loud",
+        ],
+        "partitions": [bert], "drained": ["rack1-14"],
+    }  # fmt: skip
 
 
 def hour_scene() -> list[list[Any]]:

@@ -91,12 +91,12 @@ async def _create() -> Walk:
 
 
 async def _begins() -> Walk:
-    from tests.guests.slurm.native.test_service import POD, OnePod, Queue, ask
+    from tests.guests.slurm.native.test_service import POD, ask
 
     from podwright.guests.slurm.service import Service, Site
-    from podwright.slurm.site.commands import FakeSlurm
+    from podwright.testing import FakePod, FakeSlurm
 
-    service = Service(Site(pods=(POD,)), OnePod(), FakeSlurm(Queue()))
+    service = Service(Site(pods=(POD,)), FakePod(), FakeSlurm())
     await service.refresh()
     walk = Walk("Asked", "HookJob", "WantedDevices")
     with walk:

@@ -11,7 +11,7 @@ from podwright.errors import AlreadyExists, InvalidRequest, NotFound, WrongState
 from tests.whole.conftest import Pod as Server
 
 
-def test_users_and_their_quotas(server: Server) -> None:
+def test_users_and_their_quotas_are_made_listed_and_removed(server: Server) -> None:
     with podwright.connect() as pod:
         made = pod.admin.create_user("alice", role="reader")
         assert (made.user.name, made.user.role) == ("alice", "reader")
@@ -32,7 +32,7 @@ def test_users_and_their_quotas(server: Server) -> None:
         assert "there are: " in refused.value.would_work
 
 
-def test_weights_of_the_common_queue(server: Server) -> None:
+def test_weights_of_the_common_queue_are_set_and_forgotten(server: Server) -> None:
     with podwright.connect() as pod:
         assert [(share.guest, share.weight) for share in pod.admin.shares()] == [("people", 1.0)]
         assert pod.admin.set_share("slurm", 3).source == "STORED"
@@ -44,7 +44,7 @@ def test_weights_of_the_common_queue(server: Server) -> None:
             pod.admin.remove_share("slurm")
 
 
-def test_machines_allocations_and_clusters(server: Server) -> None:
+def test_machines_allocations_and_clusters_are_made_changed_and_removed(server: Server) -> None:
     with podwright.connect() as pod:
         first = pod.admin.machines()[0]
         assert first.free == first.devices > 0
@@ -65,7 +65,7 @@ def test_machines_allocations_and_clusters(server: Server) -> None:
         assert "mine" not in [one.name for one in pod.allocations()]
 
 
-def test_moves_and_backups_also_beside_an_event_loop(server: Server) -> None:
+def test_moves_and_backups_work_beside_an_event_loop_too(server: Server) -> None:
     with podwright.connect() as pod:
         assert pod.admin.moves().allowed
         assert not pod.admin.allow_moves(False).allowed

@@ -21,7 +21,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_the_example_is_right(server: Pod, name: str) -> None:
+def test_the_example_of_a_docstring_prints_what_it_says(server: Pod, name: str) -> None:
     try:
         run_example(getattr(podwright, name), {"podwright": podwright, "asyncio": asyncio})
     finally:

@@ -68,7 +68,9 @@ def _nothing_is_left(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("number", "sent"), INTERRUPTIONS)
-def test_a_lease_of_the_queue(server: Server, number: int, sent: bool) -> None:
+def test_an_interrupted_wait_for_a_lease_leaves_no_lease(
+    server: Server, number: int, sent: bool
+) -> None:
     transport = InterruptedTransport(str(server.socket), number, sent=sent)
     request = AcquireRequest(spec=PartitionSpec(name="", size=4), create=True)
     with Client(transport) as client, pytest.raises(KeyboardInterrupt):
@@ -80,7 +82,9 @@ def test_a_lease_of_the_queue(server: Server, number: int, sent: bool) -> None:
 
 
 @pytest.mark.parametrize("sent", [False, True])
-def test_a_partition_of_the_queue(server: Server, sent: bool) -> None:
+def test_an_interrupted_wait_for_a_partition_leaves_no_partition(
+    server: Server, sent: bool
+) -> None:
     transport = InterruptedTransport(str(server.socket), 1, sent=sent)
     request = WaitRequest(create=CreateRequest(spec=PartitionSpec(name="p", size=4)))
     with Client(transport) as client, pytest.raises(KeyboardInterrupt):
@@ -89,7 +93,7 @@ def test_a_partition_of_the_queue(server: Server, sent: bool) -> None:
 
 
 @pytest.mark.parametrize("sent", [False, True])
-def test_a_lease_without_waiting(server: Server, sent: bool) -> None:
+def test_an_interrupted_request_for_a_lease_leaves_no_lease(server: Server, sent: bool) -> None:
     transport = InterruptedTransport(str(server.socket), 1, sent=sent)
     request = AcquireRequest(spec=PartitionSpec(name="", size=4), create=True)
     with Client(transport) as client, pytest.raises(KeyboardInterrupt):
@@ -125,7 +129,9 @@ def test_a_request_that_never_arrived_replaces_no_partition(server: Server, wait
         (1, True, "no"),
     ],
 )
-def test_a_launch(server: Server, number: int, sent: bool, wait: str) -> None:
+def test_an_interrupted_launch_leaves_no_lease(
+    server: Server, number: int, sent: bool, wait: str
+) -> None:
     transport = InterruptedTransport(str(server.socket), number, sent=sent)
 
     def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:

@@ -63,7 +63,7 @@ def _launch(function: Callable[..., Any], *args: Any, **options: Any) -> podwrig
     return podwright.launch(function, *args, launcher="local", **options)
 
 
-def test_each_instance_returns_its_own(server: Server) -> None:
+def test_each_instance_returns_its_own_result(server: Server) -> None:
     """In order; with arguments of every kind; over MPI, as poprun would."""
     add = 10
 
@@ -165,7 +165,7 @@ def test_large_results_come_home_whole(server: Server, instances: int, size: int
         assert result.count(k) == size
 
 
-def test_what_cannot_be_sent_is_refused_here(server: Server) -> None:
+def test_a_function_that_cannot_be_sent_is_refused_before_the_launch(server: Server) -> None:
     lock = threading.Lock()
     with pytest.raises(NotPicklable, match="lock"):
         podwright.launch(lambda: lock)
@@ -219,7 +219,7 @@ def test_nothing_is_unpickled_that_others_could_have_written(tmp_path: Path) -> 
     assert read_outcome(str(tmp_path / "nothing"), 0) is None
 
 
-def test_half_an_outcome_is_none(tmp_path: Path) -> None:
+def test_half_an_outcome_counts_as_none(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     path = tmp_path / "result.0"
     for text in (b"", b'{"size": 1', b'{"size": 9}\n123'):
@@ -336,7 +336,7 @@ def test_ctrl_c_ends_the_instances_in_order(server: Server, tmp_path: Path) -> N
     assert server.partitions() == {}
 
 
-async def test_awaiting_and_cancelling(server: Server, tmp_path: Path) -> None:
+async def test_a_job_can_be_awaited_and_cancelled(server: Server, tmp_path: Path) -> None:
     assert await _launch(index, replicas=2, instances=2) == [0, 1]
     ran = await podwright.run_async(["sh", "-c", "echo here"], capture=True, launcher="local")
     assert "here" in ran.stdout

@@ -58,7 +58,7 @@ def test_a_partition_is_created_held_and_removed(server: Server) -> None:
         partition.close()  # again is not an error
 
 
-def test_one_that_was_there_is_held_and_stays(server: Server) -> None:
+def test_a_partition_that_was_there_is_held_and_stays(server: Server) -> None:
     server.good("vipu", "create", "partition", "mine", "--size", "2")
     with podwright.connect() as pod:
         with pod.partition(size=2, name="mine") as partition:
@@ -67,7 +67,7 @@ def test_one_that_was_there_is_held_and_stays(server: Server) -> None:
         pod.remove("mine")
 
 
-def test_what_cannot_be_says_what_would_work(server: Server) -> None:
+def test_a_refused_request_says_what_would_work(server: Server) -> None:
     with podwright.connect() as pod:
         with pytest.raises(InvalidRequest) as refused:
             pod.partition(size=3)
@@ -80,7 +80,7 @@ def test_what_cannot_be_says_what_would_work(server: Server) -> None:
             pod.get("nobody")
 
 
-def test_waiting_in_the_line_says_how_it_goes(server: Server) -> None:
+def test_a_wait_in_the_queue_reports_its_progress(server: Server) -> None:
     heard: list[str] = []
     with podwright.connect() as pod:
         first = pod.partition(size=16)
@@ -175,7 +175,7 @@ def test_a_stopped_program_keeps_its_partition(server: Server) -> None:
     assert name in str(before)
 
 
-def test_multiprocessing_is_not_in_the_way(server: Server) -> None:
+def test_multiprocessing_works_while_a_partition_is_held(server: Server) -> None:
     with podwright.partition(2) as partition:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             assert pool.map(abs, [-1]) == [1]
@@ -206,7 +206,7 @@ def test_a_partition_that_nobody_holds_stays(server: Server) -> None:
                 held.close()
 
 
-def test_who_waits_is_told_and_keeps_nobody_else_waiting(server: Server) -> None:
+def test_a_waiting_thread_is_told_its_state_and_holds_up_no_other(server: Server) -> None:
     """The reports come over a connection of their own, and this connection removes what is in the
     way.
     """
@@ -243,7 +243,7 @@ def test_who_waits_is_told_and_keeps_nobody_else_waiting(server: Server) -> None
         pod.remove("second")
 
 
-def test_what_vipu_does_with_partitions(server: Server) -> None:
+def test_a_pod_does_with_partitions_what_vipu_does(server: Server) -> None:
     """By name, of a cluster or an allocation; what somebody holds is neither reset nor removed."""
     with podwright.connect() as pod, pod.partition(4) as held:
         assert [one.name for one in pod.partitions(cluster="pod16")] == [held.name]

@@ -13,12 +13,14 @@ from podwright.errors import InvalidRequest
 NOWHERE = "/nonexistent/vipu-cli.hcl"
 
 
-def test_nothing_named_is_none() -> None:
+def test_no_server_is_named_where_no_place_names_one() -> None:
     assert named_server(ServerOptions(), {}, NOWHERE) is None
     assert named_server(ServerOptions(), {"VIPU_CLI_API_HOST": ""}, NOWHERE) is None
 
 
-def test_option_before_environment_before_file_each_key_on_its_own(tmp_path: Path) -> None:
+def test_each_key_of_an_address_comes_from_option_then_environment_then_file(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "vipu-cli.hcl"
     file.write_text('# site\napi-host = "c"\napi-port="3"  // as text\n')
     environ = {"VIPU_CLI_API_HOST": "b"}
@@ -65,24 +67,24 @@ def test_a_named_socket_stands_behind_options_only() -> None:
         ("[fe80::1%eth0]:3", ["[fe80::1%eth0]:3"]),
     ],
 )
-def test_addresses(text: str, expected: list[str]) -> None:
+def test_addresses_are_read_as_host_and_port(text: str, expected: list[str]) -> None:
     assert [str(address) for address in parse_addresses(text)] == expected
 
 
-def test_a_port_for_those_without_one() -> None:
+def test_a_named_port_counts_for_addresses_without_one() -> None:
     assert parse_addresses("a,b:2", "7") == (Address("a", 7), Address("b", 2))
 
 
 @pytest.mark.parametrize(
     "text", ["", ",", "h:", "h:x", "h:0", "h:65536", "h h", "http://h", "[::1", "[::1]x", "h:1:x y"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_malformed_addresses_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_addresses(text, source="an option")
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "0", "65536", "80 90", "1e3"])
-def test_what_is_no_port(port: str) -> None:
+def test_malformed_ports_are_refused(port: str) -> None:
     with pytest.raises(InvalidRequest, match=r"not a port from 1 to 65535 \(from an option\)"):
         named_server(ServerOptions(port=port), {}, NOWHERE)
 

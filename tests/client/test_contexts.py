@@ -45,7 +45,7 @@ def test_the_current_context_names_the_server_where_nothing_else_does(home: Home
     assert home.named() is None
 
 
-def test_what_comes_before_the_current_context(home: Home) -> None:
+def test_option_environment_and_file_come_before_the_current_context(home: Home) -> None:
     home.hcl.write_text('api-host = "site"\n')
     assert str(_address(home.named())) == "site:8090"
     home.environ["VIPU_CLI_API_HOST"] = "env"
@@ -177,7 +177,7 @@ def test_a_file_with_a_key_that_others_can_read_is_refused(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["lab", "a b", 'quote"d', "dotted.name", "\u00e9t\u00e9"])
-def test_any_name_and_value_come_back(home: Home, name: str) -> None:
+def test_any_context_that_is_written_is_read_back(home: Home, name: str) -> None:
     found = Contexts(name, {name: Context(api_host="h", tls_certs=f'/a"b\\{name}')})
     write(home.path, found)
     assert read_contexts(home.path) == found
@@ -189,7 +189,7 @@ def test_a_key_is_not_printed(home: Home) -> None:
     assert "lab-key" in contexts_as_toml(found)
 
 
-def test_the_commands(
+def test_the_commands_add_use_list_and_remove_contexts(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in home.environ.items():

@@ -85,7 +85,7 @@ class Pair:
         return [said.place for said in self.said]
 
 
-def test_the_one_that_stands_by_is_passed_over() -> None:
+def test_a_standby_server_is_passed_over() -> None:
     pair = Pair(a=[STANDS_BY], b=[EMPTY])
     assert pair.client.list_partitions() == []
     assert pair.client.where == "b"
@@ -94,7 +94,7 @@ def test_the_one_that_stands_by_is_passed_over() -> None:
     assert pair.slept == 0
 
 
-def test_who_are_you_goes_to_the_active_one() -> None:
+def test_server_info_is_asked_of_the_active_server() -> None:
     standby, active = ServerInfo(version="1", standby=True), ServerInfo(version="1")
     pair = Pair(a=[standby], b=[active])
     assert not pair.client.get_server_info().standby
@@ -109,7 +109,7 @@ def test_a_takeover_is_waited_for() -> None:
     assert 1.5 < pair.time < 3
 
 
-def test_the_patience_ends() -> None:
+def test_a_takeover_that_takes_too_long_is_unavailable() -> None:
     pair = Pair(a=[REFUSED], b=[STANDS_BY])
     with pytest.raises(Unavailable, match=r"a,b.*connection refused.*stands by"):
         pair.client.list_partitions()
@@ -121,14 +121,14 @@ def test_the_patience_ends() -> None:
     assert late.time < 3
 
 
-def test_where_nobody_is_nobody_is_waited_for() -> None:
+def test_no_takeover_is_waited_for_where_no_server_answers() -> None:
     pair = Pair(a=[REFUSED], b=[REFUSED])
     with pytest.raises(Unavailable, match="a,b: context deadline exceeded"):
         pair.client.list_partitions()
     assert pair.time == 0
 
 
-def test_one_that_is_too_busy_to_take_a_connection_is_asked_again() -> None:
+def test_a_server_too_busy_to_take_a_connection_is_asked_again() -> None:
     pair = Pair(a=[REFUSED], b=[SILENT, SILENT, EMPTY])
     assert pair.client.list_partitions() == []
     off = Pair(a=[SILENT], b=[SILENT])
@@ -137,7 +137,7 @@ def test_one_that_is_too_busy_to_take_a_connection_is_asked_again() -> None:
     assert PATIENCE <= off.time < PATIENCE + 7
 
 
-def test_asked_again_it_carries_the_same_id() -> None:
+def test_a_call_that_is_made_again_carries_the_same_id() -> None:
     pair = Pair(a=[GONE], b=[Empty()])
     pair.client.remove_partition("p")
     pair.client.remove_partition("p")
@@ -147,7 +147,7 @@ def test_asked_again_it_carries_the_same_id() -> None:
     assert len(ids[0]) == 32
 
 
-def test_a_refusal_is_an_answer() -> None:
+def test_a_refusal_is_not_asked_again() -> None:
     pair = Pair(a=[NotFound("there is no partition p")], b=[Empty()])
     with pytest.raises(NotFound):
         pair.client.remove_partition("p")
@@ -167,7 +167,7 @@ def test_a_release_whose_answer_got_lost_was_done() -> None:
         first.client.release("l1", 1)  # nobody else was asked: it had been over before
 
 
-def test_one_that_hangs_is_left_after_its_time() -> None:
+def test_a_server_that_hangs_is_left_after_its_time() -> None:
     late = TimedOut("no answer within 3 s")
     pair = Pair(a=[late], b=[LeaseInfo(id="l1", partition="p", epoch=1)])
     with pytest.raises(TimedOut):
@@ -184,7 +184,7 @@ def test_an_administrators_call_is_made_again_under_the_same_id() -> None:
     assert pair.places() == ["a", "b"]
 
 
-def test_who_joins_the_line_joins_again_under_the_same_id() -> None:
+def test_a_waiter_joins_the_queue_again_under_the_same_id() -> None:
     waits = WaitReply(waiter=WaiterInfo(id="w1"))
     pair = Pair(a=[GONE], b=[waits])
     pair.client.wait(WaitRequest(create=CreateRequest(spec=PartitionSpec(name="p", size=1))))

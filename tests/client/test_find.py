@@ -57,7 +57,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path, bound.getsockname()[1])
 
 
-def test_the_system_before_the_user(world: World) -> None:
+def test_a_system_server_is_found_before_the_users(world: World) -> None:
     world.folder.mkdir(mode=0o700)
     with stub(world.user, answers_info(version="user")):
         assert world.find().how == "user"
@@ -151,7 +151,7 @@ def test_a_masked_unit_says_that_a_machine_has_no_server(world: World, tmp_path:
         assert world.find().info.version == "user"
 
 
-def test_what_is_kept_from_us_is_somebodys(
+def test_a_socket_that_cannot_be_opened_is_another_users(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kept(path: str) -> os.stat_result:
@@ -172,7 +172,7 @@ def test_what_a_dead_server_of_the_user_left_is_passed_over(world: World) -> Non
     assert world.started == [str(world.folder)]
 
 
-def test_where_there_is_none_one_is_started(world: World) -> None:
+def test_where_there_is_no_server_one_is_started(world: World) -> None:
     def start(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
         assert folder == str(world.folder)
         assert environ is world.environ

@@ -107,7 +107,7 @@ def test_a_server_of_ours_is_called_in_our_protocol() -> None:
     assert caught.value.data == {"holder": "u2"}
 
 
-def test_the_first_that_answers_of_several() -> None:
+def test_of_several_addresses_the_first_that_answers_is_called() -> None:
     def answer(name: str, request: Value, metadata: dict[str, str]) -> Value:
         return ServerInfo(version="second")
 
@@ -185,7 +185,7 @@ def test_a_server_that_cancels_calls_as_it_ends_is_gone() -> None:
         client.get_server_info()
 
 
-def test_a_server_that_hangs_and_one_that_has_gone() -> None:
+def test_a_hanging_server_times_out_and_a_missing_one_is_unavailable() -> None:
     import threading
 
     from podwright.client import GrpcTransport
@@ -300,7 +300,9 @@ def vendor() -> Iterator[tuple[Controller, Client]]:
             yield controller, client
 
 
-def test_a_partition_s_life_with_the_vendors_controller(vendor: tuple[Controller, Client]) -> None:
+def test_a_partition_lives_and_goes_with_the_vendors_controller(
+    vendor: tuple[Controller, Client],
+) -> None:
     controller, client = vendor
     made = client.create_partition(PartitionSpec(name="p1", size=2, reconfigurable=True))
     assert (made.name, made.ready_state, made.size) == ("p1", ReadyState.ACTIVE, 2)

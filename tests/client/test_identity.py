@@ -127,7 +127,7 @@ def test_a_program_that_got_the_address_alone_calls_as_the_launch_does(
     assert inside.credentials == named.server.credentials
 
 
-def test_an_instance_of_a_chosen_context(tmp_path: Path) -> None:
+def test_an_instance_calls_as_the_context_that_was_chosen(tmp_path: Path) -> None:
     named = name_server(tmp_path, "a context", ALICE)
     environ = named.environ | {"PODWRIGHT_CONTEXT": "lab"}
     inside = named_server(ServerOptions("h1", "1"), environ, named.hcl)

@@ -44,7 +44,7 @@ def ready(folder: Path) -> Callable[[], bool]:
     return (folder / "server.sock").exists
 
 
-def test_of_many_that_ask_at_once_one_starts_it(tmp_path: Path, command: list[str]) -> None:
+def test_of_many_commands_at_once_one_starts_the_server(tmp_path: Path, command: list[str]) -> None:
     ours: list[bool] = []
 
     def ask() -> None:
@@ -61,7 +61,7 @@ def test_of_many_that_ask_at_once_one_starts_it(tmp_path: Path, command: list[st
     assert len((tmp_path / "pids").read_text().split()) == 1
 
 
-def test_it_holds_nothing_of_ours(tmp_path: Path, command: list[str]) -> None:
+def test_a_started_server_holds_no_descriptor_of_ours(tmp_path: Path, command: list[str]) -> None:
     """A pipe that stayed open in the server would make scripts wait for the server's end."""
     read, write = os.pipe()
     os.set_inheritable(write, True)
@@ -74,13 +74,13 @@ def test_it_holds_nothing_of_ours(tmp_path: Path, command: list[str]) -> None:
     assert (tmp_path / "server.log").stat().st_mode & 0o777 == 0o600
 
 
-def test_one_that_fails_is_quoted(tmp_path: Path) -> None:
+def test_a_server_that_fails_to_start_is_quoted(tmp_path: Path) -> None:
     failing = [sys.executable, "-S", "-c", "import sys; sys.exit('no accelerators, no pod')"]
     with pytest.raises(Unavailable, match="ended at once with code 1: no accelerators, no pod"):
         start_server(str(tmp_path), os.environ, lambda: False, command=failing, timeout=300)
 
 
-def test_one_that_never_answers_is_ended(tmp_path: Path) -> None:
+def test_a_started_server_that_never_answers_is_ended(tmp_path: Path) -> None:
     deaf = _SERVER.replace("listener.bind", "str")
     sleeping = [sys.executable, "-S", "-c", deaf, str(tmp_path)]
     with pytest.raises(Unavailable, match=r"did not answer within 0\.5 s"):

@@ -154,7 +154,7 @@ def test_a_server_that_closes_after_each_answer_is_served(tmp_path: Path) -> Non
         assert server.connections == 2
 
 
-def test_one_that_hangs_costs_the_time_out_and_no_more(tmp_path: Path) -> None:
+def test_a_server_that_hangs_costs_the_time_out_and_no_more(tmp_path: Path) -> None:
     go_on = threading.Event()
 
     def hang(name: str, body: dict[str, Any]) -> bytes:
@@ -169,7 +169,7 @@ def test_one_that_hangs_costs_the_time_out_and_no_more(tmp_path: Path) -> None:
         go_on.set()
 
 
-def test_one_that_accepts_nobody_costs_the_time_out_too(tmp_path: Path) -> None:
+def test_a_server_that_accepts_nobody_costs_the_time_out_too(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen(0)
@@ -205,7 +205,7 @@ def test_a_stranger_is_named_as_one(tmp_path: Path, answer: bytes) -> None:
         ours.get_partition("p1")
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_a_path_without_a_socket_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"no server answers at .*/s \(no such file"):
         client(tmp_path / "s").get_partition("p1")
 

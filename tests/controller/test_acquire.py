@@ -24,7 +24,7 @@ async def test_the_only_partition_is_used(world: World) -> None:
     assert [lease.id for lease in reply.partition.leases] == [reply.lease.id]
 
 
-async def test_of_several_one_must_be_named(world: World) -> None:
+async def test_who_has_several_partitions_must_name_one(world: World) -> None:
     await world.create("a", 4)
     await world.create("b", 4)
     with pytest.raises(InvalidRequest, match="several partitions: a, b") as caught:
@@ -33,7 +33,9 @@ async def test_of_several_one_must_be_named(world: World) -> None:
     assert caught.value.data["partitions"] == ["a", "b"]
 
 
-async def test_without_any_one_is_created_and_goes_with_the_lease(world: World) -> None:
+async def test_a_partition_is_created_where_there_is_none_and_goes_with_its_lease(
+    world: World,
+) -> None:
     with pytest.raises(NotFound) as caught:
         await world.acquire("", 4)
     complete(caught.value)
@@ -56,7 +58,7 @@ async def test_a_created_partition_may_be_kept(world: World) -> None:
     assert await world.names() == ["p1"]
 
 
-async def test_a_missing_one_is_created_if_allowed(world: World) -> None:
+async def test_a_missing_partition_is_created_if_that_is_allowed(world: World) -> None:
     await world.create("p2", 1)
     with pytest.raises(NotFound) as caught:
         await world.acquire("p1", 4)
@@ -80,7 +82,7 @@ async def test_within_a_job_or_a_launch_nobody_is_told_to_replace_the_partition(
         assert "ask for what it has" in caught.value.would_work
 
 
-async def test_one_that_does_not_fit_says_in_what(world: World) -> None:
+async def test_a_partition_that_does_not_fit_is_refused_with_the_difference(world: World) -> None:
     await world.create("p1", 4, num_gcds=1, num_replicas=1)
     with pytest.raises(WrongState) as caught:
         await world.acquire("p1", 8, num_gcds=2, num_replicas=2, num_ilds=2)
@@ -95,7 +97,7 @@ async def test_one_that_does_not_fit_says_in_what(world: World) -> None:
     }
 
 
-async def test_an_update_makes_it_anew_under_its_name_and_owner(world: World) -> None:
+async def test_an_update_replaces_a_partition_and_keeps_its_name_and_owner(world: World) -> None:
     await world.create("p1", 16, caller=ALICE)
     reply = await world.acquire("p1", 8, num_gcds=2, update=True, keep=True)
     assert reply.created
@@ -125,7 +127,7 @@ async def test_an_update_that_finds_no_room_changes_nothing(world: World) -> Non
     await world.check()
 
 
-async def test_a_held_one_names_its_holder(world: World) -> None:
+async def test_a_refusal_names_the_holder_of_the_partition(world: World) -> None:
     await world.create("p1", 4)
     await world.acquire("p1", 4, holder="poprun 1")
     with pytest.raises(Held) as caught:
@@ -134,7 +136,7 @@ async def test_a_held_one_names_its_holder(world: World) -> None:
     assert caught.value.data["holder"] == "poprun 1"
 
 
-async def test_of_two_at_the_same_time_one_gets_it(world: World) -> None:
+async def test_of_two_simultaneous_requests_one_gets_the_lease(world: World) -> None:
     await world.create("p1", 4)
     answers = await asyncio.gather(
         *(world.acquire("p1", 4, holder=f"h{i}") for i in range(8)), return_exceptions=True
@@ -148,7 +150,7 @@ async def test_two_may_create_at_the_same_time_and_share_nothing(world: World) -
     assert len({d for a in answers for d in world.covered(a)}) == 16
 
 
-async def test_it_is_reset_before_use_unless_told_otherwise(world: World) -> None:
+async def test_a_partition_is_reset_before_its_use_unless_told_otherwise(world: World) -> None:
     await world.create("p1", 4)
     first = await world.acquire("p1", 4)
     world.use(first)
@@ -161,7 +163,7 @@ async def test_it_is_reset_before_use_unless_told_otherwise(world: World) -> Non
     assert first.lease.epoch < second.lease.epoch < third.lease.epoch
 
 
-async def test_subsets_of_a_reconfigurable_one(world: World) -> None:
+async def test_leases_take_subsets_of_a_reconfigurable_partition(world: World) -> None:
     await world.create("r", 8, reconfigurable=True)
     one = await world.acquire("r", 1)
     two = await world.acquire("r", 2)
@@ -209,7 +211,7 @@ async def test_a_whole_reconfigurable_partition_can_be_held(world: World) -> Non
         await world.acquire("r", 1)
 
 
-async def test_one_in_error_is_reset_first(world: World) -> None:
+async def test_a_partition_in_error_is_reset_before_it_is_leased(world: World) -> None:
     world.machines["ag1"].fail_next("configure")
     assert (await world.create("p1", 4)).ready_state is ReadyState.ERROR
     reply = await world.acquire("p1", 4, reset=False)
@@ -217,7 +219,7 @@ async def test_one_in_error_is_reset_first(world: World) -> None:
     await world.check()
 
 
-async def test_one_that_stays_in_error_is_not_held(world: World) -> None:
+async def test_a_partition_that_stays_in_error_is_not_leased(world: World) -> None:
     await world.create("p1", 4)
     world.machines["ag1"].fail_next("reset")
     with pytest.raises(WrongState, match="failed to reset") as caught:
@@ -229,7 +231,7 @@ async def test_one_that_stays_in_error_is_not_held(world: World) -> None:
     await world.acquire("p1", 4)
 
 
-async def test_a_created_one_that_fails_is_removed_again(world: World) -> None:
+async def test_a_partition_that_was_created_for_a_lease_and_failed_is_removed(world: World) -> None:
     world.machines["ag1"].fail_next("configure")
     with pytest.raises(WrongState, match="failed to configure") as caught:
         await world.acquire("p1", 8, create=True, keep=True)

@@ -181,7 +181,7 @@ async def test_agents_are_asked_before_they_are_registered(site: Site) -> None:
     assert len(site.controller._services.registry.agents) == 1
 
 
-async def test_clusters_that_cannot_be(site: Site) -> None:
+async def test_impossible_clusters_are_refused(site: Site) -> None:
     await site.agents("ag1", "ag2", "ag3")
     create = site.controller.create_cluster
 
@@ -305,7 +305,7 @@ async def test_a_hanging_machine_does_not_hold_its_partitions(site: Site) -> Non
     assert (await creating).errors == [f"machine ag2 has been silent for {SILENCE:g} s"]
 
 
-async def test_one_that_comes_back_is_reset_before_it_serves(site: Site) -> None:
+async def test_a_machine_that_comes_back_is_reset_before_it_serves(site: Site) -> None:
     await site.agents("ag1")
     await site.cluster("c1", "ag1")
     epoch = (await site.create("p1", 4)).epoch
@@ -324,7 +324,9 @@ async def test_one_that_comes_back_is_reset_before_it_serves(site: Site) -> None
     assert (await site.agent("ag1")).state == "UP"
 
 
-async def test_one_that_forgot_its_partition_is_noticed(site: Site) -> None:
+async def test_a_machine_that_forgot_its_partition_is_reset_and_configured_again(
+    site: Site,
+) -> None:
     await site.agents("ag1")
     await site.cluster("c1", "ag1")
     await site.create("p1", 4)
@@ -337,7 +339,9 @@ async def test_one_that_forgot_its_partition_is_noticed(site: Site) -> None:
 
 
 @pytest.mark.parametrize("change", ["chips", "count"])
-async def test_one_that_comes_back_with_other_hardware_is_refused(site: Site, change: str) -> None:
+async def test_a_machine_that_comes_back_with_other_hardware_is_refused(
+    site: Site, change: str
+) -> None:
     await site.agents("ag1", "ag2")
     await site.cluster("c1", "ag1", "ag2")
     await site.create("p1", 8)

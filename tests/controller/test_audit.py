@@ -50,7 +50,7 @@ def problems(world: World, *heads: Head) -> list[str]:
 
 
 @virtually
-async def test_killed_right_behind_the_answer_it_stands_in_the_audit() -> None:
+async def test_the_audit_has_a_call_whose_server_was_killed_right_after_its_answer() -> None:
     world = World()
     await world.start()
     await world.create("p1", caller=ALICE)

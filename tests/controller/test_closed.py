@@ -76,7 +76,9 @@ async def test_an_account_is_the_scheduler_that_an_administrator_made_it(world: 
 
 
 @pytest.mark.parametrize("caller", [ALICE, NOBODY])
-async def test_nobody_else_creates_there(world: World, caller: Caller) -> None:
+async def test_only_its_scheduler_creates_in_a_closed_allocation(
+    world: World, caller: Caller
+) -> None:
     await setting(world, "rest")
     spec = PartitionSpec(name="p1", size=4, allocation="jobs")
     ways: list[tuple[str, Value]] = [
@@ -98,7 +100,7 @@ async def test_nobody_else_creates_there(world: World, caller: Caller) -> None:
     assert explained.starts_now
 
 
-async def test_who_names_no_allocation_gets_one_of_the_others(world: World) -> None:
+async def test_a_request_without_allocation_gets_one_that_is_open(world: World) -> None:
     await setting(world, "rest")
     spec = PartitionSpec(name="p1", size=4)
     made = await ask(world, ALICE, "create_partition", create("p0"))
@@ -112,14 +114,14 @@ async def test_who_names_no_allocation_gets_one_of_the_others(world: World) -> N
         await world.controller.create_partition(ALICE, CreateRequest(spec=full))
 
 
-async def test_with_several_others_one_is_named(world: World) -> None:
+async def test_where_several_allocations_are_open_a_request_names_one(world: World) -> None:
     await setting(world, "a1", "a2")
     with pytest.raises(InvalidRequest, match="a1, a2, and others"):
         await ask(world, ALICE, "create_partition", create("p1"))
     assert await ask(world, ALICE, "create_partition", create("p1", "a2"))
 
 
-async def test_with_no_other_it_is_said(world: World) -> None:
+async def test_a_refusal_says_that_no_allocation_is_open(world: World) -> None:
     await setting(world)
     with pytest.raises(Denied, match="every allocation is kept for the jobs of slurm"):
         await ask(world, ALICE, "create_partition", create("p1"))
@@ -176,7 +178,7 @@ async def test_an_administrator_may_and_the_scheduler_stays(world: World) -> Non
     await world.controller.create_allocation(ROOT, AllocationRequest(name="back", size=8))
 
 
-async def test_it_leases_what_an_administrator_made_for_it(world: World) -> None:
+async def test_a_scheduler_leases_what_an_administrator_made_for_it(world: World) -> None:
     await setting(world, "rest")
     spec = PartitionSpec(name="pool", size=8, reconfigurable=True, allocation="jobs")
     await ask(world, ROOT, "create_partition", CreateRequest(spec=spec))

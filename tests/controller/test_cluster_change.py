@@ -77,7 +77,7 @@ async def test_machines_make_a_new_link_domain(site: Site) -> None:
     assert (await change(site, add=["ag4"], link_domain="ild0")).ild_sizes == [8, 4, 4]
 
 
-async def test_another_machine_takes_the_place_of_one_that_died(site: Site) -> None:
+async def test_another_machine_replaces_a_dead_one(site: Site) -> None:
     await site.cluster("c1", "ag1", "ag2", "ag3")
     halves = {"left": ["ag1"], "right": ["ag2"]}
     for name, agents in halves.items():
@@ -119,7 +119,7 @@ async def test_what_came_with_devices_is_gone_before_they_serve(site: Site) -> N
     assert site.machines["ag2"].violations == []
 
 
-async def test_one_that_is_silent_joins_and_serves_once_it_answers(site: Site) -> None:
+async def test_a_silent_machine_joins_and_serves_once_it_answers(site: Site) -> None:
     await site.cluster("c1", "ag1")
     site.machines["ag2"].set_down(True)
     assert (await change(site, add=["ag2"])).down == ["ag2"]

@@ -115,7 +115,7 @@ async def _count_acts() -> int:
     return acts
 
 
-async def test_the_script_runs_through() -> None:
+async def test_the_script_that_is_killed_below_runs_through_undisturbed() -> None:
     world = World()
     await world.start()
     script = Script(world)
@@ -155,7 +155,7 @@ async def test_killed_at_every_commit_and_every_call(after: bool, lost: bool) ->
 
 
 @virtually
-async def test_killed_again_while_it_recovers() -> None:
+async def test_a_server_that_is_killed_while_it_recovers_recovers_at_the_next_start() -> None:
     acts = await _count_acts()
     for k in range(1, acts + 1, 3):
         for j in range(1, 6):

@@ -81,7 +81,7 @@ async def test_a_gcd_stays_in_its_link_domain() -> None:
     await world.stop()
 
 
-async def test_a_reconfigurable_one_is_never_divided(world: World) -> None:
+async def test_a_reconfigurable_partition_is_never_divided_into_gcds(world: World) -> None:
     await world.create("r", 4, reconfigurable=True)
     with pytest.raises(WrongState, match="GCDs"):
         await world.acquire("r", 4, num_gcds=2)

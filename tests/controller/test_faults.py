@@ -66,7 +66,7 @@ async def test_the_server_resets_by_itself_a_few_times(world: World) -> None:
     assert (info.ready_state, info.auto_reset_count) == (ReadyState.ACTIVE, 0)
 
 
-async def test_no_reset_by_itself_while_somebody_holds_it(world: World) -> None:
+async def test_a_held_partition_is_never_reset_automatically(world: World) -> None:
     await world.create("r", 8, reconfigurable=True)
     holder = await world.acquire("r", 4)
     world.machines["ag2"].fail_next("configure")

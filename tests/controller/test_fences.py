@@ -159,7 +159,7 @@ async def test_no_device_ever_does_an_older_epochs_work_after_a_newer_ones(
     assert len(mixed) == 0
 
 
-async def test_who_was_not_renewed_is_cut_off_when_its_time_is_over(world: World) -> None:
+async def test_a_lease_that_was_not_renewed_is_cut_off_at_its_end(world: World) -> None:
     """It is cut off before anybody else asks: a stopped process finds its devices refused when it
     wakes.
     """
@@ -299,7 +299,9 @@ async def test_an_administrator_forces_and_nobody_else(
     assert await bare.names() == []
 
 
-async def test_a_waiter_for_it_is_served_when_the_fence_is_gone(bare: World) -> None:
+async def test_a_waiter_for_a_fenced_partition_is_served_when_the_fence_is_gone(
+    bare: World,
+) -> None:
     await bare.create("p1", 4, caller=ALICE)
     reply = await acquire(bare, "p1", hosts=["n1"])
     wish = AcquireRequest(spec=PartitionSpec(name="p1", size=4))
@@ -487,7 +489,7 @@ async def test_on_its_own_host_the_server_looks_for_itself(bare: World, hosts: l
         (["head"], "run-1", ["ag1"], set()),  # another account's environments cannot be read
     ],
 )
-async def test_what_it_cannot_see_it_does_not_take_for_gone(
+async def test_the_server_takes_no_launch_for_gone_that_it_cannot_see(
     bare: World, hosts: list[str], run: str, machines: list[str], seen: set[int]
 ) -> None:
     here = bare.controller._state.own_host = ThisHost("head", machines)
@@ -531,7 +533,7 @@ async def test_a_launch_that_is_gone_from_the_servers_host_gives_back_within_15_
         (["head"], "run-1", set()),  # another account's processes cannot be seen
     ],
 )
-async def test_it_keeps_its_lease_where_the_server_cannot_know(
+async def test_a_launch_keeps_its_lease_where_the_server_cannot_know_whether_it_runs(
     bare: World, hosts: list[str], run: str, seen: set[int]
 ) -> None:
     here = ThisHost("head", ["ag1"])
@@ -640,7 +642,7 @@ async def test_a_suspended_job_keeps_its_devices(bare: World, parent: bool) -> N
     await bare.release(launch, caller=ALICE)
 
 
-async def test_within_a_job_the_next_launch_ends_one_that_is_late(world: World) -> None:
+async def test_the_next_launch_of_a_job_ends_a_late_lease_of_the_job(world: World) -> None:
     await job_partition(world)
     lost = await acquire(world, "job-7", hosts=["n1"])
     world.use(lost)

@@ -61,7 +61,7 @@ async def test_a_rack_gives_no_more_than_is_asked_for() -> None:
     await world.stop()
 
 
-async def test_a_restart_finds_them_as_they_were(row: World) -> None:
+async def test_a_restart_finds_partitions_of_gpus_as_they_were(row: World) -> None:
     before = [await row.create("p1", 5, num_gcds=5), await row.create("p2", 16)]
     await row.restart()
     assert [await row.get(info.name) for info in before] == before
@@ -73,7 +73,7 @@ async def test_a_restart_finds_them_as_they_were(row: World) -> None:
     await row.stop()
 
 
-async def test_a_launch_divides_them_as_it_needs(row: World) -> None:
+async def test_a_launch_divides_a_partition_of_gpus_as_it_needs(row: World) -> None:
     await row.create("p1", 6)
     for gcds in (6, 2, 3, 1):
         reply = await row.acquire("p1", 6, num_gcds=gcds, num_replicas=gcds)

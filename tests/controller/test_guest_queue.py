@@ -83,7 +83,7 @@ async def test_a_scheduler_decides_which_of_its_jobs_starts_on_its_place(world: 
     assert len(place.devices) == 16
 
 
-async def test_the_one_that_had_least_is_next(world: World) -> None:
+async def test_the_guest_that_had_least_is_next(world: World) -> None:
     await create(world, "a", "a1", 0, 16)
     await enqueue(world, "a", head("job 1", 16))
     await enqueue(world, "b", head("job 2", 16))
@@ -127,7 +127,7 @@ async def test_a_silent_scheduler_keeps_nothing(world: World) -> None:
     await world.create("p1", 4)
 
 
-async def test_a_restarted_server_learns_it_again(world: World) -> None:
+async def test_a_restarted_server_learns_the_places_again(world: World) -> None:
     await create(world, "a", "a1", 0, 16)
     await enqueue(world, "b", head("job 1", 16))
     await world.restart()
@@ -226,7 +226,7 @@ async def test_announced_ends_choose_the_place(world: World) -> None:
         head("job 1", *([1] * 65)),
     ],
 )
-async def test_what_is_refused(world: World, pool: PoolHead) -> None:
+async def test_bad_requests_to_the_common_queue_are_refused(world: World, pool: PoolHead) -> None:
     with pytest.raises(InvalidRequest):
         await enqueue(world, "a", pool)
     with pytest.raises(InvalidRequest):

@@ -37,7 +37,7 @@ async def made(world: World, caller: Caller = SLURM, owner: str = ALICE.name) ->
 
 
 @pytest.mark.parametrize("caller", [SLURM, ROOT])
-async def test_it_belongs_to_the_jobs_user(world: World, caller: Caller) -> None:
+async def test_a_partition_for_a_job_belongs_to_the_jobs_user(world: World, caller: Caller) -> None:
     info = await made(world, caller)
     assert (info.owner, info.owner_uid, info.job) == (ALICE.name, ALICE.uid, "7")
     assert info.creator == caller.name
@@ -50,7 +50,9 @@ async def test_only_schedulers_ask_in_the_name_of_others(world: World) -> None:
         await made(world, SLURM, owner="")
 
 
-async def test_its_user_resets_it_but_only_its_scheduler_removes_it(world: World) -> None:
+async def test_a_jobs_partition_is_reset_by_its_user_and_removed_by_its_scheduler_alone(
+    world: World,
+) -> None:
     await made(world)
     remove = RemoveRequest(name="slurm_7", force=True)
     await world.controller.reset_partition(ALICE, ResetRequest(name="slurm_7"))

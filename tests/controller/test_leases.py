@@ -15,7 +15,7 @@ from podwright.wire import LeaseRequest
 from tests.controller.world import ALICE, ALL, BOB, ROOT, World, claim
 
 
-async def test_it_ends_within_a_second_of_its_ttl(world: World) -> None:
+async def test_a_lease_ends_within_a_second_of_its_ttl(world: World) -> None:
     await world.create("p1", 4)
     reply = await world.acquire("p1", 4, ttl=10)
     await world.time.advance(9.5)
@@ -40,7 +40,7 @@ async def test_renewing_moves_the_end_and_costs_no_commit(world: World) -> None:
     assert await world.names() == []
 
 
-async def test_a_partition_that_came_with_it_goes_with_it(world: World) -> None:
+async def test_a_partition_that_came_with_a_lease_goes_with_it(world: World) -> None:
     await world.acquire("p1", 4, create=True, ttl=5)
     await world.time.advance(6)
     assert await world.names() == []
@@ -56,7 +56,7 @@ async def test_a_child_that_is_renewed_ends_with_its_parent(world: World) -> Non
     assert await world.names() == []
 
 
-async def test_after_a_restart_it_has_a_full_ttl(world: World) -> None:
+async def test_after_a_restart_a_lease_has_a_full_ttl(world: World) -> None:
     reply = await world.acquire("p1", 4, create=True, ttl=10)
     await world.time.advance(9)
     await world.restart()

@@ -347,7 +347,7 @@ class Life(RuleBasedStateMachine):
 
 @pytest.mark.more
 @pytest.mark.timeout(0 if SOAK else 600)
-def test_random_lives() -> None:
+def test_random_lives_of_a_pod_keep_every_invariant() -> None:
     run_state_machine_as_test(
         Life,
         settings=settings(

@@ -229,7 +229,7 @@ async def test_nothing_moves_at_a_loss(world: World) -> None:
     assert (await table(world)).movable == 2
 
 
-async def test_never_means_never_and_is_kept(world: World) -> None:
+async def test_a_site_that_forbids_moves_has_none_also_after_a_restart(world: World) -> None:
     left = await scattered(world)
     await world.controller.allow_moves(ROOT, MovesAllowed(allowed=False))
     waiter = await wait_for(world, "big", 8)
@@ -269,7 +269,7 @@ async def test_a_drained_machine_is_emptied(world: World) -> None:
     await world.check()
 
 
-async def test_resumed_in_time_it_need_not(world: World) -> None:
+async def test_a_machine_that_is_resumed_in_time_is_not_emptied(world: World) -> None:
     one = await launch(world, "p1")
     await one.renew()
     (machine,) = {ref.machine for gcd in one.reply.partition.gcds for ref in gcd}
@@ -282,7 +282,7 @@ async def test_resumed_in_time_it_need_not(world: World) -> None:
     await world.check()
 
 
-async def test_where_the_other_machine_fails_it_stays(world: World) -> None:
+async def test_a_launch_stays_where_it_is_if_the_other_machine_fails(world: World) -> None:
     left = await scattered(world)
     await wait_for(world, "big", 8)
     await world.time.advance(5)
@@ -299,7 +299,7 @@ async def test_where_the_other_machine_fails_it_stays(world: World) -> None:
     assert [d for d in world.machines[to].devices if d.partition == mover.name] == []
 
 
-async def test_only_its_holder_says_that_it_has_ended(world: World) -> None:
+async def test_only_the_holder_of_a_lease_says_that_its_launch_has_ended(world: World) -> None:
     left = await scattered(world)
     await wait_for(world, "big", 8)
     await world.time.advance(5)

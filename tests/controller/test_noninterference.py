@@ -26,12 +26,13 @@ from podwright.errors import PodwrightError
 from podwright.fabric import Cluster, preset, simulated_ipus
 from podwright.gate._virm_handlers import ANSWERS
 from podwright.history import Past
+from podwright.http import metrics_text
 from podwright.page import TABLE_TOPICS, TableQuery, take
 from podwright.server import Identity
 from podwright.server._dispatch_calls import Calls
 from podwright.server._folded_pod import FoldedPod
 from podwright.server._history_recorder import Recorder
-from podwright.server._metrics import _format_metrics, _pod_metrics
+from podwright.server._metrics import _pod_metrics
 from podwright.wire import (
     METHODS,
     AcquireReply,
@@ -294,7 +295,7 @@ class TenantWorld:
 
         observer = self.controller.observer
         await observer.summary.refresh()
-        text = _format_metrics(_pod_metrics(observer, name_owners=False))
+        text = metrics_text(_pod_metrics(observer, name_owners=False))
         return b"\n".join(line for line in text.splitlines() if line.startswith(b"podwright_"))
 
     async def page_of(self, caller: Caller) -> Any:

@@ -172,7 +172,7 @@ async def _walk(kind: str, seed: int) -> None:
 
 
 @virtually
-async def test_an_empty_pod_says_what_it_has() -> None:
+async def test_an_explanation_of_an_empty_pod_says_what_it_has() -> None:
     pod = Pod("pod64", random.Random(0))
     await pod.world.start()
     spec = PartitionSpec(name="", size=16)

@@ -270,7 +270,7 @@ async def test_a_reset_takes_the_traces_and_grows_the_epoch(world: World) -> Non
     assert {d.used_by for d in world.machines["ag1"].devices} == {""}
 
 
-async def test_a_reset_may_make_it_relocatable_but_not_the_reverse(world: World) -> None:
+async def test_a_reset_may_make_a_partition_relocatable_but_not_the_reverse(world: World) -> None:
     await world.create("p1", 4)
     reset = world.controller.reset_partition
     assert not (await reset(ROOT, ResetRequest(name="p1"))).relocatable

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role, Visible, private_kinds
 from podwright.errors import Denied, InvalidRequest, NotFound
 from podwright.wire import (
@@ -102,14 +103,15 @@ async def test_who_holds_a_lease_or_schedules_is_told(both: World) -> None:
 
 @pytest.mark.parametrize("private", ["devices", "partitions", ""])
 async def test_what_others_programs_do_is_private_with_their_devices(
-    both: World, private: str
+    both: World, private: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if private:
         visible(both, private=private_kinds(private))
     controller = both.controller
     measured = {"load": "97 %", "power": "610 W", "processes": "7 alice python", "name": "G"}
+    monkeypatch.setattr(SimulatedMachine, "_device_attributes", lambda *_: measured)
     for machine, cluster in controller._state.inventory.by_machine.items():
-        cluster.attributes[machine] = tuple(measured for _ in cluster.attributes[machine])
+        cluster.learn(machine, await controller._state.hardware.describe(machine))
     for caller in (ALICE, BOB, ROOT):
         devices = (await call(controller, caller, "list_devices")).devices
         hidden = [device for device in devices if set(device.attributes) == {"name"}]

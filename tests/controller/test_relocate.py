@@ -25,7 +25,9 @@ def places(info: object) -> set[str]:
     return {d.machine for gcd in info.gcds for d in gcd}  # type: ignore[attr-defined]
 
 
-async def test_it_moves_and_what_it_left_is_reset_before_reuse(world: World) -> None:
+async def test_a_broken_partition_moves_and_its_old_devices_are_reset_before_reuse(
+    world: World,
+) -> None:
     before = await world.create("p1", 4, relocatable=True, caller=ALICE, num_gcds=2)
     await fails(world, "p1")
     await world.time.advance(10)
@@ -50,7 +52,7 @@ async def devices(world: World) -> list[DeviceInfo]:
     return reply
 
 
-async def test_its_holder_is_told(world: World) -> None:
+async def test_the_holder_of_a_partition_that_moves_is_told(world: World) -> None:
     await world.create("p1", 4, relocatable=True)
     held = await world.acquire("p1", 4, ttl=1000)
     machine = held.partition.gcds[0][0].machine
@@ -68,7 +70,7 @@ async def test_its_holder_is_told(world: World) -> None:
     assert world.used(again) == []
 
 
-async def test_without_leave_it_stays_in_error(world: World) -> None:
+async def test_a_partition_that_is_not_relocatable_stays_in_error(world: World) -> None:
     before = await world.create("p1", 4)
     await fails(world, "p1")
     await world.time.advance(30)
@@ -77,7 +79,7 @@ async def test_without_leave_it_stays_in_error(world: World) -> None:
     assert places(after) == places(before)
 
 
-async def test_without_room_it_waits_until_there_is(world: World) -> None:
+async def test_a_partition_that_finds_no_room_moves_once_there_is_some(world: World) -> None:
     await world.create("p1", 8, relocatable=True)
     await world.create("p2", 8)
     await fails(world, "p1")
@@ -88,7 +90,7 @@ async def test_without_room_it_waits_until_there_is(world: World) -> None:
     assert (await world.get("p1")).ready_state is ReadyState.ACTIVE
 
 
-async def test_resets_that_keep_failing_move_it_too(world: World) -> None:
+async def test_resets_that_keep_failing_move_a_partition_too(world: World) -> None:
     before = await world.create("p1", 4, relocatable=True)
     (machine,) = places(before)
     world.machines[machine].fail_next("reset", 1000, Fault.FAIL)
@@ -103,7 +105,9 @@ async def test_resets_that_keep_failing_move_it_too(world: World) -> None:
 
 @pytest.mark.parametrize("at", range(1, 8))
 @pytest.mark.parametrize("after", [False, True])
-async def test_killed_on_the_way_it_still_arrives(world: World, at: int, after: bool) -> None:
+async def test_a_move_arrives_although_the_server_is_killed_on_the_way(
+    world: World, at: int, after: bool
+) -> None:
     await world.create("p1", 4, relocatable=True)
     await fails(world, "p1")
     world.trigger.at, world.trigger.after = world.trigger.count + at, after

@@ -64,7 +64,7 @@ async def leases(world: World) -> int:
     return len((await world.controller.list_leases(ROOT, ALL)).leases)
 
 
-async def test_asked_again_it_is_not_done_again(world: World) -> None:
+async def test_a_repeated_request_is_not_carried_out_again(world: World) -> None:
     made = await create(world, "p", "1")
     assert await create(world, "p", "1") == made
     held = await acquire(world, "p", "2")
@@ -94,7 +94,7 @@ async def test_what_came_since_is_left_alone(world: World) -> None:
     assert await create(world, "p", "3", size=2) == other
 
 
-async def test_asked_twice_at_once_it_is_done_once(world: World) -> None:
+async def test_two_simultaneous_requests_of_one_id_are_carried_out_once(world: World) -> None:
     for machine in world.machines.values():
         machine.delay("configure", 1.0)
     both = asyncio.gather(*(create(world, "p", "1") for _ in range(3)))

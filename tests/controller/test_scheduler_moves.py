@@ -88,7 +88,7 @@ def devices(partition: PartitionInfo) -> list[tuple[int, int]]:
     return sorted((ref.domain, ref.offset) for gcd in partition.gcds for ref in gcd)
 
 
-async def test_it_moves_where_its_scheduler_says(world: World) -> None:
+async def test_a_job_moves_to_the_devices_that_its_scheduler_names(world: World) -> None:
     job = await started(world)
     assert await states(world) == []
     assert await ask(world) == "STAYS"  # nothing says yet that its instances can be told
@@ -115,7 +115,7 @@ async def test_it_moves_where_its_scheduler_says(world: World) -> None:
     assert not (await job.renew()).move
 
 
-async def test_what_it_was_to_move_to_is_nobodys_until_it_is_called_off(world: World) -> None:
+async def test_the_devices_of_a_move_are_nobodys_until_the_move_is_called_off(world: World) -> None:
     job = await started(world)
     await job.renew()
     await ask(world)
@@ -160,7 +160,7 @@ async def test_neither_flag_nor_handler_alone_moves_anything(world: World) -> No
         )
 
 
-async def test_only_its_own_scheduler_moves_it_and_only_this_start(world: World) -> None:
+async def test_only_a_jobs_own_scheduler_moves_it_and_only_its_present_start(world: World) -> None:
     job = await started(world)
     await job.renew()
     assert await states(world, OTHER) == []
@@ -199,7 +199,7 @@ async def test_a_job_that_ends_leaves_nothing_of_its_move(world: World) -> None:
     await world.check()
 
 
-async def test_one_that_is_moving_has_moved_when_it_is_called_off(world: World) -> None:
+async def test_a_move_that_has_begun_ends_although_it_is_called_off(world: World) -> None:
     job = await started(world)
     await job.renew()
     await ask(world)

@@ -34,7 +34,7 @@ async def test_a_queue_is_shown_in_its_order_and_replaced_as_a_whole(world: Worl
     assert [j.id for j in (await call(controller, ROOT, "list_jobs")).jobs] == ["4"]
 
 
-async def test_all_are_had_page_by_page(world: World) -> None:
+async def test_a_long_queue_comes_in_pages(world: World) -> None:
     controller = world.controller
     names = [str(n) for n in range(25)]
     await call(controller, SCHEDULER, "report_jobs", jobs(*names))
@@ -103,13 +103,13 @@ async def test_what_is_told_is_bounded(world: World) -> None:
     assert len((await call(controller, ROOT, "list_jobs")).jobs) == MOST_SCHEDULERS
 
 
-async def test_one_that_is_silent_has_none(world: World) -> None:
+async def test_a_silent_scheduler_has_no_queue(world: World) -> None:
     await call(world.controller, SCHEDULER, "report_jobs", jobs("1"))
     world.time.now += SILENT_AFTER_S + 1
     assert (await call(world.controller, ROOT, "list_jobs")).jobs == []
 
 
-async def test_one_whose_service_is_away_is_named_until_it_reports(world: World) -> None:
+async def test_a_scheduler_whose_service_is_away_is_named_until_it_reports(world: World) -> None:
     controller, wall = world.controller, 1_790_000_000.0
 
     def silent() -> dict[str, int]:

@@ -138,7 +138,7 @@ async def test_who_shares_the_pods_now(world: World) -> None:
         ),
     ],
 )
-async def test_what_is_refused(world: World, request_: ShareRequest) -> None:
+async def test_bad_weights_are_refused(world: World, request_: ShareRequest) -> None:
     with pytest.raises(InvalidRequest) as refused:
         await world.controller.set_share(ROOT, request_)
     assert refused.value.would_work

@@ -122,7 +122,7 @@ def test_every_lease_is_due_when_it_ends_and_not_before(steps: list[tuple[str, i
     assert set(leases) == set(ends)
 
 
-def test_one_that_was_renewed_while_its_end_was_under_way_is_watched_again() -> None:
+def test_a_lease_that_was_renewed_while_it_ended_is_watched_again() -> None:
     leases = LeaseIndex()
     lease = HeldLease(lease_record("l1"), 5.0)
     leases.add(lease)

@@ -47,7 +47,7 @@ async def answered(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", attacks.FLOODS)
-async def test_who_floods_is_cut_off_or_held_up_and_others_are_served(
+async def test_a_client_that_floods_is_cut_off_or_held_up_and_others_are_served(
     apart: Server, name: str
 ) -> None:
     await info(apart)

@@ -71,7 +71,7 @@ class Busy:
             await each.close()
 
 
-async def test_who_finds_no_place_waits_for_one(served: Server) -> None:
+async def test_a_client_that_finds_no_place_waits_for_one(served: Server) -> None:
     busy = Busy(served)
     await busy.until_under_way()
     async with channel(served) as another:
@@ -84,7 +84,9 @@ async def test_who_finds_no_place_waits_for_one(served: Server) -> None:
     assert (figures["refused"], figures["busy"], figures["evicted"]) == (0, 0, 0)
 
 
-async def test_whoever_finds_no_room_to_wait_is_told_when_to_try_again(served: Server) -> None:
+async def test_a_client_that_finds_no_room_to_wait_is_told_when_to_try_again(
+    served: Server,
+) -> None:
     busy = Busy(served)
     await busy.until_under_way()
     async with channel(served) as second, channel(served) as third:
@@ -103,7 +105,7 @@ async def test_whoever_finds_no_room_to_wait_is_told_when_to_try_again(served: S
         await answered(third)
 
 
-async def test_who_waits_too_long_is_told_when_to_try_again(
+async def test_a_client_that_waits_too_long_is_told_when_to_try_again(
     served: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = Busy(served)

@@ -67,13 +67,13 @@ def test_a_full_queue_takes_the_newest_of_whoever_has_most(
     assert len(queue) == 4
 
 
-def test_none_may_wait(arrive: Arrive) -> None:
+def test_a_queue_of_no_places_gives_every_arrival_back(arrive: Arrive) -> None:
     queue, arrival = DoorQueue(0), arrive("a", 0)
     assert queue.add(arrival) is arrival
     queue.release()
 
 
-def test_late_is_who_waited_too_long(queue: DoorQueue, arrive: Arrive) -> None:
+def test_a_connection_that_waited_too_long_is_late(queue: DoorQueue, arrive: Arrive) -> None:
     early, late = arrive("a", 100.0), arrive("b", 101.0)
     queue.add(early)
     queue.add(late)
@@ -82,7 +82,9 @@ def test_late_is_who_waited_too_long(queue: DoorQueue, arrive: Arrive) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"PRI * HTTP/2.0"])
-def test_who_hangs_up_waits_no_longer(queue: DoorQueue, arrive: Arrive, sent: bytes) -> None:
+def test_a_connection_that_hangs_up_leaves_the_queue(
+    queue: DoorQueue, arrive: Arrive, sent: bytes
+) -> None:
     """This includes a client that had sent something before, which is never read."""
     closed, stays = arrive("a", 0), arrive("a", 0)
     queue.add(closed)

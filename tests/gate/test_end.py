@@ -38,7 +38,7 @@ def channel(served: Server) -> grpc.aio.Channel:
 
 
 @pytest.mark.parametrize("grace", [0, 30])
-async def test_who_calls_while_it_ends(grace: float) -> None:
+async def test_calls_while_the_server_ends_are_answered_or_unavailable(grace: float) -> None:
     served, _ = await serve()
     heard: Counter[str] = Counter()
     over = asyncio.Event()
@@ -63,7 +63,7 @@ async def test_who_calls_while_it_ends(grace: float) -> None:
     assert {*heard} == {"OK", "UNAVAILABLE"}, heard
 
 
-async def test_who_waits_when_it_ends_is_answered_within_the_grace() -> None:
+async def test_a_call_that_waits_when_the_server_ends_is_answered_within_the_grace() -> None:
     served, controller = await serve()
     held = controller.hold["renew"] = asyncio.Event()
     async with channel(served) as there:
@@ -79,7 +79,7 @@ async def test_who_waits_when_it_ends_is_answered_within_the_grace() -> None:
     assert "renew" in controller.finished
 
 
-async def test_who_waits_for_longer_is_told_that_the_server_has_ended() -> None:
+async def test_a_call_that_waits_for_longer_is_told_that_the_server_has_ended() -> None:
     served, controller = await serve()
     controller.hold["renew"] = asyncio.Event()
     async with channel(served) as there:
@@ -95,7 +95,7 @@ async def test_who_waits_for_longer_is_told_that_the_server_has_ended() -> None:
     assert served.calls.under_way == 0
 
 
-async def test_a_message_on_its_way_when_it_ends_is_unavailable() -> None:
+async def test_a_call_on_its_way_when_the_server_ends_is_unavailable() -> None:
     """Only headers have arrived. The caller neither sent too much nor gave up."""
     served, _ = await serve()
     never = asyncio.Event()

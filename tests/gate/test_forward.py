@@ -69,7 +69,7 @@ async def echo() -> AsyncIterator[Echo]:
     await made.stop()
 
 
-async def test_nothing_is_lost_in_either_direction(echo: Echo) -> None:
+async def test_every_byte_is_forwarded_in_both_directions(echo: Echo) -> None:
     """This includes bytes that gRPC sends before the client's end is ready, and its last bytes."""
     for size in (0, 1, 100_000, 1_000_000):
         reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
@@ -132,12 +132,12 @@ async def sent_until_cut(port: int, most: int) -> int:
     return sent
 
 
-async def test_who_asks_for_nothing_is_cut_off(echo: Echo) -> None:
+async def test_a_connection_that_sends_without_calls_is_cut_off(echo: Echo) -> None:
     assert await sent_until_cut(echo.port, 64 << 20) < 32 << 20
     assert not len(echo.forwarder.visitors)
 
 
-async def test_who_asks_may_go_on(echo: Echo) -> None:
+async def test_a_connection_whose_calls_begin_may_go_on_sending(echo: Echo) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
     await reader.readexactly(8)
     for _ in range(8):
@@ -147,7 +147,7 @@ async def test_who_asks_may_go_on(echo: Echo) -> None:
     writer.close()
 
 
-async def test_who_asks_for_nothing_slowly_is_cut_off_too(echo: Echo) -> None:
+async def test_a_connection_that_sends_slowly_without_calls_is_cut_off_too(echo: Echo) -> None:
     """gRPC reads pings so slowly that a flood of them never uses up its credit."""
     flood = await asyncio.open_connection("127.0.0.1", echo.port)
     caller = await asyncio.open_connection("127.0.0.1", echo.port)
@@ -172,7 +172,7 @@ async def test_who_asks_for_nothing_slowly_is_cut_off_too(echo: Echo) -> None:
         writer.close()
 
 
-async def test_above_its_memory_who_sent_most_goes(echo: Echo) -> None:
+async def test_above_the_memory_limit_the_connection_that_sent_most_is_closed(echo: Echo) -> None:
     heavy = await asyncio.open_connection("127.0.0.1", echo.port)
     light = await asyncio.open_connection("127.0.0.1", echo.port)
     for reader, writer, size in ((*heavy, 1 << 20), (*light, 100)):
@@ -195,7 +195,9 @@ async def _ended(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def test_without_descriptors_it_waits(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_free_descriptors_the_forwarder_waits_for_one(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It does not try to accept again and again meanwhile."""
     monkeypatch.setattr(forward, "_LOOK", 0.05)
     tries = 0

@@ -74,7 +74,7 @@ async def info(server: Server, **more: Any) -> wire.ServerInfo:
     return messages.decode(wire.ServerInfo, answer)
 
 
-async def test_there_is_no_gate_before_somebody_knocks(apart: Server) -> None:
+async def test_a_gate_is_started_by_the_first_connection(apart: Server) -> None:
     assert not gates()
     assert (await info(apart)).port == apart.port
     (gate,) = gates()
@@ -86,7 +86,7 @@ async def test_there_is_no_gate_before_somebody_knocks(apart: Server) -> None:
     await until(lambda: not gates())
 
 
-async def test_one_that_is_killed_has_a_successor(apart: Server) -> None:
+async def test_a_killed_gate_is_started_again(apart: Server) -> None:
     port = apart.port
     await info(apart)
     (gate,) = gates()
@@ -119,7 +119,7 @@ async def test_a_signal_for_all_processes_of_the_service_is_the_servers(apart: S
     assert [found.pid for found in gates()] == [gate.pid]
 
 
-def test_it_ends_with_a_server_that_is_killed_and_leaves_the_port(tmp_path: Path) -> None:
+def test_a_gate_ends_with_a_killed_server_and_frees_the_port(tmp_path: Path) -> None:
     """The next server gets the same port, although nobody told the gate to end."""
     port = free_port()
     command = [sys.executable, "-m", "podwright.cli.vipu_server", "--preset", "pod4"]
@@ -143,7 +143,7 @@ def test_it_ends_with_a_server_that_is_killed_and_leaves_the_port(tmp_path: Path
             time.sleep(0.01)
 
 
-async def test_its_socket_stands_in_no_folder(
+async def test_the_socket_between_gate_and_server_is_in_no_folder(
     apart: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as folder:  # gates of others' tests
@@ -155,7 +155,7 @@ async def test_its_socket_stands_in_no_folder(
     assert not [path for path in paths if path and os.path.exists(path)]  # noqa: ASYNC240
 
 
-async def test_probes_and_reflection(apart: Server) -> None:
+async def test_a_gate_answers_probes_and_reflection(apart: Server) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{apart.port}") as channel:
         probe = health_pb2_grpc.HealthStub(channel)
         for name in ("", messages.SERVICE, "virmgrpc.UserService"):
@@ -261,7 +261,7 @@ async def test_connections_beyond_the_limit_take_the_place_of_silent_ones(apart:
     pytest.fail(f"of a thousand connections {gone} were ended")
 
 
-async def test_the_vendors_calls(apart: Server) -> None:
+async def test_a_gate_takes_the_calls_of_virm(apart: Server) -> None:
     method = virm.VIRM_METHODS["GetVersion"]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{apart.port}") as channel:
         answer = await channel.unary_unary(method.path)(b"", wait_for_ready=True, timeout=120)

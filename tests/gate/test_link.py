@@ -58,7 +58,7 @@ def framed(word: Any) -> bytes:
 
 
 @pytest.mark.parametrize("secure", [False, True])
-async def test_it_cannot_say_who_it_is(secure: bool) -> None:
+async def test_a_gate_is_believed_no_claim_about_the_caller(secure: bool) -> None:
     """An invented token, a guessed key and an unknown method are refused like anybody's."""
     taken = Taken(secure)
     await taken.begin()
@@ -111,7 +111,9 @@ async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
 
 @pytest.mark.more
 @pytest.mark.parametrize("seed", range(3))
-async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_hostile_messages_end_the_link_or_get_an_answer(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """Mutated and invented messages end the link, or each gets its answer."""
     rng = random.Random(seed)
     good = [

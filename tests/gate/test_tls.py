@@ -62,13 +62,13 @@ async def renewing() -> AsyncIterator[Renewing]:
         await made.server.stop(5)
 
 
-async def test_renewed_ones_need_no_restart(renewing: Renewing) -> None:
+async def test_renewed_certificates_are_shown_without_a_restart(renewing: Renewing) -> None:
     assert await renewing.shown() == der("server")
     renewing.put("bob", "cert.pem", "key.pem")
     assert await renewing.shown() == der("bob")
 
 
-async def test_half_of_a_pair_is_never_shown(
+async def test_a_certificate_is_never_shown_without_its_key(
     renewing: Renewing, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await renewing.shown() == der("server")

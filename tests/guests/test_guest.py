@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,18 +14,10 @@ from podwright.guests.shared import (
     Room,
     Waits,
 )
+from podwright.testing import FakePod
 from podwright.wire import (
-    DeviceInfo,
-    DeviceRef,
-    EnqueueReply,
-    EnqueueRequest,
-    GatewayRouting,
-    JobInfo,
-    KeptPlace,
     PartitionInfo,
     PartitionSpec,
-    Routing,
-    SyncType,
 )
 
 
@@ -64,71 +55,7 @@ class Claims(Book[Key, Claim]):
         return Claim(job=key, start=start, order=order, created=True)
 
 
-class Eight:
-    """A server with eight devices."""
-
-    guest = ""
-
-    def __init__(self) -> None:
-        self.made: dict[str, tuple[str, list[tuple[int, int]]]] = {}
-        self.named: list[EnqueueRequest] = []
-        self.places: list[KeptPlace] = []
-
-    def keep(self, job: str, devices: Iterable[int]) -> None:
-        """Keep a place for a job; none of it is offered."""
-        kept = [(0, device) for device in devices]
-        self.places = [KeptPlace(cluster="pod8", allocation="", job=job, devices=kept)]
-
-    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
-        self.named.append(request)
-        return EnqueueReply(sharing=True, places=self.places)
-
-    async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
-        of = {at: name for name, (_, devices) in self.made.items() for _, at in devices}
-        return [
-            DeviceInfo(
-                cluster=cluster,
-                device=DeviceRef(domain=0, offset=at),
-                state="IN_USE" if at in of else "FREE",
-                partition=of.get(at, ""),
-            )
-            for at in range(8)
-        ]
-
-    async def partitions(self, cluster: str, allocation: str) -> list[PartitionInfo]:
-        return [
-            PartitionInfo(
-                name=name,
-                cluster=cluster,
-                allocation=allocation,
-                size=len(devices),
-                num_gcds=1,
-                num_replicas=1,
-                num_ilds=1,
-                routing=Routing.DNC,
-                gw_routing=GatewayRouting.DEFAULT,
-                sync_type=SyncType.DEFAULT,
-                job=job,
-            )
-            for name, (job, devices) in self.made.items()
-        ]
-
-    async def create(self, spec: PartitionSpec, uid: int, user: str, job: str) -> PartitionInfo:
-        self.made[spec.name] = (job, spec.devices)
-        return (await self.partitions("", ""))[-1]
-
-    async def remove(self, name: str, job: str) -> None:
-        if self.made.get(name, ("",))[0] == job:
-            del self.made[name]
-
-    async def relocate(self, name: str) -> None:
-        raise AssertionError
-
-    async def report(self, jobs: list[JobInfo]) -> None:
-        raise AssertionError
-
-
-async def _start(book: Claims, server: Eight, job: Key, order: int) -> bool:
+async def _start(book: Claims, server: FakePod, job: Key, order: int) -> bool:
     start = book.find(order)
     if start is None:
         return False
@@ -143,19 +70,21 @@ A, B, C = (Key("lab", name) for name in "abc")
 
 
 @pytest.fixture
-def server() -> Eight:
-    return Eight()
+def server() -> FakePod:
+    pod = FakePod(8, "pod8")
+    pod.sharing = True
+    return pod
 
 
 @pytest.fixture
-async def book(server: Eight) -> Claims:
+async def book(server: FakePod) -> Claims:
     made = Claims("pod8")
     await made.refresh(server)
     return made
 
 
 async def test_a_guests_jobs_hold_blocks_and_its_next_process_finds_them(
-    server: Eight, book: Claims
+    server: FakePod, book: Claims
 ) -> None:
     assert await _start(book, server, A, 2)
     assert await _start(book, server, B, 2)
@@ -167,7 +96,7 @@ async def test_a_guests_jobs_hold_blocks_and_its_next_process_finds_them(
     assert later.find(2) == 0
 
 
-async def test_a_place_is_closed_until_all_of_it_is_free(server: Eight, book: Claims) -> None:
+async def test_a_place_is_closed_until_all_of_it_is_free(server: FakePod, book: Claims) -> None:
     now, told = [0.0], []
     room: Room[Key] = Room({"pod8": book}, 60, lambda: now[0], lambda: told.append(now[0]))
     await _start(book, server, A, 1)
@@ -176,9 +105,9 @@ async def test_a_place_is_closed_until_all_of_it_is_free(server: Eight, book: Cl
     for now[0] in (0, 60):
         room.update(waits, {A: "10:00", B: "11:00", C: ""})
         await room.exchange({"pod8": server})
-        assert server.named[-1].pools[0].due == (now[0] == 60)
+        assert server.requests[-1].pools[0].due == (now[0] == 60)
         assert not book.closed, "the server keeps nothing yet"
-    server.keep("job " + str(C), range(8))
+    server.keep("job " + str(C), 0, 8)
     await room.exchange({"pod8": server})
     assert (book.closed, book.closed_for, told) == (0xFF, C, [60])
     assert book.find(0) is None

@@ -371,7 +371,7 @@ def test_who_is_blamed_is_who_was_killed(death: Death, slow: float) -> None:
 
 
 @pytest.mark.parametrize("death", DEATHS, ids=_name)
-def test_all_that_is_read_in_a_single_turn(death: Death) -> None:
+def test_the_cause_is_the_same_where_all_is_read_in_a_single_turn(death: Death) -> None:
     """poprun reads late: all reports are there at once, from the connections in any order."""
     for order in itertools.permutations(death.lines):
         world = World(death.launcher)
@@ -502,7 +502,7 @@ def test_mpirun_waits_for_hosts_but_not_for_ever(code: int | None) -> None:
     assert world.machine.cause.text.startswith("mpirun ")
 
 
-def test_mpirun_that_ends_well_behind_its_instances() -> None:
+def test_an_mpirun_that_ends_well_after_its_instances_is_no_failure() -> None:
     world = World("mpirun")
     world.turn(on.EngineEnded(0, ""))
     for rank, party in enumerate((GUARDIAN, *FAR)):

@@ -34,7 +34,9 @@ PATH = "POPDIST_EXECUTABLE_CACHE_PATH"
         ("--num-instances=2 --mpi-local-args='-x POPTORCH_CACHE_DIR'", {}, "temporary"),
     ],
 )
-def test_which_place(line: str, environ: dict[str, str], wanted: str) -> None:
+def test_option_and_variables_decide_where_the_cache_is(
+    line: str, environ: dict[str, str], wanted: str
+) -> None:
     plan = make_plan(parse([*shlex.split(line), "--num-replicas=4", "t"]), environ)
     assert plan.cache == wanted
     assert dict(plan.environment).get(PATH, "") == (wanted if wanted.startswith("/") else "")
@@ -57,7 +59,7 @@ def test_two_caches_are_refused(line: str, environ: dict[str, str], named: str) 
     make_plan(parse([*words[:-1], "--executable-cache-path=", "t"]), environ)
 
 
-def test_a_temporary_one_is_shared_private_and_gone(launcher: Launcher) -> None:
+def test_a_temporary_cache_is_shared_private_and_removed(launcher: Launcher) -> None:
     program = f"import os; p = os.environ['{PATH}']; print(p, oct(os.stat(p).st_mode & 0o777))"
     ran = launcher.run(*TWO, sys.executable, "-c", program)
     lines = {line.partition(": ")[2] for line in ran.out.splitlines()}
@@ -70,7 +72,7 @@ def test_a_temporary_one_is_shared_private_and_gone(launcher: Launcher) -> None:
 
 
 @pytest.mark.parametrize("who", ["poprun", "instance"])
-def test_it_is_gone_after_kill_9(launcher: Launcher, who: str) -> None:
+def test_a_temporary_cache_is_removed_after_kill_9(launcher: Launcher, who: str) -> None:
     program = (
         f"import os, signal, time; open(os.environ['{PATH}'] + '/' + os.environ['RANK'], "
         "'w')\n"
@@ -88,7 +90,7 @@ def test_it_is_gone_after_kill_9(launcher: Launcher, who: str) -> None:
     launcher.leaves_nothing()
 
 
-def test_a_fixed_one_stays(launcher: Launcher, tmp_path: Path) -> None:
+def test_a_named_cache_stays(launcher: Launcher, tmp_path: Path) -> None:
     path = tmp_path / "a" / "cache"
     ran = launcher.run(
         *ONE, f"--executable-cache-path={path}", "sh", "-c", f'echo x >"${PATH}/executable"'

@@ -70,12 +70,12 @@ def kernel_fills(monkeypatch: pytest.MonkeyPatch) -> None:
     ("own", "mounted"),
     [("/user", "/"), ("/far/user", "/far"), ("/user/../user", "/")],
 )
-def test_it_is_made_below_our_own(tmp_path: Path, own: str, mounted: str) -> None:
+def test_a_launchs_cgroup_is_made_below_our_own(tmp_path: Path, own: str, mounted: str) -> None:
     made = make_group("run-1", {}, **kernel(tmp_path, own, mounted=mounted))
     assert made == str(tmp_path / "user" / "run-1")
 
 
-def test_where_there_is_none(tmp_path: Path) -> None:
+def test_no_cgroup_is_made_where_it_would_not_work(tmp_path: Path) -> None:
     here = kernel(tmp_path, "/user")
     # A kernel before 5.14 has no cgroup.kill: what was made is taken away again.
     assert make_group("run-1", {}, **here) == ""
@@ -156,7 +156,7 @@ SETS = [(one,) for one in WATCHERS] + [(a, b) for a in WATCHERS for b in WATCHER
 
 @pytest.mark.outer
 @pytest.mark.parametrize("delegated", [len(SETS)], indirect=True, ids=["each"])
-def test_whoever_is_left_ends_what_nobody_could_find(delegated: list[Delegated]) -> None:
+def test_any_watcher_that_is_left_ends_processes_that_hide(delegated: list[Delegated]) -> None:
     runs = [launcher.restless() for launcher in delegated]
     for launcher, run, parts in zip(delegated, runs, SETS, strict=True):
         launcher.kill(run, parts)
@@ -171,7 +171,7 @@ def test_whoever_is_left_ends_what_nobody_could_find(delegated: list[Delegated])
 
 @pytest.mark.outer
 @pytest.mark.parametrize("delegated", [1], indirect=True, ids=["one"])
-def test_the_next_launch_ends_what_all_left(delegated: list[Delegated]) -> None:
+def test_the_next_launch_ends_what_all_watchers_left(delegated: list[Delegated]) -> None:
     """When all watchers were killed, nobody writes to the cgroup before the next launch."""
     launcher = delegated[0]
     run = launcher.restless()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from podwright.cli.poprun import main
 from podwright.errors import InvalidRequest
-from podwright.launcher import parse
+from podwright.launcher import Options, parse
 from podwright.launcher.options._config import config_text, write_config
 
 GUIDE = (
@@ -29,13 +29,13 @@ FULL = (
 
 
 @pytest.mark.parametrize("line", ["", GUIDE, FULL])
-def test_what_was_written_is_read_again(tmp_path: Path, line: str) -> None:
+def test_options_that_were_written_are_read_again(tmp_path: Path, line: str) -> None:
     path = str(tmp_path / "training.conf")
     options = parse([*shlex.split(line), "--export-config", path, "python3", "t.py", "--a", "b c"])
     assert write_config(options, path, overwrite=False) == path
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     again = parse(["--import-config", path])
-    assert again == options._replace(export_config=None, import_config=path)
+    assert again == Options(**{**vars(options), "export_config": None, "import_config": path})
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
@@ -46,7 +46,7 @@ def test_any_text_survives(words: list[str]) -> None:
     assert tomllib.loads(config_text(options))["program"] == ["t", *words]
 
 
-def test_what_is_typed_counts_more(tmp_path: Path) -> None:
+def test_typed_options_override_those_of_the_file(tmp_path: Path) -> None:
     """PopRun guide 2.9: 4 instances, and the program with its new argument."""
     path = str(tmp_path / "training.conf")
     options = parse([*GUIDE.split(), "--mpi-local-args=-x A", "python3", "train.py"])
@@ -54,12 +54,13 @@ def test_what_is_typed_counts_more(tmp_path: Path) -> None:
     before = Path(path).read_bytes()
     typed = ["--num-instances=4", "--mpi-local-args=-x B", "python3", "train.py", "--x=1"]
     again = parse(["--import-config", path, *typed])
-    assert again == options._replace(
-        num_instances=4,
-        mpi_local_args=("-x B",),
-        program=("python3", "train.py", "--x=1"),
-        import_config=path,
-    )
+    other = {
+        "num_instances": 4,
+        "mpi_local_args": ("-x B",),
+        "program": ("python3", "train.py", "--x=1"),
+        "import_config": path,
+    }
+    assert again == Options(**{**vars(options), **other})
     assert Path(path).read_bytes() == before
 
 
@@ -105,7 +106,7 @@ def test_broken_files_get_one_line(tmp_path: Path, text: str, why: str) -> None:
     assert len(caught.value.message) < 500
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_only_an_ordinary_file_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name in ("none", "fifo", "."):
         with pytest.raises(InvalidRequest, match="--import-config"):
@@ -116,7 +117,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         config_text(parse(["t", "\udcff"]))
 
 
-def test_both_at_once(tmp_path: Path) -> None:
+def test_import_and_export_at_once_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c").touch()
     words = [f"--import-config={tmp_path}/c", f"--export-config={tmp_path}/d", "t"]
     with pytest.raises(InvalidRequest, match="cannot be used at the same time"):

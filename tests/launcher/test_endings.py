@@ -52,7 +52,7 @@ def started(
 
 
 @pytest.mark.parametrize("who", Tree._fields)
-def test_kill_9_of_one_of_four(launcher: Launcher, who: str) -> None:
+def test_kill_9_of_one_of_four_instances_ends_the_launch(launcher: Launcher, who: str) -> None:
     process = started(launcher)
     os.kill(getattr(launcher.tree(process), who), signal.SIGKILL)
     _, err = process.communicate(timeout=300)
@@ -84,7 +84,9 @@ def test_a_poprun_that_looks_late_says_which_watcher_was_killed(
 
 
 @pytest.mark.parametrize("who", [*Tree._fields, "nobody"])
-def test_kill_9_while_the_partition_is_asked_for(launcher: Launcher, who: str) -> None:
+def test_kill_9_while_the_partition_is_requested_leaves_nothing(
+    launcher: Launcher, who: str
+) -> None:
     """mpirun is started meanwhile, but no instance begins before there is a partition."""
     ran, go = launcher.folder / "ran", launcher.folder / "go"
     script = 'echo "$MASTER_PORT" >>"$RAN"; exec sleep $SECONDS_MORE'
@@ -196,7 +198,7 @@ def test_a_second_ctrl_c_ends_those_that_do_not_listen(launcher: Launcher) -> No
     launcher.leaves_nothing()
 
 
-def test_the_deaf_are_ended_when_poprun_is_killed(launcher: Launcher) -> None:
+def test_instances_that_ignore_signals_end_when_poprun_is_killed(launcher: Launcher) -> None:
     process = started(launcher, "deaf")
     process.kill()
     launcher.leaves_nothing()
@@ -222,7 +224,7 @@ def test_all_watchers_die_and_the_next_poprun_sweeps(launcher: Launcher) -> None
     launcher.leaves_nothing()
 
 
-def test_an_mpirun_that_hangs_after_all_instances_ended(launcher: Launcher) -> None:
+def test_an_mpirun_that_hangs_after_all_instances_is_ended(launcher: Launcher) -> None:
     binaries = launcher.folder / "bin"
     binaries.mkdir()
     fake = binaries / "mpirun"
@@ -259,7 +261,7 @@ def test_ctrl_c_ends_an_mpirun_that_hangs_before_any_instance(launcher: Launcher
     launcher.leaves_nothing()
 
 
-def test_an_mpirun_that_loses_an_instance(launcher: Launcher) -> None:
+def test_an_instance_that_mpirun_loses_is_noticed(launcher: Launcher) -> None:
     binaries = launcher.folder / "bin"
     binaries.mkdir()
     fake = binaries / "mpirun"
@@ -308,7 +310,7 @@ def _socket_room() -> int:
     return count
 
 
-def test_many_that_end_at_once(launcher: Launcher) -> None:
+def test_many_instances_may_end_at_once(launcher: Launcher) -> None:
     """There are more messages than fit into a socket: poprun and its guardian must not block each
     other.
     """
@@ -356,7 +358,7 @@ def test_the_mark_that_sweeping_needs_is_on_every_process(launcher: Launcher) ->
     launcher.leaves_nothing()
 
 
-def test_first_asked_then_killed_by_the_clock() -> None:
+def test_instances_are_asked_first_and_killed_after_the_grace() -> None:
     now = [100.0]
     deaf = (
         "import signal, time; signal.signal(15, signal.SIG_IGN);"

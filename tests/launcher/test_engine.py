@@ -44,7 +44,7 @@ def test_instances_that_are_started_alike_share_a_context(environ: dict[str, str
     assert command.environment["OMPI_MCA_btl_sm_backing_directory"] == "/dev/shm/run"
 
 
-def test_what_is_an_instance_s_own() -> None:
+def test_an_instance_has_arguments_of_its_own() -> None:
     plan = make_plan(parse([*LINE, "--instance-mpi-local-args=1:-x A=1 -x PATH", "t"]), {})
     assert own_variables(plan.instances[1]) == {
         "POPDIST_REPLICA_INDEX_OFFSET": "2",
@@ -68,7 +68,9 @@ def test_what_is_an_instance_s_own() -> None:
         ("--output-filename f --q", ["--q"], "--output-filename has no effect"),
     ],
 )
-def test_old_arguments(environ: dict[str, str], given: str, wanted: list[str], note: str) -> None:
+def test_old_arguments_get_their_new_names(
+    environ: dict[str, str], given: str, wanted: list[str], note: str
+) -> None:
     plan = make_plan(parse([*LINE, f"--mpi-global-args={given}", "t"]), {})
     command = Mpirun(environ, uid=1000).command(plan, FOLDER, WRAPPER, ["t"])
     assert list(command.argv[4 : command.argv.index("-np")]) == wanted
@@ -117,20 +119,22 @@ def test_who_places_processes_is_not_disturbed(environ: dict[str, str]) -> None:
         (["--mpi-global-args=--allow-run-as-root"], 0),
     ],
 )
-def test_root_may_and_is_told_so(environ: dict[str, str], words: list[str], notes: int) -> None:
+def test_root_may_launch_and_is_warned(
+    environ: dict[str, str], words: list[str], notes: int
+) -> None:
     plan = make_plan(parse([*LINE, *words, "t"]), {})
     command = Mpirun(environ, uid=0).command(plan, FOLDER, WRAPPER, ["t"])
     assert command.argv.count("--allow-run-as-root") == 1
     assert len(command.notes) == notes
 
 
-def test_root_may_not_where_told_no(environ: dict[str, str]) -> None:
+def test_root_may_not_launch_where_the_option_forbids_it(environ: dict[str, str]) -> None:
     plan = make_plan(parse([*LINE, "--allow-run-as-root=no", "t"]), {})
     with pytest.raises(InvalidRequest, match="--allow-run-as-root=yes"):
         Mpirun(environ, uid=0).command(plan, FOLDER, WRAPPER, ["t"])
 
 
-def test_no_mpirun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_mpirun_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     plan = make_plan(parse([*LINE, "t"]), {})
     with pytest.raises(NotFound, match="there is no mpirun"):

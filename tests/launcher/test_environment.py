@@ -86,14 +86,16 @@ def partition(size: int, gcds: int, ilds: int, routing: Routing) -> PartitionInf
         (partition(32, 2, 2, Routing.SWNC), ("16", "slidingWindow", "mesh", "true", "16")),
     ],
 )
-def test_target_options(given: PartitionInfo, wanted: tuple[str, ...]) -> None:
+def test_target_options_are_set_for_instances(
+    given: PartitionInfo, wanted: tuple[str, ...]
+) -> None:
     """The first two were observed in logs of PopRun."""
     names = ["ipuLinkDomainSize", "ipuLinkConfiguration", "ipuLinkTopology"]
     names += ["gatewayMode", "instanceSize"]
     assert json.loads(target_options(given)) == dict(zip(names, wanted, strict=True))
 
 
-def test_the_callers_target_options_stand() -> None:
+def test_target_options_of_the_caller_are_kept() -> None:
     given = partition(4, 1, 1, Routing.DNC)
     found = partition_environment(given, "h", "1", {"POPLAR_TARGET_OPTIONS": "{}"})
     assert found == {
@@ -105,7 +107,7 @@ def test_the_callers_target_options_stand() -> None:
     }
 
 
-def test_everything_of_the_caller_but_the_configuration_file() -> None:
+def test_instances_get_the_callers_environment_without_the_configuration_file() -> None:
     environ = {"A": "1", "B": "2", "IPUOF_CONFIG_PATH": "/x"}
     assert whole_environment(environ, (("B", "3"),), {"C": "4"}) == {"A": "1", "B": "3", "C": "4"}
 

@@ -37,7 +37,7 @@ def age(folder: RunFolder) -> None:
         os.utime(path, (0, 0))
 
 
-def test_both_are_private_and_go(environ: dict[str, str], tmp_path: Path) -> None:
+def test_both_folders_are_private_and_are_removed(environ: dict[str, str], tmp_path: Path) -> None:
     folder = make_folder(environ)
     try:
         assert Path(folder.path).parent == tmp_path
@@ -69,7 +69,7 @@ def test_a_run_that_lives_is_not_swept_and_one_that_is_dead_is(environ: dict[str
     assert not os.path.exists(folder.shared_memory)
 
 
-def test_what_runs_of_an_abandoned_run_is_ended(environ: dict[str, str]) -> None:
+def test_processes_of_an_abandoned_run_are_ended(environ: dict[str, str]) -> None:
     folder = make_folder(environ)
     process = subprocess.Popen(
         [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)"],

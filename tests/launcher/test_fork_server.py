@@ -23,7 +23,7 @@ def server_of(poprun: int) -> int:
     return find()[0]
 
 
-def test_a_launch_that_may_not_start_anew_has_none(launcher: Launcher) -> None:
+def test_a_launch_that_cannot_restart_has_no_fork_server(launcher: Launcher) -> None:
     process = launcher.start("--num-replicas=1", "--num-instances=1", "sh", "-c", WAIT)
     assert process.stdout
     assert process.stdout.readline().endswith("up\n")
@@ -34,7 +34,7 @@ def test_a_launch_that_may_not_start_anew_has_none(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_without_it_the_launch_ends_and_says_so(launcher: Launcher) -> None:
+def test_a_launch_ends_where_its_fork_server_is_gone(launcher: Launcher) -> None:
     process = launcher.start(*LINE)
     assert process.stdout
     assert process.stdout.readline().endswith("up\n")
@@ -47,7 +47,7 @@ def test_without_it_the_launch_ends_and_says_so(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_it_ends_with_poprun_although_it_is_stopped(launcher: Launcher) -> None:
+def test_a_stopped_fork_server_ends_with_poprun(launcher: Launcher) -> None:
     process = launcher.start(*LINE)
     assert process.stdout
     assert process.stdout.readline().endswith("up\n")

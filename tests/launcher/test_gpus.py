@@ -34,7 +34,9 @@ def own(found: list[GpuShare]) -> list[str]:
     return [share.variables["PODWRIGHT_OWN_GPUS"] for share in found]
 
 
-def test_each_has_its_own_and_the_cores_beside_them(described: dict[str, str]) -> None:
+def test_each_instance_has_its_own_gpus_and_the_cores_beside_them(
+    described: dict[str, str],
+) -> None:
     found = shares(4, 1, "task", "spreadnuma", CORES, described)
     assert own(found) == ["0", "1", "2", "3"]
     assert all(
@@ -44,17 +46,19 @@ def test_each_has_its_own_and_the_cores_beside_them(described: dict[str, str]) -
     assert all(share.variables["PODWRIGHT_SIMULATED"] == "1" for share in found)
 
 
-def test_two_of_each(described: dict[str, str]) -> None:
+def test_an_instance_may_have_two_gpus(described: dict[str, str]) -> None:
     found = shares(2, 2, "task", "spreadnuma", CORES, described)
     assert own(found) == ["0,1", "2,3"]
     assert [share.cpus for share in found] == ["0-3,8-11", "4-7,12-15"]
 
 
-def test_one_of_both_nodes_is_bound_to_none(described: dict[str, str]) -> None:
+def test_an_instance_with_gpus_of_both_numa_nodes_is_bound_to_none(
+    described: dict[str, str],
+) -> None:
     assert [share.cpus for share in shares(1, 4, "task", "spreadnuma", CORES, described)] == [""]
 
 
-def test_all_of_the_host_in_the_order_of_the_instances(described: dict[str, str]) -> None:
+def test_an_instance_may_see_all_gpus_of_its_host_its_own_first(described: dict[str, str]) -> None:
     some = described | {"CUDA_VISIBLE_DEVICES": "3,0,2"}
     found = shares(3, 1, "node", "disabled", CORES, some)
     assert own(found) == ["0", "3", "2"]
@@ -76,7 +80,7 @@ def test_a_name_stays_the_name_that_slurm_gave(described: dict[str, str]) -> Non
     assert own(shares(2, 1, "task", "disabled", None, some)) == [uuids[0], uuids[2]]
 
 
-def test_without_a_library_numbers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_divided_by_number_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "_DRIVERS", ())
     found = shares(2, 1, "task", "spreadnuma", CORES, {"CUDA_VISIBLE_DEVICES": "5,7"})
     assert own(found) == ["5", "7"]
@@ -98,7 +102,7 @@ def test_a_job_with_gpus_needs_no_server() -> None:
     assert plan("--gpu-visibility=node", {"SLURM_JOB_ID": "7"}).gpus == (1, "node")
 
 
-def test_other_devices_that_were_named_count_more() -> None:
+def test_other_devices_that_were_named_are_used_instead_of_gpus() -> None:
     for line, more in (
         ("--vipu-partition=p", {}),
         ("--offline-mode=yes", {}),
@@ -111,7 +115,7 @@ def test_other_devices_that_were_named_count_more() -> None:
     assert plan("", {"CUDA_VISIBLE_DEVICES": "0"}).gpus == ()
 
 
-def test_outside_a_job_it_is_refused() -> None:
+def test_gpu_visibility_outside_a_job_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="is for GPUs that Slurm granted"):
         plan("--gpu-visibility=task", {})
 
@@ -136,7 +140,7 @@ SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf[1-2]
 """
 
 
-def test_nodes_that_could_hang_on_fewer_switches_are_told() -> None:
+def test_a_launch_warns_of_nodes_on_more_switches_than_needed() -> None:
     assert scattered(["n1", "n2"], TREE) == ""
     assert scattered(["n1", "n2", "n3"], TREE) == ""
     said = scattered(["n2", "n3"], TREE)

@@ -100,7 +100,7 @@ def test_lines_stay_whole_through_relays(far: Launcher) -> None:
         assert got == [f"{me} {i} {'x' * (i % 99)}" for i in range(20000)]
 
 
-def test_the_first_failure_has_its_host(far: Launcher) -> None:
+def test_the_first_failure_is_named_with_its_host(far: Launcher) -> None:
     ran = far.run(*TWO, "sh", "-c", 'test $RANK = 0 && exec sleep 60; echo "so sorry"; kill -9 $$')
     assert ran.code == 137
     assert "instance 1 on far2 was ended by signal 9 (SIGKILL). Its last lines:" in ran.err
@@ -129,7 +129,7 @@ def test_what_login_scripts_print_is_passed_over(far: Launcher) -> None:
         ("far1", "/nowhere/t", 127, "there is no program '/nowhere/t'"),
     ],
 )
-def test_a_host_that_is_refused(
+def test_a_host_that_refuses_the_login_is_named(
     far: Launcher, host: str, program: str, code: int, wanted: str
 ) -> None:
     ran = far.run(f"--host={host},far2", *TWO[1:], program)
@@ -139,7 +139,7 @@ def test_a_host_that_is_refused(
     far.leaves_nothing()
 
 
-def test_ctrl_c_while_a_host_does_not_answer(far: Launcher) -> None:
+def test_ctrl_c_ends_the_wait_for_a_host_that_does_not_answer(far: Launcher) -> None:
     process = far.start("--host=mute,far2", *TWO[1:], "true")
     calls = far.folder / "ssh-calls"
     wait_until(lambda: calls.exists() and calls.read_text().count("\n") == 2)
@@ -162,7 +162,7 @@ def test_ctrl_c_while_a_host_does_not_answer(far: Launcher) -> None:
         ("--num-instances=1 -H m4 t", {"SLURM_JOB_NODELIST": "n[3-4]"}, ["m4"], False),
     ],
 )
-def test_where_instances_go(
+def test_instances_are_divided_evenly_among_hosts(
     line: str, environ: dict[str, str], hosts: list[str], by_slurm: bool
 ) -> None:
     if environ:
@@ -197,13 +197,13 @@ def test_hosts_that_are_left_share_the_instances() -> None:
         ("--host-subnet=10.1 --num-instances=4", "a network such as 10.1.0.0/16"),
     ],
 )
-def test_hosts_that_cannot_be(line: str, wanted: str) -> None:
+def test_impossible_lists_of_hosts_are_refused(line: str, wanted: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         make_plan(parse(["--num-replicas=4", *line.split(), "t"]), {})
     assert wanted in caught.value.message
 
 
-def test_a_file_of_hosts(tmp_path: Path) -> None:
+def test_hosts_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("n1\nn[7-8] # more\n")
     plan = make_plan(
@@ -214,7 +214,7 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.binary(max_size=300))))
-def test_a_line_carries_everything_in_order(pieces: list[tuple[int, int, bytes]]) -> None:
+def test_a_connection_carries_every_message_in_order(pieces: list[tuple[int, int, bytes]]) -> None:
     reading, writing = os.pipe()
     other, unused = os.pipe()
     near, far = RelayConnection(other, writing, greets="1.2"), RelayConnection(reading, unused)
@@ -236,7 +236,7 @@ def test_a_line_carries_everything_in_order(pieces: list[tuple[int, int, bytes]]
         far.close()
 
 
-def test_a_line_ends_at_what_is_no_frame() -> None:
+def test_a_connection_ends_at_bytes_that_are_no_message() -> None:
     reading, writing = os.pipe()
     far = RelayConnection(reading, writing)
     os.write(writing, b"hello\npodwright-relay 1\n" + b"\xff" * 64)
@@ -245,7 +245,7 @@ def test_a_line_ends_at_what_is_no_frame() -> None:
     far.close()
 
 
-def test_the_subnets_of_a_host(tmp_path: Path) -> None:
+def test_the_subnets_of_a_host_are_read(tmp_path: Path) -> None:
     """The kernel's tables of a host with one card and both kinds of addresses."""
     net = tmp_path / "proc" / "net"
     net.mkdir(parents=True)
@@ -270,7 +270,7 @@ def test_the_subnets_of_a_host(tmp_path: Path) -> None:
     assert len(subnets(f"{tmp_path}/")) == 1
 
 
-def test_the_subnet_that_all_have() -> None:
+def test_the_subnet_that_all_hosts_share_is_found() -> None:
     outside = Subnet("10.1.0.0/16", "eth0", "10.1.0.1", True)
     fast = Subnet("10.2.0.0/16", "ib0", "10.2.0.1")
     assert common_subnet([[outside, fast], [fast, outside]]) == "10.1.0.0/16"
@@ -283,7 +283,7 @@ def test_the_subnet_that_all_have() -> None:
     assert address_in("10.2.0.0/16", [outside, fast]) == "10.2.0.1"
 
 
-def test_no_shell_sees_a_word_as_anything_else(tmp_path: Path) -> None:
+def test_every_word_reaches_a_remote_command_unchanged(tmp_path: Path) -> None:
     for name in ("ssh", "srun"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
@@ -297,7 +297,7 @@ def test_no_shell_sees_a_word_as_anything_else(tmp_path: Path) -> None:
     assert ssh_command("n1", [], {"PATH": "/nowhere"}) is None
 
 
-def test_what_ssh_says_becomes_what_to_type() -> None:
+def test_a_failure_of_ssh_becomes_advice() -> None:
     assert explain("n1", "Host key verification failed.\n", 255)[1] == "Confirm it once: ssh n1"
     assert explain("n1", "motd\nodd words\n", 255) == ("odd words", "See: ssh n1 true")
     assert explain("n1", "", None)[0] == "it does not answer in time"

@@ -21,13 +21,13 @@ from podwright.launcher.options._move_notice import (
     ("text", "number"),
     [("USR1", 10), ("sigusr2", 12), (" RTMIN+10 ", 44), ("44", 44), ("SIGRTMIN+0", 34)],
 )
-def test_signals_by_name_and_number(text: str, number: int) -> None:
+def test_a_signal_is_named_by_name_or_number(text: str, number: int) -> None:
     assert signal_number(text) == number
     assert signal_number(signal_name(number)) == number
 
 
 @pytest.mark.parametrize("text", ["", "KILL", "STOP", "TERM", "INT", "CHLD", "0", "32", "65", "x"])
-def test_what_cannot_tell_anything(text: str) -> None:
+def test_signals_that_cannot_tell_anything_are_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  it says nothing: the option's meaning does
         signal_number(text)
 

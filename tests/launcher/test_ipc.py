@@ -67,7 +67,7 @@ class Made:
 
 
 @pytest.mark.parametrize("way", ["killed", "ended"])
-def test_with_private_nothing_is_left_of_it(launcher: Launcher, way: str) -> None:
+def test_private_shared_memory_goes_with_the_launch(launcher: Launcher, way: str) -> None:
     """All watchers are killed at once, and nobody is left to clean up."""
     if not (HELD and PRIVATE):
         words = ("--num-replicas=1", "--num-instances=1", "true")
@@ -90,7 +90,7 @@ def test_with_private_nothing_is_left_of_it(launcher: Launcher, way: str) -> Non
     assert made.here() == []
 
 
-def test_it_is_the_hosts_unless_told(launcher: Launcher) -> None:
+def test_shared_memory_is_the_hosts_by_default(launcher: Launcher) -> None:
     """The launch sees data that was in /dev/shm before it, and what it makes there stays."""
     made = Made(launcher)
     try:
@@ -104,7 +104,7 @@ def test_it_is_the_hosts_unless_told(launcher: Launcher) -> None:
         made.clear()
 
 
-def test_where_it_cannot_be_had_the_launch_is_refused(launcher: Launcher) -> None:
+def test_a_launch_is_refused_where_private_memory_cannot_be_had(launcher: Launcher) -> None:
     words = ("--num-replicas=2", "--num-instances=2", "true")
     ran = launcher.run("--ipc=private", "--pid-namespace=no", *words)
     assert ran.code != 0
@@ -121,10 +121,12 @@ def test_where_it_cannot_be_had_the_launch_is_refused(launcher: Launcher) -> Non
         ("private", {}, "private"),
     ],
 )
-def test_option_and_variable(told: str | None, environ: Mapping[str, str], wanted: str) -> None:
+def test_the_option_comes_before_the_variable(
+    told: str | None, environ: Mapping[str, str], wanted: str
+) -> None:
     assert chosen_ipc(told, environ) == wanted
 
 
-def test_a_variable_that_says_something_else_is_refused() -> None:
+def test_an_unknown_value_of_the_variable_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="PODWRIGHT_IPC='own' is not host or private"):
         chosen_ipc(None, {"PODWRIGHT_IPC": "own"})

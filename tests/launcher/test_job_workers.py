@@ -26,7 +26,7 @@ def plan(words: str, environ: dict[str, str] = JOB) -> Plan:
     return make_plan(parse([*words.split(), "true"]), environ)
 
 
-def test_its_workers_are_the_hosts_and_its_partition_is_there() -> None:
+def test_the_workers_of_a_job_are_the_hosts_and_its_partition_is_used() -> None:
     found = plan("--num-instances=4 --num-replicas=4")
     assert (found.hosts, found.by_workers, found.given) == (("w-0", "w-1"), True, True)
     assert found.launcher == "local"  # no mpirun is on PATH
@@ -120,7 +120,7 @@ def test_instances_run_in_their_workers(job: dict[str, str]) -> None:
     assert done.returncode == 1
 
 
-def test_a_worker_that_is_not_there_is_named(job: dict[str, str]) -> None:
+def test_a_worker_that_is_missing_is_named(job: dict[str, str]) -> None:
     last = job[WORKERS_VARIABLE].split()[1]
     job[WORKERS_VARIABLE] = f"{last} missing=127.0.0.1"
     done = run(job, "true")

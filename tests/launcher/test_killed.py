@@ -200,7 +200,7 @@ def test_a_poprun_that_is_stopped_keeps_its_lease(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_who_sleeps_too_long_is_told_when_it_wakes(launcher: Launcher) -> None:
+def test_a_poprun_that_sleeps_too_long_learns_it_when_it_wakes(launcher: Launcher) -> None:
     """All of a launch is stopped, as by `kill -STOP -1`, and its lease ends meanwhile."""
     run = Run(launcher).up()
     everyone = [p.pid for p in (*descendants(run.process.pid),)] + [run.process.pid]
@@ -216,7 +216,7 @@ def test_who_sleeps_too_long_is_told_when_it_wakes(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_who_was_suspended_for_an_hour_goes_on_where_the_lease_is_still_held(
+def test_a_launch_suspended_for_an_hour_goes_on_while_its_lease_is_held(
     launcher: Launcher,
 ) -> None:
     """As with `scontrol suspend`, the job's lease decides, so nothing was fenced."""
@@ -286,7 +286,7 @@ def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_ctrl_z_before_mpirun_has_started_the_instances(launcher: Launcher) -> None:
+def test_ctrl_z_before_mpirun_has_started_instances_stops_the_launch(launcher: Launcher) -> None:
     """mpirun is stopped with poprun, so no instance begins meanwhile. `fg` continues."""
     binaries, begin, ran = launcher.folder / "bin", launcher.folder / "begin", launcher.cwd / "ran"
     binaries.mkdir()

@@ -32,7 +32,7 @@ def test_the_warning_comes_once_and_says_what_to_do(slow_start: float) -> None:
     assert warnings(machine.turn([], 10 * slow_start)) == []
 
 
-def test_who_has_started_an_instance_does_not_hang() -> None:
+def test_a_host_that_has_started_an_instance_is_not_said_to_hang() -> None:
     machine = launch()
     machine.turn([on.InstanceStarted(0, 100)], 1.0)
     assert warnings(machine.turn([], SLOW_START_SECONDS + 1)) == []

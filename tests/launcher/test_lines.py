@@ -89,14 +89,16 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("line", "shape"), WHOLE)
-def test_whole_lines(line: str, shape: tuple[int, int, int, str]) -> None:
+def test_whole_command_lines_become_their_plans(
+    line: str, shape: tuple[int, int, int, str]
+) -> None:
     plan = make_plan(parse(shlex.split(line)), {})
     assert (len(plan.instances), plan.replicas, plan.ipus_per_replica, plan.cache) == shape
     assert "-x" not in plan.program
     assert str(plan)
 
 
-def test_repeated_options_and_what_they_mean() -> None:
+def test_repeated_options_replace_or_add() -> None:
     line = "--vipu-server-host a --vipu-server-host=b --vv --num-replicas=2 --num-replicas=4 t"
     plan = make_plan(parse(shlex.split(line)), {})
     assert (plan.server_host, plan.verbosity, plan.replicas) == ("b", 2, 4)
@@ -120,7 +122,7 @@ def test_repeated_options_and_what_they_mean() -> None:
         ),
     ],
 )
-def test_lines_that_are_broken_are_told_why(line: str, why: str) -> None:
+def test_broken_command_lines_are_refused_with_the_reason(line: str, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why) as caught:
         make_plan(parse(shlex.split(line)), {})
     assert "\n" not in caught.value.message

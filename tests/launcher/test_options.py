@@ -44,20 +44,20 @@ from podwright.launcher import OPTIONS, Options, help_text, parse
         ("-- t", {}),
     ],
 )
-def test_lines_that_are_understood(line: str, wanted: dict[str, Any]) -> None:
+def test_command_lines_are_read_as_poprun_reads_them(line: str, wanted: dict[str, Any]) -> None:
     program = ("train.py",) if line == "train.py" else ("t",)
     assert parse(shlex.split(line)) == Options(program=program, **wanted)
 
 
 @pytest.mark.parametrize("word", ["yes", "1", "on", "true", "YES", "no", "0", "off", "false"])
-def test_boolean_words(word: str) -> None:
+def test_booleans_take_the_words_of_boost(word: str) -> None:
     wanted = word.lower() in ("yes", "1", "on", "true")
     for name in ("update-partition", "reset-partition", "remove-partition", "print-topology"):
         for form in ([f"--{name}={word}"], [f"--{name}", word]):
             assert getattr(parse([*form, "t"]), name.replace("-", "_")) is wanted
 
 
-def test_options_end_at_the_first_word_that_is_none() -> None:
+def test_options_end_at_the_first_word_that_is_no_option() -> None:
     found = parse(["--num-replicas", "2", "python3", "t.py", "--num-replicas", "9", "-vv"])
     assert found.num_replicas == 2
     assert found.program == ("python3", "t.py", "--num-replicas", "9", "-vv")

@@ -19,7 +19,7 @@ from tests.launcher.conftest import REPOSITORY, Launcher
 TWO = ("--num-replicas=2", "--num-instances=2")
 
 
-def test_files_for_each_instance(launcher: Launcher, tmp_path: Path) -> None:
+def test_each_instance_has_files_of_its_output(launcher: Launcher, tmp_path: Path) -> None:
     logs = tmp_path / "logs" / "today"
     words = (*TWO, f"--log-dir={logs}", "--only-output-from-instance=0", "sh", "-c")
     for _ in range(2):
@@ -34,7 +34,7 @@ def test_files_for_each_instance(launcher: Launcher, tmp_path: Path) -> None:
     assert "[1,1]" not in ran.out + ran.err
 
 
-def test_files_hold_every_byte(launcher: Launcher, tmp_path: Path) -> None:
+def test_files_of_output_have_every_byte(launcher: Launcher, tmp_path: Path) -> None:
     """Carriage returns, invalid text, lines of any length, and a line that never ends."""
     program = (
         "import os, sys\n"
@@ -62,13 +62,13 @@ def test_a_full_disk_ends_the_log_and_not_the_run(launcher: Launcher, tmp_path: 
     assert ran.err.count("nothing more is written there") == 1
 
 
-def test_timestamps(launcher: Launcher) -> None:
+def test_lines_have_the_time_where_it_is_wanted(launcher: Launcher) -> None:
     ran = launcher.run("--num-replicas=2", "--timestamps=yes", "echo", "hello")
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} \[1,0\]<stdout>: hello\n", ran.out), ran
 
 
 @pytest.mark.parametrize(("name", "value"), [("TERM", "xterm"), ("NO_COLOR", "1")])
-def test_colours_on_a_terminal(launcher: Launcher, name: str, value: str) -> None:
+def test_tags_have_colours_on_a_terminal(launcher: Launcher, name: str, value: str) -> None:
     ours, theirs = pty.openpty()
     environ = {**launcher.environ, "TERM": "xterm", name: value}
     done = subprocess.Popen(
@@ -89,7 +89,7 @@ def test_colours_on_a_terminal(launcher: Launcher, name: str, value: str) -> Non
     assert wanted + b"hello\r\n" in text
 
 
-def test_timeout(launcher: Launcher) -> None:
+def test_a_launch_that_takes_too_long_is_ended(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "--timeout=1.5", "sleep", "60")
     assert ran.code == 124
     assert "POPRUN ERROR: --timeout: the limit of 1.5 s is over" in ran.err
@@ -97,7 +97,7 @@ def test_timeout(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_grace(launcher: Launcher) -> None:
+def test_instances_that_do_not_listen_are_killed_after_the_grace(launcher: Launcher) -> None:
     """Instances that ignore the request are killed when the grace is over, and not before."""
     program = "trap '' TERM; echo up; while :; do sleep 0.05; done"
     before = time.monotonic()
@@ -107,7 +107,7 @@ def test_grace(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_signals_reach_the_instances_and_time_to_write_a_checkpoint(launcher: Launcher) -> None:
+def test_instances_get_the_signal_and_time_to_write_a_checkpoint(launcher: Launcher) -> None:
     program = (
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGUSR1, lambda *_: print('checkpoint', flush=True))\n"
@@ -130,7 +130,7 @@ def test_signals_reach_the_instances_and_time_to_write_a_checkpoint(launcher: La
     assert process.returncode == 143
 
 
-def test_all_start_again_when_one_fails(launcher: Launcher, tmp_path: Path) -> None:
+def test_all_instances_start_again_when_one_fails(launcher: Launcher, tmp_path: Path) -> None:
     program = (
         "echo start $RANK $PODWRIGHT_RESTART $IPUOF_VIPU_API_PARTITION_ID\n"
         "[ $RANK$PODWRIGHT_RESTART = 10 ] && exit 3\n"
@@ -158,7 +158,7 @@ def test_a_launch_is_not_restarted_more_often_than_allowed(launcher: Launcher) -
     launcher.leaves_nothing()
 
 
-def test_a_record_of_each_failure(launcher: Launcher, tmp_path: Path) -> None:
+def test_each_failure_leaves_a_record(launcher: Launcher, tmp_path: Path) -> None:
     program = (
         "import os, popdist, sys\n"
         "@popdist.record\n"
@@ -187,7 +187,7 @@ def test_a_record_of_each_failure(launcher: Launcher, tmp_path: Path) -> None:
             assert (other["rank"], other["code"], other["signal"]) == (0, 143, "SIGTERM")
 
 
-def test_what_nobody_catches_is_recorded_and_what_is_killed(
+def test_uncaught_exceptions_and_killed_instances_are_recorded(
     launcher: Launcher, tmp_path: Path
 ) -> None:
     program = "import popdist; popdist.init(); 1 / 0"

@@ -59,13 +59,15 @@ EIGHT = host(2, 4, 2)
         ("scattersocket", TWO_SMT, 2, ["0,8@0", "4,12@1"]),
     ],
 )  # fmt: skip
-def test_strategies(strategy: str, on: Cores, instances: int, wanted: list[str]) -> None:
+def test_each_strategy_places_instances_as_described(
+    strategy: str, on: Cores, instances: int, wanted: list[str]
+) -> None:
     assert spread(strategy, on, instances) == wanted
 
 
 @pytest.mark.parametrize("strategy", PLACEMENT_STRATEGIES[:-1])
 @pytest.mark.parametrize("instances", [1, 2, 5, 8, 64])
-def test_everybody_has_a_place_inside(strategy: str, instances: int) -> None:
+def test_every_instance_has_a_place_on_the_host(strategy: str, instances: int) -> None:
     inside = EIGHT.within({1, 2, 3, 9}, {0, 4})
     found = places(strategy, inside, instances)
     assert len(found) == instances
@@ -77,13 +79,13 @@ def test_everybody_has_a_place_inside(strategy: str, instances: int) -> None:
     assert used == {1, 2, 3, 9} or instances < 4
 
 
-def test_all_there_is_needs_no_binding() -> None:
+def test_an_instance_with_all_cores_is_not_bound() -> None:
     assert [place.bound for place in places("spreadnuma", TWO, 1)] == [False]
     assert [place.bound for place in places("spreadnuma", host(1, 1, 4), 3)] == [False] * 3
     assert [place.bound for place in places("close", TWO, 1)] == [True]
 
 
-def test_the_plan_shows_it() -> None:
+def test_the_plan_shows_the_places() -> None:
     plan = make_plan(parse(["--num-replicas=2", "--num-instances=2", "t"]), {}, cores=TWO_SMT)
     said = "instance 0: 4 cores (CPU 0-3,8-11), NUMA node 0, its memory first"
     assert said in str(plan)
@@ -107,7 +109,7 @@ def test_the_plan_shows_it() -> None:
         ("--mpi-global-args=--map-by=socket --process-placement disabled", False, ""),
     ],
 )
-def test_who_places(line: str, placed: bool, note: str) -> None:
+def test_options_decide_whether_poprun_or_mpirun_places(line: str, placed: bool, note: str) -> None:
     options = parse([*shlex.split(line), "--num-replicas=2", "--num-instances=2", "t"])
     assert places_instances(options) is placed
     plan = make_plan(options, {}, cores=TWO)
@@ -115,7 +117,7 @@ def test_who_places(line: str, placed: bool, note: str) -> None:
     assert any(note in text for text in plan.notes) or not note
 
 
-def test_both_of_them_cannot_place() -> None:
+def test_poprun_and_mpirun_cannot_both_place() -> None:
     line = ["--process-placement=close", "--mpi-global-args=--bind-to core", "--num-replicas=2"]
     with pytest.raises(InvalidRequest, match="both place processes"):
         make_plan(parse([*line, "t"]), {})
@@ -123,7 +125,7 @@ def test_both_of_them_cannot_place() -> None:
         parse(["--process-placement=far", "t"])
 
 
-def test_for_real(launcher: Launcher) -> None:
+def test_real_instances_run_on_their_cores(launcher: Launcher) -> None:
     """Each instance runs where the plan says, and stays inside what poprun itself may use."""
     cpus = sorted(os.sched_getaffinity(0))
     program = "import os; print(sorted(os.sched_getaffinity(0)))"
@@ -149,7 +151,7 @@ def _said_by_two() -> list[str]:
     return sorted(f"[{cpu}] {cpu}" for cpu in cpus[:2])
 
 
-def test_without_taskset_they_are_held_too(launcher: Launcher) -> None:
+def test_instances_keep_to_their_cores_without_taskset_too(launcher: Launcher) -> None:
     folder = launcher.folder / "bin"
     folder.mkdir()
     for name in ("mpirun", "prte", "sh"):
@@ -225,15 +227,16 @@ def test_the_kernel_is_told_of_the_memory(tmp_path: Path) -> None:
     assert nodes.strip() == f"[{node}] [{cpu}]"
 
 
-def test_a_program_that_cannot_be_started_says_so() -> None:
+def test_a_program_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none")
     words = [sys.executable, "-I", "-S", _bind_exec.__file__, "", ""]
-    ran = subprocess.run([*words, "/nowhere"], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (127, "/nowhere: No such file or directory\n")
+    ran = subprocess.run([*words, missing], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (127, f"{missing}: No such file or directory\n")
     ran = subprocess.run([*words, "/etc/passwd"], capture_output=True, text=True, check=False)
     assert ran.returncode == 126
 
 
-def test_hosts_with_two_names(launcher: Launcher) -> None:
+def test_instances_run_on_a_host_with_two_names(launcher: Launcher) -> None:
     words = ("--num-replicas=2", "--num-instances=2", "--process-placement=close")
     hosts = ("--host", f"localhost,{os.uname().nodename}", "--launcher=local")
     ran = launcher.run(*words, *hosts, sys.executable, "-c", _TWO)

@@ -15,7 +15,7 @@ GUIDE = (
 )
 
 
-def test_the_guides_example() -> None:
+def test_the_guides_example_becomes_the_guides_plan() -> None:
     """PopRun guide 2.8.3: 32 devices, 2 GCDs, 2 replicas, 2 ILDs; 16 replicas an instance."""
     assert make_plan(parse(GUIDE.split()), {}) == Plan(
         program=("python3", "train.py"),
@@ -68,7 +68,7 @@ def test_the_guides_example() -> None:
     )
 
 
-def test_what_is_asked_of_the_server() -> None:
+def test_options_become_the_request_to_the_server() -> None:
     line = (
         "--num-replicas 4 --ipus-per-replica 4 --update-partition=yes --remove-partition=no "
         "--reset-partition=no --vipu-allocation=a1 --sync-type=ST_POD_NATIVE_DEFAULT t"
@@ -142,7 +142,7 @@ def test_arguments_for_mpirun_add_up() -> None:
         ("--num-replicas=2 --mpi-global-args=it's t", "no closing quotation"),
     ],
 )
-def test_what_can_never_work_is_refused(line: str, wanted: str) -> None:
+def test_launches_that_can_never_work_are_refused(line: str, wanted: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         make_plan(parse(line.split()), {})
     assert wanted in caught.value.message
@@ -159,7 +159,7 @@ def test_one_replica_in_one_instance_and_old_names_are_only_warned_of() -> None:
     assert plan.wanted.request().spec.allocation == "c1"
 
 
-def test_it_prints_itself_and_what_only_the_server_knows() -> None:
+def test_a_plan_prints_itself_and_names_what_only_the_server_knows() -> None:
     text = str(make_plan(parse(["--num-replicas=4", "--num-instances=2", "a b", "c"]), {}))
     assert "program:         'a b' c\n" in text
     assert "devices:       4\n" in text
@@ -184,7 +184,7 @@ def test_it_prints_itself_and_what_only_the_server_knows() -> None:
         ),
     ],
 )
-def test_what_a_job_was_granted_is_all_there_is(
+def test_a_job_gets_no_more_than_it_was_granted(
     environ: dict[str, str], options: tuple[str, ...], parent: str, creates: bool
 ) -> None:
     line = ["--update-partition=yes", *options, "t"]
@@ -192,7 +192,7 @@ def test_what_a_job_was_granted_is_all_there_is(
     assert (request.parent, request.create, request.update) == (parent, creates, creates)
 
 
-def test_after_how_long_devices_are_fenced_can_be_said() -> None:
+def test_an_option_says_when_devices_are_fenced() -> None:
     assert make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": "30"}).wanted.request().ttl == 30
     for wrong in ("soon", "1", "3601", "nan", "inf", "-30"):
         with pytest.raises(InvalidRequest, match="Use seconds from 15 to 3600"):
@@ -221,7 +221,7 @@ def test_a_dry_run_says_what_a_pod_of_ipus_would_refuse(line: str, words: str) -
     assert make_plan(parse(f"{line} t".split()), {}).notes == ()
 
 
-def test_two_options_in_one_are_no_host() -> None:
+def test_an_option_inside_a_value_is_no_host() -> None:
     line = "--num-replicas=2 --vipu-server-host=h1--host=h1,h2 t"
     with pytest.raises(InvalidRequest, match="'h1--host=h1' is not the address of a server"):
         make_plan(parse(line.split()), {})

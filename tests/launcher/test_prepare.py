@@ -17,20 +17,20 @@ def plan(words: str, **environ: str) -> Plan:
     return make_plan(parse([*words.split(), "train"]), environ)
 
 
-def test_keys_of_the_users_own_folder() -> None:
+def test_the_key_of_the_users_own_folder_is_copied() -> None:
     found = plan(f"{HOSTS} --distribute-ssh-key", HOME="/home/u")
     assert found.preparation.key_folder == "/home/u/.ssh"
     assert "distributed from /home/u/.ssh: the best there" in str(found)
 
 
 @pytest.mark.parametrize("yes", ["--distribute-ssh-key", "--distribute-ssh-key=yes"])
-def test_another_folder_and_kind(yes: str) -> None:
+def test_a_key_of_another_folder_and_kind_is_copied(yes: str) -> None:
     found = plan(f"{HOSTS} {yes} --distribute-ssh-key-path /keys --distribute-ssh-key-type rsa")
     assert found.preparation[:2] == ("/keys", "rsa")
     assert "distributed from /keys: id_rsa, made if missing" in str(found)
 
 
-def test_which_folders_are_copied() -> None:
+def test_options_decide_which_folders_are_copied() -> None:
     every = "--synchronise-python-venv --synchronise-poplar-sdk=yes --synchronise-code"
     found = plan(f"{HOSTS} {every}", VIRTUAL_ENV="/venv", POPLAR_SDK_ENABLED="/sdk")
     own = [os.path.abspath(sys.prefix)] if sys.prefix != sys.base_prefix else []
@@ -56,7 +56,9 @@ def test_nothing_is_done_where_there_is_one_host() -> None:
         ),
     ],
 )
-def test_what_cannot_be(words: str, environ: dict[str, str], said: str) -> None:
+def test_impossible_preparations_are_refused(
+    words: str, environ: dict[str, str], said: str
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         plan(f"{HOSTS} {words}", **environ)
     assert said in caught.value.message

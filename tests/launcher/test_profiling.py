@@ -16,7 +16,7 @@ FOUR = ("--num-replicas=4", "--num-instances=4")
 REPORT = "--autoreport-dir=/tmp/profile"
 
 
-def test_instances_are_told_the_folder() -> None:
+def test_instances_are_told_the_folder_of_their_profiles() -> None:
     plan = make_plan(parse([*FOUR, REPORT, "t"]), {"POPLAR_ENGINE_OPTIONS": "{}"})
     assert dict(plan.environment)["POPDIST_AUTOREPORT_DIRECTORY"] == "/tmp/profile"
 
@@ -34,7 +34,9 @@ SET = '{"autoReport.directory":"/tmp/x"}'
         ([], {"POPLAR_ENGINE_OPTIONS": "{autoReport.directory:broken"}),
     ],
 )
-def test_the_guides_conflicts(words: list[str], environ: dict[str, str]) -> None:
+def test_conflicts_that_the_guide_names_are_refused(
+    words: list[str], environ: dict[str, str]
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         make_plan(parse([*FOUR, REPORT, *words, "t"]), environ)
     assert caught.value.message == (
@@ -59,7 +61,7 @@ def test_json_in_arguments_for_mpirun_survives(text: str) -> None:
     assert plan.instances[0].mpi_arguments == ("-x", f"A={value}", "-x", "B=2")
 
 
-def test_what_only_looks_like_json() -> None:
+def test_arguments_that_only_look_like_json_are_split() -> None:
     words = ["--num-replicas=2", "--mpi-local-args", "-x A={b -x C={ -x 'D={}'", "t"]
     arguments = make_plan(parse(words), {}).instances[0].mpi_arguments
     assert arguments == ("-x", "A={b", "-x", "C={", "-x", "D={}")
@@ -80,7 +82,7 @@ def test_offline_targets_are_the_clusters_that_have_names() -> None:
         ("--num-replicas=32 --num-instances=2 --num-ilds=2", "pod128", "16 default mesh 16"),
     ],
 )
-def test_offline_target_options(line: str, target: str, wanted: str) -> None:
+def test_an_offline_target_sets_target_options(line: str, target: str, wanted: str) -> None:
     words = [*line.split(), "--offline-mode=yes", f"--offline-target={target}", "t"]
     plan = make_plan(parse(words), {"POPLAR_TARGET_OPTIONS": "{}"})
     options = json.loads(dict(plan.environment)["POPLAR_TARGET_OPTIONS"])
@@ -97,7 +99,7 @@ def test_offline_target_options(line: str, target: str, wanted: str) -> None:
         (["--offline-mode=1", "--offline-target=pod4", "--num-replicas=8"], "and pod4 has 4"),
     ],
 )
-def test_offline_mistakes(words: list[str], why: str) -> None:
+def test_mistakes_with_offline_options_are_refused(words: list[str], why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         make_plan(parse([*words, "t"]), {})
 

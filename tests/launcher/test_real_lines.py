@@ -44,7 +44,7 @@ def said(words: list[str], name: str, default: str) -> str:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_real_line_means_what_it_says(line: str) -> None:
+def test_a_command_line_from_practice_becomes_its_plan(line: str) -> None:
     words = shlex.split(Template(line).substitute(VARIABLES))[1:]
     options = parse(words)
     plan = make_plan(options, {})

@@ -83,7 +83,7 @@ def test_an_announced_silence_holds_until_the_next_word(poprun: PeerLiveness, cl
     ),
     st.floats(HEARTBEAT_INTERVAL_S + STILL_SECONDS + 0.1, 1e6),
 )
-def test_whoever_stood_still_himself_takes_nobody_for_gone(
+def test_a_process_that_stood_still_takes_no_peer_for_gone(
     turns: list[tuple[float, str]], seconds: float
 ) -> None:
     """This process stands still once in every turn: before it, inside it or at its end."""
@@ -109,7 +109,7 @@ def test_whoever_stood_still_himself_takes_nobody_for_gone(
         assert not poprun.silent
 
 
-def test_signs_of_life_are_due_once_in_a_while(poprun: PeerLiveness, clock: Clock) -> None:
+def test_signs_of_life_are_sent_once_in_a_while(poprun: PeerLiveness, clock: Clock) -> None:
     sent = 0
     for _ in range(101):
         clock.now += HEARTBEAT_INTERVAL_S / 10
@@ -179,7 +179,7 @@ def test_the_rest_of_one_stream_leaves_the_others(folder: RunFolder) -> None:
     assert taken.data[0, 0] == b"out"
 
 
-def test_at_the_end_all_is_read_piece_by_piece(folder: RunFolder) -> None:
+def test_at_the_end_every_stream_is_read_piece_by_piece(folder: RunFolder) -> None:
     taken = Taken(folder)
     handles = [writer(folder, name) for name in ("out.0", "err.3")]
     for handle in handles:
@@ -219,7 +219,7 @@ def close(process: ConnectionProcess, seconds: float = 10.0) -> None:
     process.close(seconds)
 
 
-def test_what_ssh_says_and_how_it_ends() -> None:
+def test_the_reason_of_a_connection_is_what_ssh_said_and_how_it_ended() -> None:
     process = shell("echo first >&2; echo; read line; echo $line >&2; exit 7")
     assert os.read(process.reading, 10) == b"\n"  # what it said before is there
     assert process.stderr_text() == "first\n"
@@ -233,13 +233,13 @@ def test_what_ssh_says_and_how_it_ends() -> None:
     close(process)
 
 
-def test_one_that_was_killed_says_by_what() -> None:
+def test_a_connection_that_was_killed_names_the_signal() -> None:
     process = shell("kill -KILL $$")
     assert process.reason() == "its sh was ended by signal 9 (SIGKILL)"
     close(process)
 
 
-def test_one_that_does_not_end_is_killed() -> None:
+def test_a_connection_that_does_not_end_is_killed() -> None:
     process = shell("trap '' TERM HUP; echo; while :; do sleep 60; done")
     os.read(process.reading, 1)
     close(process, 0.0)

@@ -16,7 +16,7 @@ TWO = ("--num-replicas=2", "--num-instances=2")
 FOUR = ("--num-replicas=4", "--num-instances=4")
 
 
-def test_a_run_from_start_to_end(launcher: Launcher) -> None:
+def test_a_launch_runs_from_start_to_end(launcher: Launcher) -> None:
     ran = launcher.run(
         *("--num-replicas=8", "--num-instances=2", "--print-topology=yes", "-v"),
         *("sh", "-c", 'echo "$POPDIST_REPLICA_INDEX_OFFSET $IPUOF_VIPU_API_PARTITION_ID"'),
@@ -50,7 +50,7 @@ def test_the_whole_environment_and_every_quote_survive(launcher: Launcher) -> No
     assert ran.out == f"[1,0]<stdout>: {wanted!a}\n", ran
 
 
-def test_ranks(launcher: Launcher) -> None:
+def test_each_instance_has_its_rank(launcher: Launcher) -> None:
     script = 'echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $OMPI_COMM_WORLD_RANK"'
     ran = launcher.run(*FOUR, "sh", "-c", script)
     assert sorted(ran.out.splitlines()) == [
@@ -116,13 +116,13 @@ def test_the_first_failing_instance_is_named_and_its_code_is_poprun_s(launcher: 
     launcher.leaves_nothing()
 
 
-def test_a_signal_is_named_too(launcher: Launcher) -> None:
+def test_a_signal_that_ended_an_instance_is_named(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "sh", "-c", "[ $RANK = 0 ] && exec sleep 60; kill -SEGV $$")
     assert ran.code == 128 + 11
     assert "POPRUN ERROR: instance 1 was ended by signal 11 (SIGSEGV)" in ran.err
 
 
-def test_one_silenced_that_fails_is_heard_at_the_end(launcher: Launcher) -> None:
+def test_the_last_lines_of_a_silenced_instance_that_fails_are_shown(launcher: Launcher) -> None:
     program = "echo out $RANK; [ $RANK = 1 ] && { echo why >&2; exit 3; }; sleep 60"
     ran = launcher.run("--only-output-from-instance=0", *TWO, "sh", "-c", program)
     assert ran.code == 3
@@ -132,7 +132,7 @@ def test_one_silenced_that_fails_is_heard_at_the_end(launcher: Launcher) -> None
     assert ran.out == "[1,0]<stdout>: out 0\n"
 
 
-def test_mpi_abort(launcher: Launcher) -> None:
+def test_mpi_abort_ends_the_launch_with_its_code(launcher: Launcher) -> None:
     program = (
         "from mpi4py import MPI\n"
         "world = MPI.COMM_WORLD\n"
@@ -146,14 +146,14 @@ def test_mpi_abort(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_a_program_that_is_not_there(launcher: Launcher) -> None:
+def test_a_program_that_is_missing_is_refused(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "no-such-program")
     assert ran.code == 127
     assert "there is no program 'no-such-program' on PATH" in ran.err
 
 
 @pytest.mark.parametrize("how", ["by its path", "on PATH"])
-def test_a_program_that_may_not_be_executed(launcher: Launcher, how: str) -> None:
+def test_a_program_that_may_not_be_executed_is_refused(launcher: Launcher, how: str) -> None:
     program = launcher.folder / "train"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o644)
@@ -166,14 +166,14 @@ def test_a_program_that_may_not_be_executed(launcher: Launcher, how: str) -> Non
     launcher.leaves_nothing()
 
 
-def test_a_partition_that_cannot_be_had(launcher: Launcher) -> None:
+def test_a_partition_that_cannot_be_had_ends_the_launch(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "--vipu-partition=full", "true")
     assert ran.code == 75
     assert "POPRUN ERROR: nothing is free." in ran.err
     launcher.leaves_nothing()
 
 
-def test_an_mpirun_that_will_not_start(launcher: Launcher) -> None:
+def test_an_mpirun_that_does_not_start_is_quoted(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "--mpi-global-args=--no-such-option", "true")
     assert ran.code != 0
     assert "before any instance started" in ran.err
@@ -181,7 +181,7 @@ def test_an_mpirun_that_will_not_start(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_more_instances_than_cores(launcher: Launcher) -> None:
+def test_more_instances_than_cores_may_run(launcher: Launcher) -> None:
     ran = launcher.run("--num-replicas=64", "--num-instances=64", "sh", "-c", "echo $RANK")
     assert ran.code == 0, ran.err
     assert sorted(ran.out.split("\n")) == sorted(
@@ -190,7 +190,7 @@ def test_more_instances_than_cores(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_nobody_reads_the_output(launcher: Launcher) -> None:
+def test_a_launch_ends_where_nobody_reads_its_output(launcher: Launcher) -> None:
     process = launcher.start("--grace=5", *TWO, "sh", "-c", "while :; do echo y; done")
     assert process.stdout
     assert process.stdout.readline()
@@ -226,6 +226,6 @@ def test_a_dry_run_contacts_nothing(words: tuple[str, ...], tmp_path: Path) -> N
     assert "decided by the server" in done.stdout
 
 
-def test_the_script_is_short_and_posix() -> None:
+def test_the_script_in_front_of_instances_is_short_and_posix() -> None:
     subprocess.run(["/bin/sh", "-n", "-c", _WRAPPER_SCRIPT], check=True)
     assert "[[" not in _WRAPPER_SCRIPT

@@ -21,7 +21,7 @@ from podwright.launcher.instances._tagged_output import (
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers())
-def test_however_it_comes_every_line_gets_one_tag(lines: list[bytes], seed: int) -> None:
+def test_every_line_gets_one_tag_however_its_bytes_arrive(lines: list[bytes], seed: int) -> None:
     lines = [line.replace(b"\n", b"") for line in lines]
     data = b"".join(line + b"\n" for line in lines)
     stream = Stream(3, "stdout")
@@ -44,7 +44,7 @@ def test_a_line_without_end_is_ended_when_the_stream_is() -> None:
     assert stream.tagged(stream.finish()) == b"[1,0]<stderr>: two\n"
 
 
-def test_a_line_beyond_sense_is_not_kept() -> None:
+def test_only_the_end_of_a_very_long_line_is_kept() -> None:
     stream = Stream(0, "stdout")
     passed = sum(len(stream.feed(b"x" * 65536)) for _ in range(64))
     assert passed >= 64 * 65536 - MAX_LINE_BYTES
@@ -100,7 +100,7 @@ def test_a_signal_between_write_and_count_does_no_harm(monkeypatch: pytest.Monke
     os.close(writing)
 
 
-def test_one_place_gets_one_queue() -> None:
+def test_two_streams_to_one_place_share_a_queue() -> None:
     reader, writer = os.pipe()
     output = Output(writer, writer)
     assert output.err is output.out
@@ -133,12 +133,12 @@ def test_a_bar_that_never_ends_needs_no_memory() -> None:
     assert stream.finish() == b"step 19999\n"
 
 
-def test_line_ends_of_other_systems() -> None:
+def test_line_ends_of_other_systems_end_lines() -> None:
     stream = Stream(0, "stdout", clock=lambda: 0.0)
     assert stream.feed(b"one\r\ntwo\r") + stream.feed(b"\n\nend") == b"one\ntwo\n\n"
 
 
-def test_stamps_and_colours() -> None:
+def test_tags_have_stamps_and_colours() -> None:
     stream = Stream(1, "stdout", has_colour=True, has_timestamps=True, clock=lambda: 0.25)
     lines = stream.tagged(stream.feed(b"a\nb\n")).splitlines()
     for line, text in zip(lines, (b"a", b"b"), strict=True):

@@ -56,7 +56,7 @@ def traced(launcher: Launcher, *words: str, code: int = 0) -> Timeline:
     return found
 
 
-def test_a_launch_as_a_timeline(launcher: Launcher) -> None:
+def test_a_timeline_has_every_stage_of_a_launch(launcher: Launcher) -> None:
     found = traced(launcher, *TWO, sys.executable, "-c", PROGRAM)
     phases = [(s.name, s.depth) for s in found.of("launch")]
     assert phases == [
@@ -99,7 +99,7 @@ def test_mpi_starts_while_the_partition_is_made(launcher: Launcher) -> None:
     assert found.of("start")[0].begin <= partition.begin
 
 
-def test_each_start_again_is_there(launcher: Launcher) -> None:
+def test_a_timeline_has_each_restart(launcher: Launcher) -> None:
     program = "echo up; [ $PODWRIGHT_RESTART = 2 ] || [ $RANK = 0 ] || exit 9"
     found = traced(launcher, *TWO, "--max-restarts=3", "sh", "-c", program)
     assert [s.name for s in found.of("launch") if s.depth == 1] == [
@@ -145,7 +145,7 @@ def test_kill_9_leaves_a_file_that_is_read_up_to_there(launcher: Launcher) -> No
     assert account(found).total > 0
 
 
-def test_over_hosts_all_is_on_one_clock(far: Launcher) -> None:  # noqa: F811
+def test_a_timeline_of_several_hosts_has_one_clock(far: Launcher) -> None:  # noqa: F811
     """The hosts' relays are asked for their time. Records come over the launch's own
     connections.
     """
@@ -206,7 +206,7 @@ def test_a_folder_that_the_user_named_is_listed(launcher: Launcher, tmp_path: Pa
     assert told[0]["more"] == 10
 
 
-def test_what_cannot_be_written_is_said_before_anything_starts(launcher: Launcher) -> None:
+def test_a_timeline_that_cannot_be_written_is_refused_before_the_start(launcher: Launcher) -> None:
     (launcher.cwd / "train.py").write_text("import popdist")
     ran = launcher.run("--trace=train.py", *TWO, "true")
     assert ran.code == InvalidRequest.exit_code
@@ -215,7 +215,7 @@ def test_what_cannot_be_written_is_said_before_anything_starts(launcher: Launche
     launcher.leaves_nothing()
 
 
-def test_nothing_is_made_where_nothing_is_traced(launcher: Launcher) -> None:
+def test_a_launch_without_trace_writes_no_timeline(launcher: Launcher) -> None:
     program = (
         "import os, sys, popdist\npopdist.init()\npopdist.mark('epoch')\n"
         "print('POPDIST_TRACE' in os.environ, 'popdist._trace_records' in sys.modules)"

@@ -20,7 +20,7 @@ SEEN = """\
  -------------------------------------------"""
 
 
-def test_it_is_the_one_that_poprun_was_seen_to_print() -> None:
+def test_the_table_is_the_one_that_poprun_was_seen_to_print() -> None:
     assert topology_table(["localhost"] * 2, 8, 1) == SEEN
 
 

@@ -11,12 +11,14 @@ from podwright.cli.poprun import main
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--version-format=text"]])
-def test_short(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_short_version_is_one_line(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out == f"poprun {__version__} (Podwright)\n"
 
 
-def test_full_lists_all_parts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_full_version_lists_all_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version", "--version-format=full-json"]) == 0
     parts = json.loads(capsys.readouterr().out)
     assert parts["poprun"] == parts["popdist"] == __version__

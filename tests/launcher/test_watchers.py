@@ -393,7 +393,9 @@ def test_any_set_that_is_stopped(make: Callable[[bool], World], held: bool) -> N
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "not held"])
-def test_some_are_killed_and_others_stopped(make: Callable[[bool], World], held: bool) -> None:
+def test_watchers_of_which_some_are_killed_and_others_stopped_leave_nothing(
+    make: Callable[[bool], World], held: bool
+) -> None:
     """One running watcher is enough, whatever has become of the other two."""
     watchers = ("poprun", "keeper", "guardian")
     for fates in itertools.product("SKT", repeat=3):

@@ -22,14 +22,14 @@ popdist.execute_on_instances({2}, print, total.tolist())
 """
 
 
-def test_sums_without_mpi(launcher: Launcher) -> None:
+def test_instances_without_mpi_compute_a_sum_together(launcher: Launcher) -> None:
     ran = launcher.run(*THREE, sys.executable, "-c", PROGRAM)
     assert ran.code == 0, ran
     assert ran.out == "[1,2]<stdout>: [3, 6, 9, 12]\n"
     launcher.leaves_nothing()
 
 
-def test_one_builds_and_the_others_load(launcher: Launcher) -> None:
+def test_one_instance_builds_and_the_others_load(launcher: Launcher) -> None:
     """They use a folder of this run, which is removed with it."""
     program = (
         "import popdist, os\n"
@@ -46,7 +46,7 @@ def test_one_builds_and_the_others_load(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_one_that_dies_ends_the_others(launcher: Launcher) -> None:
+def test_an_instance_that_dies_ends_the_others(launcher: Launcher) -> None:
     program = (
         "import os, popdist; popdist.init()\n"
         "if popdist.getInstanceIndex() == 1: os.abort()\n"

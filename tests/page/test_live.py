@@ -27,6 +27,7 @@ from podwright.wire import (
     DeviceInfo,
     DeviceList,
     DeviceRef,
+    DrainInfo,
     LeaseInfo,
     LeaseList,
     ListRequest,
@@ -59,7 +60,9 @@ def applied(known: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -
 
 
 @given(st.lists(SNAPSHOTS, min_size=1))
-def test_who_applies_all_changes_knows_what_is(snapshots: list[dict[str, dict[str, int]]]) -> None:
+def test_a_page_that_applies_all_changes_has_the_present_snapshot(
+    snapshots: list[dict[str, dict[str, int]]],
+) -> None:
     known: dict[str, dict[str, Any]] = {}
     before: dict[str, dict[str, int]] = {}
     for after in snapshots:
@@ -107,14 +110,14 @@ def waiter(name: str, estimate: float = 0.0) -> WaiterInfo:
     return WaiterInfo(id=name, owner="alice", estimate=estimate)
 
 
-async def test_a_list_that_is_denied_is_no_topic_and_others_are() -> None:
+async def test_a_denied_list_leaves_its_topic_out_and_keeps_the_others() -> None:
     found = await take(Lists(), lambda: 0.0)
     assert "users" not in found
     assert set(found) == set(TOPICS) - {"users"} | {"fragments", "problems"}
     assert METHODS["ListClusters"].request is ListRequest
 
 
-async def test_what_drivers_measure_is_there_where_it_is_known() -> None:
+async def test_readings_are_in_the_snapshot_of_devices_whose_driver_reports_them() -> None:
     def device(offset: int, **attributes: str) -> DeviceInfo:
         ref = DeviceRef(domain=0, offset=offset, machine="m1", index=offset)
         return DeviceInfo(cluster="c", device=ref, attributes=attributes)
@@ -129,7 +132,7 @@ async def test_what_drivers_measure_is_there_where_it_is_known() -> None:
     assert "readings" not in await take(ask, lambda: 0.0)
 
 
-async def test_an_estimate_that_runs_down_is_no_change() -> None:
+async def test_an_estimate_that_counts_down_sends_no_change() -> None:
     lists = Lists()
     lists.waiters = [waiter("w", 600.0)]
     first = await take(lists, lambda: 1000.0)
@@ -137,7 +140,7 @@ async def test_an_estimate_that_runs_down_is_no_change() -> None:
     assert not changes(first, await take(lists, lambda: 1010.0))
 
 
-async def test_two_pages_are_one_look_and_each_gets_the_whole_and_then_changes() -> None:
+async def test_two_pages_share_one_reading_and_each_gets_the_whole_and_then_changes() -> None:
     lists, counted = Lists(), [0]
     live = Live(lambda: take(lists, lambda: 0.0), lambda: counted[0])
     one, two = live.events(), live.events()
@@ -157,7 +160,7 @@ async def test_two_pages_are_one_look_and_each_gets_the_whole_and_then_changes()
     await live.close()
 
 
-async def test_one_that_does_not_read_costs_little_and_gets_the_whole() -> None:
+async def test_a_page_that_does_not_read_gets_the_whole_view_later() -> None:
     lists, counted = Lists(), [0]
     live = Live(lambda: take(lists, lambda: 0.0), lambda: counted[0])
     slow, quick = live.events(), live.events()
@@ -176,7 +179,9 @@ async def test_one_that_does_not_read_costs_little_and_gets_the_whole() -> None:
     await live.close()
 
 
-async def test_a_server_that_cannot_say_is_away_and_comes_back_whole() -> None:
+async def test_a_server_that_fails_is_shown_as_away_and_sends_the_whole_view_when_it_is_back() -> (
+    None
+):
     lists, counted = Lists(), [0]
     live = Live(lambda: take(lists, lambda: 0.0), lambda: counted[0])
     page = live.events()
@@ -191,7 +196,7 @@ async def test_a_server_that_cannot_say_is_away_and_comes_back_whole() -> None:
     await live.close()
 
 
-async def test_nobody_looks_where_nobody_reads() -> None:
+async def test_the_server_is_not_read_while_no_page_is_open() -> None:
     lists = Lists()
     live = Live(lambda: take(lists, lambda: 0.0), lambda: 0)
     page = live.events()
@@ -208,14 +213,15 @@ async def test_nobody_looks_where_nobody_reads() -> None:
     await live.close()
 
 
-def test_a_device_is_told_as_a_row() -> None:
+def test_a_device_is_encoded_as_a_row_without_field_names() -> None:
     assert msgspec.json.encode(("ag1", 0, "FREE", "", "a")) == b'["ag1",0,"FREE","","a"]'
 
 
-async def test_machines_without_agents_are_machines_and_what_moves_is_told() -> None:
+async def test_the_snapshot_has_machines_without_agents_drains_and_moves() -> None:
     cluster = ClusterInfo(
         name="c", family="ipu", size=6, free=6, machines=["m1", "m2", "m3"], ild_sizes=[6],
-        down=["m2"],
+        down=["m2"], drained=["m1"],
+        drains=[DrainInfo(machine="m1", reason="fan 3 is loud", who="ruth", at=9.4)],
     )  # fmt: skip
     devices = [
         DeviceInfo(cluster="c", device=DeviceRef(domain=0, offset=at, machine=f"m{at // 2 + 1}"))
@@ -239,6 +245,10 @@ async def test_machines_without_agents_are_machines_and_what_moves_is_told() -> 
         "m1": "UP", "m2": "DOWN", "m3": "REFUSED"
     }  # fmt: skip
     assert (machines["m1"]["devices"], machines["m1"]["cluster"]) == (2, "c")
+    assert machines["m1"]["reason"] == "drained: fan 3 is loud"
+    assert found["clusters"]["c"]["drains"] == {
+        "m1": {"reason": "fan 3 is loud", "who": "ruth", "at": 9}
+    }
     assert found["leases"]["l1"]["move"] is True
     assert found["moves"] == {
         "p1": {"owner": "bob", "size": 2, "asked": True, "waiter": "w7", "to": "m3"}

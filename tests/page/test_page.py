@@ -151,7 +151,7 @@ class Browser:
         return status
 
 
-async def test_a_link_logs_in_once_and_then_its_user_acts() -> None:
+async def test_a_one_time_link_logs_its_user_in_once() -> None:
     fake = Fake()
     browser = Browser(fake)
     assert (await browser.ask("GET", "/me"))[1]["name"] == "anonymous"
@@ -179,7 +179,7 @@ async def test_a_link_logs_in_once_and_then_its_user_acts() -> None:
         {"content_type": "application/x-www-form-urlencoded"},
     ],
 )
-async def test_what_another_site_sends_changes_nothing(headers: dict[str, str]) -> None:
+async def test_a_request_from_another_site_changes_nothing(headers: dict[str, str]) -> None:
     fake = Fake()
     browser = Browser(fake)
     await browser.ask("POST", "/session", {"token": "right"})
@@ -192,7 +192,7 @@ async def test_what_another_site_sends_changes_nothing(headers: dict[str, str]) 
     assert not other.cookie
 
 
-async def test_neither_half_of_a_session_is_one() -> None:
+async def test_a_cookie_without_its_secret_or_a_secret_without_its_cookie_is_refused() -> None:
     """A server on another port of the same host receives the cookie, but not the secret."""
     fake = Fake(secure=True)
     browser = Browser(fake)
@@ -220,7 +220,7 @@ async def test_neither_half_of_a_session_is_one() -> None:
     assert await browser.act() == 200
 
 
-async def test_a_role_decides_and_only_some_calls_are_made() -> None:
+async def test_the_role_decides_about_each_call_and_other_calls_are_refused() -> None:
     fake = Fake()
     browser = Browser(fake)
     assert (await browser.ask("POST", "/session", {"user": "alice", "key": "x"}))[0] == 401
@@ -240,7 +240,7 @@ async def test_a_user_who_was_removed_is_logged_out() -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "logged out"])
-async def test_an_open_page_is_told_no_more_once_its_session_is_over(how: str) -> None:
+async def test_the_stream_of_a_page_ends_with_its_session(how: str) -> None:
     fake = Fake(secure=True)
     browser = Browser(fake)
     await browser.ask("POST", "/session", {"token": "right"})
@@ -257,7 +257,7 @@ async def test_an_open_page_is_told_no_more_once_its_session_is_over(how: str) -
     await browser.page.close()
 
 
-async def test_a_secure_server_shows_nothing_to_strangers() -> None:
+async def test_a_secure_server_shows_nothing_to_callers_without_credentials() -> None:
     browser = Browser(Fake(secure=True))
     assert (await browser.ask("GET", "/live"))[0] == 401
     assert (await browser.ask("GET", "/me"))[1]["name"] == ""
@@ -265,7 +265,7 @@ async def test_a_secure_server_shows_nothing_to_strangers() -> None:
     assert (await browser.ask("GET", "/live"))[0] == 200
 
 
-async def test_keys_do_not_travel_where_others_can_read() -> None:
+async def test_an_access_key_is_refused_on_a_connection_that_others_can_read() -> None:
     browser = Browser(Fake(), safe_login=False)
     said = await browser.ask("POST", "/session", {"user": "alice", "key": "secret"})
     assert said[0] == 403
@@ -274,7 +274,7 @@ async def test_keys_do_not_travel_where_others_can_read() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/pod", "/partitions/p%201", "/events", "/static/app.js"])
-async def test_files_have_a_kind_and_a_tag(path: str) -> None:
+async def test_a_file_is_served_with_its_type_and_a_tag_for_caches(path: str) -> None:
     page = Browser(Fake()).page
     asked = HttpRequest("GET", path, "", [(b"host", HOST.encode())], b"", None, "")
     reply = cast("Reply", await page.answer(asked))
@@ -295,12 +295,12 @@ async def test_files_have_a_kind_and_a_tag(path: str) -> None:
         "/v1/devices",
     ],
 )
-async def test_what_is_not_the_pages_is_left_to_others(path: str) -> None:
+async def test_a_path_that_is_not_the_pages_has_no_answer(path: str) -> None:
     page = Browser(Fake()).page
     assert await page.answer(HttpRequest("GET", path, "", [], b"", None, "")) is None
 
 
-def test_sessions_end_and_are_bounded() -> None:
+def test_a_session_ends_by_time_and_a_user_has_a_bounded_number() -> None:
     now = [0.0]
     sessions: Sessions[str] = Sessions(clock=lambda: now[0])
     cookie = sessions.open("alice", "alice")
@@ -357,7 +357,7 @@ def site_proxy(*peers: str, secret: str = "") -> SiteProxy:
         ),
     ],
 )
-async def test_a_header_is_believed_from_the_sites_proxy_alone(
+async def test_the_users_header_counts_only_from_the_sites_proxy(
     peers: list[str], secret: str, address: str, headers: dict[str, str], name: str
 ) -> None:
     browser = Browser(Fake(), proxy=site_proxy(*peers, secret=secret))
@@ -366,7 +366,7 @@ async def test_a_header_is_believed_from_the_sites_proxy_alone(
     assert said[1]["name"] == name
 
 
-async def test_who_comes_from_this_machine_is_no_proxy_without_a_secret() -> None:
+async def test_a_caller_on_this_machine_is_no_proxy_without_the_secret() -> None:
     """Every account here can connect from any of its addresses, including those of a network."""
     for secret, sent, name in (("", "", "anonymous"), (SECRET, SECRET, "alice")):
         browser = Browser(Fake(), proxy=site_proxy("10.0.0.0/24", secret=secret))
@@ -379,7 +379,7 @@ async def test_who_comes_from_this_machine_is_no_proxy_without_a_secret() -> Non
     assert site_proxy("10.0.0.7", secret=SECRET)
 
 
-async def test_whom_the_proxy_names_acts_in_their_role_and_only_from_the_page() -> None:
+async def test_the_user_whom_the_proxy_names_acts_in_their_role_from_the_page_alone() -> None:
     fake = Fake(secure=True)
     browser = Browser(fake, safe_login=False, proxy=site_proxy("10.0.0.5"))
     browser.address = "10.0.0.5"
@@ -393,14 +393,14 @@ async def test_whom_the_proxy_names_acts_in_their_role_and_only_from_the_page() 
     assert (await browser.ask("GET", "/live", x_remote_user="mallory"))[0] == 401
 
 
-async def test_a_name_that_is_said_twice_is_nobodys() -> None:
+async def test_two_headers_with_a_user_are_refused() -> None:
     browser = Browser(Fake(), proxy=site_proxy("10.0.0.5"))
     headers = [(b"host", HOST.encode()), (b"x-remote-user", b"a"), (b"x-remote-user", b"root")]
     asked = HttpRequest("GET", "/me", "", headers, b"", None, "10.0.0.5")
     assert cast("Reply", await browser.page.answer(asked)).status == 401
 
 
-async def test_keys_travel_where_the_proxy_hides_them_and_cookies_stay_secure() -> None:
+async def test_behind_a_proxy_with_tls_access_keys_count_and_cookies_are_secure() -> None:
     browser = Browser(Fake(), safe_login=False, proxy=site_proxy("10.0.0.5"))
     key = {"user": "alice", "key": "secret"}
     for address, proto, status in (
@@ -425,14 +425,12 @@ async def test_keys_travel_where_the_proxy_hides_them_and_cookies_stay_secure() 
         (["10.0.0.5"], "X-Remote-User", "short"),
     ],
 )
-def test_a_proxy_that_others_could_be_is_refused(
-    peers: list[str], header: str, secret: str
-) -> None:
+def test_unsafe_settings_of_a_proxy_are_refused(peers: list[str], header: str, secret: str) -> None:
     with pytest.raises(InvalidRequest):
         SiteProxy(peers, header=header, secret=secret)
 
 
-async def test_why_a_request_waits_is_asked_in_the_callers_name() -> None:
+async def test_an_explanation_is_made_for_the_caller_of_the_page() -> None:
     fake = Fake()
     browser = Browser(fake)
     await browser.ask("POST", "/session", {"token": "right"})

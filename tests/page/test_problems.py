@@ -136,7 +136,7 @@ def test_a_healthy_pod_has_no_problem() -> None:
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_each_state_has_its_line_alone(kind: str) -> None:
+def test_each_planted_state_is_one_problem_with_its_cause_and_command(kind: str) -> None:
     changed, words, command = PLANTED[kind]
     topics = healthy()
     for topic, items in changed.items():
@@ -148,7 +148,7 @@ def test_each_state_has_its_line_alone(kind: str) -> None:
     assert command in found["command"]
 
 
-def test_a_machine_that_is_down_has_a_line_for_who_may_not_see_agents() -> None:
+def test_a_down_machine_is_a_problem_for_callers_who_may_not_see_agents() -> None:
     topics = healthy()
     topics["clusters"]["pod"]["down"] = ["m2"]
     del topics["machines"]
@@ -159,7 +159,7 @@ def test_a_machine_that_is_down_has_a_line_for_who_may_not_see_agents() -> None:
     assert "partitions on it: p1 of alice" in found["cause"]  # type: ignore[index]
 
 
-def test_devices_of_a_silent_machine_are_not_called_ill() -> None:
+def test_devices_of_a_silent_machine_are_not_reported_as_ill() -> None:
     topics = healthy()
     topics["clusters"]["pod"]["down"] = ["m2"]
     topics["machines"]["m2"] = machine("DOWN", "its agent is silent")
@@ -205,7 +205,7 @@ def test_of_many_problems_each_kind_is_shown_first() -> None:
     assert list(shown)[-1] == "drained-empty/m1", "the order stays"
 
 
-def test_a_request_that_knows_its_turn_does_not_starve() -> None:
+def test_a_request_with_an_estimate_is_not_reported_as_starving() -> None:
     topics = healthy()
     topics["waiters"] = {"w1": waiter(since=NOW - 9999, starts=NOW + 60)}
     assert problems(topics, NOW) == {}

@@ -73,7 +73,7 @@ async def place() -> AsyncIterator[Place]:
     await made.server.stop(0)
 
 
-async def test_a_certificate_is_its_users(place: Place) -> None:
+async def test_a_certificate_stands_for_the_user_whom_it_names(place: Place) -> None:
     await place.user("alice")
     await place.user("ruth", "reader")
     assert await place.who(folder_of("alice")) == ("alice", "user")
@@ -85,7 +85,7 @@ async def test_a_certificate_is_its_users(place: Place) -> None:
         await place.who(CLIENT, munge="no")
 
 
-async def test_a_certificate_ends(place: Place) -> None:
+async def test_an_expired_certificate_opens_no_connection(place: Place) -> None:
     await place.user("alice")
     with pytest.raises(Unavailable):
         await place.who(EXPIRED)

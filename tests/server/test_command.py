@@ -105,7 +105,7 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def test_it_says_what_it_serves_and_where(start: Start, folder: Path) -> None:
+def test_the_server_says_what_it_serves_and_where(start: Start, folder: Path) -> None:
     process = start("--preset", "pod16")
     line = _line(process)
     with _client(folder / "s") as client:
@@ -119,7 +119,7 @@ def test_it_says_what_it_serves_and_where(start: Start, folder: Path) -> None:
     assert sorted(os.listdir(folder)) == ["db"]
 
 
-def test_it_takes_all_the_descriptors_that_it_may_have(
+def test_the_server_raises_its_limit_of_descriptors(
     start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(globals(), "COMMAND", ["prlimit", "--nofile=100:700", *COMMAND])
@@ -128,7 +128,7 @@ def test_it_takes_all_the_descriptors_that_it_may_have(
     assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (700, 700)
 
 
-def test_without_a_preset_it_waits_for_an_administrator(start: Start, folder: Path) -> None:
+def test_a_server_without_a_preset_waits_for_an_administrator(start: Start, folder: Path) -> None:
     assert "no cluster yet (vipu-admin create cluster)" in _line(start())
     with _client(folder / "s") as client:
         assert client.list_clusters() == []
@@ -136,14 +136,14 @@ def test_without_a_preset_it_waits_for_an_administrator(start: Start, folder: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_it_with_grace(start: Start, folder: Path, number: int) -> None:
+def test_a_signal_ends_the_server_in_order(start: Start, folder: Path, number: int) -> None:
     process = start("--preset", "pod4")
     assert "pod4" in _line(process)
     process.send_signal(number)
     assert process.wait(300) == 0
 
 
-def test_killed_at_any_time_it_goes_on_where_it_was(start: Start, folder: Path) -> None:
+def test_a_killed_server_goes_on_where_it_was(start: Start, folder: Path) -> None:
     process = start("--preset", "pod64")
     _line(process)
     with _client(folder / "s") as client:
@@ -306,12 +306,12 @@ def test_a_users_server_killed_with_partitions_keeps_them(
     assert os.listdir(folder / "run") == []
 
 
-def test_version() -> None:
+def test_the_command_shows_its_version() -> None:
     done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("vipu-server (Podwright) ")
 
 
-def test_its_log_is_json_from_the_first_line_to_the_refusal(start: Start, folder: Path) -> None:
+def test_the_log_is_json_from_the_first_line_to_the_refusal(start: Start, folder: Path) -> None:
     """Every line is one object, and says the value of every field, defaults too."""
     first = start("--preset", "pod4", "--log-format", "json", "--audit-log", "stderr")
     assert "vipu-server" in json.loads(_line(first))["message"]
@@ -344,7 +344,7 @@ def test_the_audit_goes_to_syslog(start: Start, folder: Path) -> None:
     assert said.rstrip("\0").endswith(": OK")
 
 
-def test_a_place_for_the_audit_that_is_none(start: Start, folder: Path) -> None:
+def test_an_unknown_place_for_the_audit_is_refused(start: Start, folder: Path) -> None:
     process = start("--preset", "pod4", "--audit-log", "syslog:nowhere")
     assert "no place for the audit" in _line(process)
     assert process.wait(300) == 2

@@ -21,7 +21,9 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return died
 
 
-def test_it_dies_at_the_nth_of_its_kind_once_the_drivers_are_made(deaths: list[int]) -> None:
+def test_the_server_dies_at_the_nth_event_of_a_kind_once_the_drivers_are_made(
+    deaths: list[int],
+) -> None:
     fault = KillPoint("commit:2:before")
     assert [fault.before("commit") for _ in range(3)] == [False] * 3, "no drivers yet"
     fault.drivers(SIMULATED)
@@ -31,7 +33,7 @@ def test_it_dies_at_the_nth_of_its_kind_once_the_drivers_are_made(deaths: list[i
     assert deaths == [1]
 
 
-def test_after_means_that_it_is_done_first(deaths: list[int]) -> None:
+def test_a_kill_after_an_event_lets_the_event_happen_first(deaths: list[int]) -> None:
     fault = KillPoint("driver:1:after")
     fault.drivers(SIMULATED)
     assert fault.before("driver")

@@ -45,7 +45,9 @@ def vanish(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_over_http(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_over_http_whose_caller_has_gone_does_no_harm(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The answer is ready after its caller has gone."""
 
     async def test() -> None:
@@ -68,7 +70,9 @@ def test_over_http(caplog: pytest.LogCaptureFixture) -> None:
     served(test, caplog)
 
 
-def test_on_the_socket(caplog: pytest.LogCaptureFixture, folder: Path) -> None:
+def test_an_answer_on_the_socket_whose_caller_has_gone_does_no_harm(
+    caplog: pytest.LogCaptureFixture, folder: Path
+) -> None:
     """A caller that goes away with an unread answer resets the connection."""
     call = b"POST /podwright.v1/%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 

@@ -155,7 +155,7 @@ async def test_a_block_rule_is_kept_by_its_name_as_older_stores_have_it(folder: 
         choose(strange)
 
 
-def test_what_is_wrong_with_files(folder: Path) -> None:
+def test_faulty_cluster_files_are_refused(folder: Path) -> None:
     bad = folder / "bad.toml"
     bad.write_text('name = "a"\nfamily = "ipv"\n[[link_domains]]\nmachines = ["m"]\n')
     with pytest.raises(wire.InvalidRequest, match=r"bad\.toml:2: family: 'ipv' is not known"):

@@ -80,7 +80,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
-async def test_a_refusal_arrives_as_it_was(
+async def test_a_refusal_arrives_unchanged(
     http: Http, controller: FakeController, kind: type[wire.PodwrightError]
 ) -> None:
     controller.fail["renew"] = kind(
@@ -156,7 +156,9 @@ async def test_a_fault_of_ours_says_nothing_of_its_inside(
         ),
     ],
 )
-async def test_what_is_no_good_request(http: Http, sent: bytes, status: int, says: str) -> None:
+async def test_malformed_requests_are_refused(
+    http: Http, sent: bytes, status: int, says: str
+) -> None:
     got, headers, body = await http.raw(sent)
     assert got == status
     assert says in body.decode()

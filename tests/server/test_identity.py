@@ -89,7 +89,7 @@ async def test_a_token_is_its_callers_until_it_expires(identity: Identity, clock
         await identity.caller_of_metadata(_bearer(token.token))
 
 
-async def test_without_a_token_nobody(identity: Identity) -> None:
+async def test_a_caller_without_a_token_is_anonymous_and_gets_none(identity: Identity) -> None:
     for metadata in (None, [], [("user-agent", "x")]):
         caller = await identity.caller_of_metadata(metadata)
         assert caller == Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
@@ -97,7 +97,7 @@ async def test_without_a_token_nobody(identity: Identity) -> None:
         identity.issue(caller)
 
 
-async def test_forged_tokens(identity: Identity, clock: Clock) -> None:
+async def test_forged_tokens_are_refused(identity: Identity, clock: Clock) -> None:
     token = identity.issue(await identity.caller_of_uid(7, "unix")).token
     raw = base64.urlsafe_b64decode(token)
     forged = [

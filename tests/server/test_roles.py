@@ -262,6 +262,6 @@ async def test_a_secure_server_answers_nobody_whom_it_does_not_know(doors: Doors
     assert await doors.state() == before
 
 
-def test_rows_are_what_they_look_like() -> None:
+def test_the_page_shows_the_rights_of_a_row() -> None:
     assert RIGHTS["Backup"] == Rights(May.ANY, May.NO, May.NO, May.NO, May.NO)
     assert "| `Backup` | yes | - | - | - | - |" in calls_page()

@@ -73,7 +73,7 @@ async def test_stop_does_not_wait_for_ever(
     assert controller.closed
 
 
-async def test_nothing_is_left_when_it_cannot_begin(
+async def test_a_server_that_cannot_begin_leaves_nothing_behind(
     controller: FakeController, folder: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -137,7 +137,7 @@ async def ask(http: Http) -> wire.ServerInfo:
     return info
 
 
-async def test_it_refuses_and_names_the_active_one_then_takes_over(
+async def test_a_standby_refuses_and_names_the_active_server_until_it_takes_over(
     life: Life, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -170,7 +170,7 @@ async def test_it_refuses_and_names_the_active_one_then_takes_over(
     await life.task
 
 
-async def test_told_to_end_while_it_stands_by_it_never_opens_the_store(life: Life) -> None:
+async def test_a_standby_that_is_told_to_end_never_opens_the_store(life: Life) -> None:
     life.begin()
     http = await life.http()
     http.close()
@@ -179,7 +179,7 @@ async def test_told_to_end_while_it_stands_by_it_never_opens_the_store(life: Lif
     assert (await life.store.reopened().open()).epoch == 1
 
 
-async def test_one_who_was_quicker_is_waited_for(life: Life) -> None:
+async def test_a_standby_waits_for_another_that_was_quicker(life: Life) -> None:
     life.store.left, life.store.snatched = 0.0, True
     life.begin()
     await life.until(lambda: life.standby.active == "a third one" or life.store.left)
@@ -190,7 +190,7 @@ async def test_one_who_was_quicker_is_waited_for(life: Life) -> None:
     await life.task
 
 
-async def test_a_lease_that_ran_out_silences_it(life: Life) -> None:
+async def test_a_server_whose_lease_ran_out_answers_as_a_standby(life: Life) -> None:
     life.store.left = 0.0
     life.begin()
     await life.until(lambda: life.ready)
@@ -207,7 +207,7 @@ async def test_a_lease_that_ran_out_silences_it(life: Life) -> None:
     await life.task
 
 
-async def test_while_its_disk_is_full_it_reads_on(
+async def test_a_server_whose_disk_is_full_reads_on_and_writes_once_there_is_room(
     life: Life, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -247,7 +247,7 @@ async def test_while_its_disk_is_full_it_reads_on(
 
 
 @pytest.mark.parametrize("opens", [False, True])
-async def test_it_starts_on_a_full_disk(life: Life, opens: bool) -> None:
+async def test_a_server_starts_on_a_full_disk(life: Life, opens: bool) -> None:
     """It reads what is there and recovers. opens: there is room to open the store, and no more."""
     before = MemoryStore()
     before._disk = life.store._disk
@@ -280,7 +280,7 @@ async def test_it_starts_on_a_full_disk(life: Life, opens: bool) -> None:
     await life.task
 
 
-async def test_of_two_that_started_on_a_full_disk_one_ends(life: Life) -> None:
+async def test_of_two_servers_that_started_on_a_full_disk_one_ends(life: Life) -> None:
     """The other one was quicker to find room."""
     life.store.left = 0.0
     before = MemoryStore()
@@ -296,7 +296,7 @@ async def test_of_two_that_started_on_a_full_disk_one_ends(life: Life) -> None:
             await life.task
 
 
-async def test_fenced_it_ends(life: Life) -> None:
+async def test_a_fenced_server_ends(life: Life) -> None:
     life.store.left = 0.0
     life.begin()
     await life.until(lambda: life.ready)
@@ -306,7 +306,7 @@ async def test_fenced_it_ends(life: Life) -> None:
             await life.task
 
 
-async def test_a_renewal_that_fails_in_any_way_ends_it(
+async def test_a_server_ends_however_the_renewal_of_its_lease_fails(
     life: Life, caplog: pytest.LogCaptureFixture
 ) -> None:
     life.store.left = 0.0

@@ -78,7 +78,9 @@ CASES: list[tuple[Callable[[Records], None], str]] = [
 
 @pytest.mark.parametrize(("change", "says"), CASES)
 @virtually
-async def test_no_start_serves_it(change: Callable[[Records], None], says: str) -> None:
+async def test_a_store_with_faults_that_forbid_it_is_not_served(
+    change: Callable[[Records], None], says: str
+) -> None:
     store = await written()
     change(store._disk.records)
     world = World([preset("pod16")])
@@ -90,7 +92,7 @@ async def test_no_start_serves_it(change: Callable[[Records], None], says: str) 
 
 
 @virtually
-async def test_one_that_is_in_order_has_no_fault() -> None:
+async def test_a_sound_store_has_no_fault() -> None:
     store = await written()
     snapshot = await store.read()
     served = ServedClusters([preset("pod16")])
@@ -139,7 +141,7 @@ def test_the_command_lists_all_faults(tmp_path: Path, capsys: pytest.CaptureFixt
     assert path.read_bytes() == before
 
 
-def test_a_backup_heals_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backup_heals_a_damaged_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, file = tmp_path / "good.db", tmp_path / "bad.db", tmp_path / "pod.backup"
     in_file(good, lambda records: None)
     in_file(bad, share_devices)

@@ -71,7 +71,7 @@ async def get(server: Server, path: str, verb: str = "GET", host: str = "localho
     return answer.decode()
 
 
-async def test_it_says_how_it_is(server: Server) -> None:
+async def test_healthz_answers_and_lists_have_every_field(server: Server) -> None:
     spec = PartitionSpec(name="p1", size=2)
     await server.controller.create_partition(ROOT, CreateRequest(spec=spec))
     assert (await get(server, "/healthz")).startswith("HTTP/1.1 200")
@@ -102,7 +102,7 @@ async def test_lists_come_in_pages_to_who_asks_for_them(server: Server) -> None:
         assert (await get(server, f"/v1/partitions?{wrong}")).split()[1] == "400", wrong
 
 
-async def test_its_figures(server: Server) -> None:
+async def test_metrics_can_be_read_by_prometheus_and_each_is_explained(server: Server) -> None:
     """Prometheus' own parser reads them, and each has its words."""
     spec = PartitionSpec(name="p1", size=2)
     await server.controller.create_partition(ROOT, CreateRequest(spec=spec))
@@ -228,7 +228,7 @@ async def test_silent_connections_keep_no_probe_out(server: Server) -> None:
         ("/pod", "GET", "localhost\r\nHost: evil.com", "400"),
     ],
 )
-async def test_what_is_not_to_be_had(
+async def test_unknown_paths_methods_and_hosts_are_refused(
     server: Server, path: str, verb: str, host: str, status: str
 ) -> None:
     assert (await get(server, path, verb, host)).split()[1] == status
@@ -244,7 +244,7 @@ async def test_a_secure_server_shows_no_lists() -> None:
         await server.stop(0)
 
 
-def test_it_stays_on_loopback_unless_told() -> None:
+def test_the_web_port_stays_on_loopback_unless_told() -> None:
     with pytest.raises(InvalidRequest, match="--listen-anywhere"):
         make(host="0.0.0.0")
 

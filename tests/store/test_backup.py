@@ -69,7 +69,9 @@ def test_a_newer_file_is_refused() -> None:
         read_backup(newer)
 
 
-def test_the_oldest_reader_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_builds_backup_is_read_unless_it_needs_a_newer_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(_backup, "OURS", Format(FORMAT + 5, FORMAT))
     assert read_backup(backup_text(SNAPSHOT)) == SNAPSHOT
     monkeypatch.setattr(_backup, "OURS", Format(FORMAT + 5, FORMAT + 1))
@@ -77,7 +79,7 @@ def test_the_oldest_reader_decides(monkeypatch: pytest.MonkeyPatch) -> None:
         read_backup(backup_text(SNAPSHOT))
 
 
-def test_a_file_from_before_the_numbers_can_be_read() -> None:
+def test_a_backup_from_before_the_format_numbers_can_be_read() -> None:
     lines = backup_text(SNAPSHOT).splitlines()
     head = {**json.loads(lines[0]), "version": 1}
     del head["format"], head["oldest_reader"]

@@ -39,7 +39,9 @@ async def test_the_answer_gets_lost_after_it_is_durable() -> None:
 
 
 @pytest.mark.parametrize(("durable", "left"), [(False, {"1"}), (True, {"1", "2"})])
-async def test_a_lasting_failure_is_a_death(durable: bool, left: set[str]) -> None:
+async def test_a_store_whose_failure_lasts_refuses_everything(
+    durable: bool, left: set[str]
+) -> None:
     store = MemoryStore()
     await store.open()
     store.fail(2, durable=durable, lasting=True)

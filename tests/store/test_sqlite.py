@@ -172,7 +172,7 @@ async def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None
     assert "cannot be opened" in await refusal(Path("/proc/podwright/x.db"))
 
 
-async def test_what_is_no_database_is_refused(path: Path) -> None:
+async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"this is a letter, not a database\n" * 100)
     assert "is damaged" in await refusal(path)
@@ -204,7 +204,9 @@ async def test_a_newer_file_is_refused(path: Path) -> None:
     assert "newer Podwright" in await refusal(path)
 
 
-async def test_the_oldest_reader_decides(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_newer_builds_store_is_opened_unless_it_needs_a_newer_reader(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A newer build's store is opened unless its records need a newer reader; nothing changes."""
     await records(path)
 
@@ -226,7 +228,7 @@ async def test_the_oldest_reader_decides(path: Path, monkeypatch: pytest.MonkeyP
     assert "newer Podwright" in await refusal(path)
 
 
-async def test_a_file_from_before_the_numbers(path: Path) -> None:
+async def test_a_store_from_before_the_format_numbers_is_opened(path: Path) -> None:
     """A look leaves it as it is. Opening raises its version, which older builds then refuse."""
     path.parent.mkdir(mode=0o700)
     db = sqlite3.connect(path)
@@ -281,7 +283,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
     assert set(await records(path)) == {("a", "kept")}
 
 
-async def test_a_file_that_another_process_holds(
+async def test_a_commit_fails_while_another_process_writes_and_the_next_succeeds(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("podwright.store._sqlite_schema._BUSY", 0.05)

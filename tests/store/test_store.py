@@ -95,7 +95,7 @@ async def test_any_text_and_bytes_come_back(handle: Handle) -> None:
     }
 
 
-async def test_many_changes_in_one_commit(handle: Handle) -> None:
+async def test_a_commit_may_have_many_changes(handle: Handle) -> None:
     store = handle()
     await store.open()
     await store.commit([Put("n", str(i), str(i).encode()) for i in range(1234)])
@@ -177,7 +177,7 @@ async def test_time_never_falls_below_what_was_committed(handle: Handle, clocks:
     assert latest.now() == 1_003_600.0
 
 
-async def test_all_of_one_instant_can_be_read(handle: Handle) -> None:
+async def test_all_records_are_read_as_of_one_instant(handle: Handle) -> None:
     store = handle()
     opened = await store.open()
     await store.commit([Put("a", "x", b"1"), Put("a", "y", b"1")])

@@ -43,7 +43,7 @@ def test_a_database_is_reached_by_its_url(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["mysql://x/y", "sqlite://", "sqlite:///", "sqlite://host"])
-def test_what_is_no_place_is_refused(place: str) -> None:
+def test_a_store_that_is_no_place_is_refused(place: str) -> None:
     with pytest.raises(InvalidRequest, match=r"is not an address of a store\. Use a path"):
         open_store(place)
 

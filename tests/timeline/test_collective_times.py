@@ -23,28 +23,30 @@ def split(timeline: Timeline) -> list[CollectiveTime]:
     return [split_time(piece, entered) for piece in timeline.slices]
 
 
-def test_who_comes_first_waits_for_who_comes_last() -> None:
+def test_the_first_instance_in_a_collective_waits_for_the_last() -> None:
     assert split(collective((10, 60), (50, 61), (30, 60))) == [(40, 10), (0, 11), (20, 10)]
 
 
-def test_who_leaves_before_the_last_has_entered_waited_no_longer_than_it_stayed() -> None:
+def test_an_instance_that_leaves_before_the_last_enters_waits_as_long_as_it_stays() -> None:
     assert split(collective((10, 15), (50, 60))) == [(5, 0), (0, 10)]
 
 
-def test_a_collective_of_which_nobody_else_is_known_was_no_waiting() -> None:
+def test_a_collective_that_only_one_instance_reported_counts_no_waiting() -> None:
     timeline = collective((10, 60))
     assert split(timeline) == [(0, 50)]
     assert split_time(timeline.slices[0]._replace(flows=()), {}) == (0, 50)
 
 
-def test_other_collectives_are_not_waited_for() -> None:
+def test_instances_wait_only_within_the_same_collective() -> None:
     first, second = collective((10, 60), (20, 60)), collective((90, 95), flow=8)
     both = first._replace(slices=[*first.slices, *second.slices])
     assert split(both) == [(10, 40), (0, 40), (0, 5)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=9))
-def test_the_parts_are_the_whole_and_the_last_never_waits(calls: list[tuple[int, int]]) -> None:
+def test_waiting_and_transfer_add_up_to_the_whole_and_the_last_never_waits(
+    calls: list[tuple[int, int]],
+) -> None:
     timeline = collective(*((begin, begin + duration) for begin, duration in calls))
     parts = split(timeline)
     assert [sum(part) for part in parts] == [duration for _, duration in calls]

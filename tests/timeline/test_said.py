@@ -64,7 +64,7 @@ def heard(decoder: ours.InstanceRecords, data: bytes) -> list[Said]:
     ]
 
 
-def test_both_have_one_form() -> None:
+def test_popdist_and_the_reader_agree_on_the_packets_format() -> None:
     names = ("MARK", "COLLECTIVE", "JOINED", "LEFT", "LEFT_OUT", "LONGEST", "LARGEST")
     assert {n: getattr(theirs, n) for n in names} == {n: getattr(ours, n) for n in names}
     for form in ("PIECE", "KIND", "RECORD"):
@@ -72,7 +72,7 @@ def test_both_have_one_form() -> None:
     assert _trace_events.TRACE_VARIABLE == TRACE_VARIABLE
 
 
-def test_records_arrive_in_their_order() -> None:
+def test_records_arrive_in_the_order_in_which_they_were_written() -> None:
     reading, writing = pipe()
     records = theirs.Records(writing)
     began = records.begin()
@@ -103,7 +103,7 @@ def test_records_arrive_in_their_order() -> None:
     os.close(writing)
 
 
-def test_a_program_never_waits_for_who_reads_and_is_told_what_it_lost() -> None:
+def test_a_program_never_waits_for_its_reader_and_counts_what_it_lost() -> None:
     reading, writing = pipe()
     records = theirs.Records(writing)
     for _ in range(20000):  # more than a pipe holds, and nobody reads
@@ -121,7 +121,7 @@ def test_a_program_never_waits_for_who_reads_and_is_told_what_it_lost() -> None:
     os.close(writing)
 
 
-def test_nothing_happens_where_nothing_is_traced() -> None:
+def test_without_a_trace_a_record_does_nothing() -> None:
     code = (
         "import sys, popdist; popdist.mark('epoch'); popdist.init(); popdist.mark('epoch')\n"
         "print('popdist._trace_records' in sys.modules)"
@@ -140,7 +140,7 @@ def test_nothing_happens_where_nothing_is_traced() -> None:
     assert popdist.mark.__doc__
 
 
-def test_a_child_sends_nothing_twice(tmp_path: Path) -> None:
+def test_a_forked_child_sends_no_record_of_its_parent_again(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -157,7 +157,7 @@ def test_a_child_sends_nothing_twice(tmp_path: Path) -> None:
     os.close(reading)
 
 
-def test_many_kinds_are_more_than_one_piece() -> None:
+def test_many_kinds_of_records_are_sent_in_several_pieces() -> None:
     reading, writing = pipe()
     records = theirs.Records(writing)
     names = [f"{n:03}" + "ö" * n for n in range(60)]
@@ -172,7 +172,7 @@ def test_many_kinds_are_more_than_one_piece() -> None:
     os.close(writing)
 
 
-def test_threads_lose_nothing() -> None:
+def test_records_of_several_threads_all_arrive() -> None:
     reading, writing = pipe()
     records = theirs.Records(writing)
     decoded, found = ours.InstanceRecords(), list[Said]()
@@ -198,7 +198,7 @@ _PIECE = theirs._pack_piece([theirs._head("mark")], [theirs.RECORD.pack(0, 0, 5,
 
 
 @given(st.lists(st.binary(max_size=200) | st.just(_PIECE) | st.just(_PIECE[:20])))
-def test_whatever_a_program_writes_is_taken(pieces: list[bytes]) -> None:
+def test_any_bytes_of_a_program_are_read_without_an_error(pieces: list[bytes]) -> None:
     decoded = ours.InstanceRecords()
     for piece in pieces:
         assert all(record.name.isprintable() for record in heard(decoded, piece))
@@ -216,7 +216,7 @@ def test_whatever_a_program_writes_is_taken(pieces: list[bytes]) -> None:
         _PIECE.replace(b"\x01\x04", b"\x01\x03"),
     ],
 )
-def test_what_is_no_piece_ends_the_stream(wrong: bytes) -> None:
+def test_a_malformed_piece_ends_the_stream(wrong: bytes) -> None:
     decoded = ours.InstanceRecords()
     assert len(heard(decoded, _PIECE + wrong + _PIECE)) == 1
     assert decoded.broken
@@ -227,7 +227,9 @@ def test_what_is_no_piece_ends_the_stream(wrong: bytes) -> None:
     st.integers(-(10**15), 10**15),
     st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**7), st.integers(0, 10**7))),
 )
-def test_the_error_of_a_clock_holds(ahead: int, answers: list[tuple[int, int, int]]) -> None:
+def test_the_true_offset_of_a_clock_lies_within_its_stated_error(
+    ahead: int, answers: list[tuple[int, int, int]]
+) -> None:
     """However long the two directions take, the offset is right within the error."""
     known, at = HostClock(), 0
     assert known.error is None
@@ -241,7 +243,7 @@ def test_the_error_of_a_clock_holds(ahead: int, answers: list[tuple[int, int, in
         assert known.error <= min((there + back + 1) // 2 for _, there, back in answers) + 10**8
 
 
-def test_the_quickest_answer_counts_until_it_is_old() -> None:
+def test_the_quickest_answer_decides_the_clock_offset_until_it_is_old() -> None:
     known = HostClock()
     known.answered(0, 1_000, 200)
     assert (known.offset, known.error) == (-900, 100)

@@ -37,7 +37,7 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run.trace"
 
 
-def test_in_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_is_described_in_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", str(trace)]) == 0
     out = capsys.readouterr().out
     assert "Program:   train.py\n" in out
@@ -52,7 +52,7 @@ def test_in_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1       | instance 0 ended with code 9" in out
 
 
-def test_what_nobody_recorded_is_not_known(
+def test_a_trace_without_collectives_says_that_waiting_is_not_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A program whose collectives are another library's, in which it may wait most of its time."""
@@ -80,7 +80,7 @@ def test_what_nobody_recorded_is_not_known(
     assert found["by_rank"]["1"]["waiting"] is None
 
 
-def test_as_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_is_described_as_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", str(trace), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["launch"]["code"] == 0
@@ -91,7 +91,7 @@ def test_as_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {"restart"} <= {event["what"] for event in found["happened"]}
 
 
-def test_a_page_that_stands_alone(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_html_page_needs_no_other_file(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = trace.with_name("run.html")
     assert main(["trace", str(trace), "--html", str(page)]) == 0
     assert f"the page: {page}" in capsys.readouterr().out
@@ -126,7 +126,7 @@ def test_the_legend_explains_every_colour_and_no_colour_means_two_things(trace: 
     assert len({colours[kind] for kind in kinds}) == len(kinds)
 
 
-def test_what_a_launch_says_is_text_in_the_page(tmp_path: Path) -> None:
+def test_names_from_a_launch_are_escaped_in_the_page(tmp_path: Path) -> None:
     bad = '<script>alert("1")</script>'
     writer = TraceWriter(open_file(str(tmp_path / "t")), 1, Clock())
     writer.begin("launch", program=bad)
@@ -140,7 +140,7 @@ def test_what_a_launch_says_is_text_in_the_page(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in text
 
 
-def test_many_records_make_no_large_page(tmp_path: Path) -> None:
+def test_the_page_of_many_records_stays_small(tmp_path: Path) -> None:
     """Neighbours that no screen could show apart are merged."""
     clock = Clock()
     writer = TraceWriter(open_file(str(tmp_path / "t")), 400, clock)
@@ -160,7 +160,7 @@ def test_many_records_make_no_large_page(tmp_path: Path) -> None:
     assert "more</text>" in text
 
 
-def test_a_launch_is_found_by_its_names(
+def test_a_trace_is_found_by_the_names_of_its_launch(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environ = dict(os.environ)

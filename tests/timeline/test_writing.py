@@ -105,7 +105,9 @@ def read_packets(path: Path) -> list[Any]:
 
 @given(st.lists(st.integers(0, packets.LATEST), max_size=1200))
 @example([0, 1, 0x7F, 0x80, packets.LATEST])
-def test_many_times_at_once_are_the_same_numbers(numbers: list[int]) -> None:
+def test_times_that_are_encoded_together_are_decoded_to_the_same_numbers(
+    numbers: list[int],
+) -> None:
     found = [
         perfetto.TracePacket.FromString(bytes((packets.TIMESTAMP_KEY,)) + time).timestamp
         for time in packets.times(numbers)
@@ -113,7 +115,7 @@ def test_many_times_at_once_are_the_same_numbers(numbers: list[int]) -> None:
     assert found == numbers
 
 
-def test_perfettos_classes_read_it(tmp_path: Path) -> None:
+def test_perfettos_own_classes_read_the_file(tmp_path: Path) -> None:
     """Nesting, order and flows: what ui.perfetto.dev makes of them follows from these."""
     path = tmp_path / "t"
     launch(path, Clock())
@@ -161,7 +163,7 @@ def test_perfettos_classes_read_it(tmp_path: Path) -> None:
     assert begun[names["collectives"]] == ["allReduceSum: instance 1 arrives last"] * 200
 
 
-def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
+def test_a_trace_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "t"
     launch(path, Clock())
     found = read_timeline(str(path))
@@ -192,7 +194,7 @@ def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert sum(i.name == "step" for i in found.instants) == 400
 
 
-def test_where_the_time_went(tmp_path: Path) -> None:
+def test_the_account_says_where_the_time_went(tmp_path: Path) -> None:
     path = tmp_path / "t"
     launch(path, Clock())
     found = account(read_timeline(str(path)))
@@ -227,7 +229,7 @@ def test_where_the_time_went(tmp_path: Path) -> None:
     assert lines[4] == "Most of the transfer was allReduceSum of 64 bytes: 1.0 ms each."
 
 
-def test_the_table_counts_collectives_as_the_sentence_does(tmp_path: Path) -> None:
+def test_the_table_and_the_sentence_count_the_same_collectives(tmp_path: Path) -> None:
     path = tmp_path / "t"
     launch(path, Clock())
     times = account(read_timeline(str(path)))
@@ -237,7 +239,7 @@ def test_the_table_counts_collectives_as_the_sentence_does(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("ahead", [-4000 * MS, 7 * 10**12])
-def test_hosts_clocks_are_aligned_and_the_error_is_said(tmp_path: Path, ahead: int) -> None:
+def test_clocks_of_hosts_are_aligned_and_the_error_is_stated(tmp_path: Path, ahead: int) -> None:
     path = tmp_path / "t"
     launch(path, Clock(), ahead=ahead)
     found = account(read_timeline(str(path)))
@@ -247,7 +249,7 @@ def test_hosts_clocks_are_aligned_and_the_error_is_said(tmp_path: Path, ahead: i
     assert any("may differ by 1.0 ms" in line for line in in_sentences(found))
 
 
-def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_off_anywhere_is_read_up_to_the_cut(tmp_path: Path) -> None:
     """As after kill -9 of everything, or on a disk that is full."""
     path = tmp_path / "t"
     launch(path, Clock())
@@ -269,7 +271,7 @@ def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None
         whole.ParseFromString(data[:-1])
 
 
-def test_what_instances_say_is_bounded(tmp_path: Path) -> None:
+def test_the_records_of_an_instance_are_bounded(tmp_path: Path) -> None:
     clock = Clock()
     trace = TraceWriter(open_file(str(tmp_path / "t")), 2, clock, byte_limit=100_000)
     trace.begin("launch")
@@ -297,7 +299,7 @@ def test_what_instances_say_is_bounded(tmp_path: Path) -> None:
     assert len(trace._said._templates) <= 8192
 
 
-def test_a_disk_that_is_full_ends_the_trace_alone() -> None:
+def test_a_full_disk_ends_the_trace_and_not_the_launch() -> None:
     trace = TraceWriter(os.open("/dev/full", os.O_WRONLY), 1, Clock())
     trace.begin("launch")
     trace.open()
@@ -308,7 +310,7 @@ def test_a_disk_that_is_full_ends_the_trace_alone() -> None:
     trace.close(code=0)
 
 
-def test_off_is_off() -> None:
+def test_a_trace_that_is_off_records_nothing() -> None:
     OFF.begin("launch")
     OFF.attempt(1)
     OFF.instance_began(0, "a")
@@ -318,7 +320,7 @@ def test_off_is_off() -> None:
     assert not OFF._queue
 
 
-def test_the_file_is_private_and_nothing_else_is_written_over(tmp_path: Path) -> None:
+def test_the_file_is_private_and_replaces_only_another_trace(tmp_path: Path) -> None:
     path = tmp_path / "t"
     launch(path, Clock())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -345,7 +347,7 @@ def test_the_file_is_private_and_nothing_else_is_written_over(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "content", [b"hello", b"\x0a\x05", b"\x0a\xff\xff\xff\xff\xff\xff", b"\x12a"]
 )
-def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t"
     path.write_bytes(content)
     with pytest.raises(InvalidRequest, match="is not a trace of a launch"):

@@ -13,12 +13,12 @@ def drawn(width: int = 64, **shape: int) -> list[str]:
     return [f"{d.name} {''.join(c.letter for c in d.cells)} {d.free}/{d.size}" for d in found]
 
 
-def test_each_partition_has_a_letter_and_a_failure_is_seen() -> None:
+def test_each_partition_has_a_letter_and_devices_that_are_down_an_exclamation_mark() -> None:
     assert drawn() == ["0 AAAABBBB········ 8/16", "1 ············!!!! 12/16"]
     assert legend(snapshot()) == "· free  d drained  ! down  r kept  20 free, largest 8"
 
 
-def test_a_wide_domain_is_folded_and_still_shows_its_failure() -> None:
+def test_a_domain_that_is_wider_than_the_screen_is_folded_and_shows_its_failure() -> None:
     first, second = drawn(width=4)
     assert first == "0 AB·· 8/16"
     assert second == "1 ···! 12/16"
@@ -28,7 +28,7 @@ def test_a_wide_domain_is_folded_and_still_shows_its_failure() -> None:
     assert domain.cells[-1] == Cell("!", "red bold")
 
 
-def test_letters_stay_while_others_go() -> None:
+def test_a_partition_keeps_its_letter_while_others_come_and_go() -> None:
     seen = snapshot()
     before = {name: values[0] for name, values in rows(TABS[0], seen, NOW)}
     seen["partitions"]["later"] = {**seen["partitions"]["eval"], "created": 30}
@@ -51,7 +51,7 @@ def test_rows_are_filtered_and_sorted() -> None:
     )  # fmt: skip
 
 
-def test_what_is_kept_has_the_number_of_its_request() -> None:
+def test_kept_devices_have_the_number_of_their_request_in_the_legend() -> None:
     seen = snapshot()
     seen["jobs"] = {
         "slurm/7": {"scheduler": "slurm", "job": "7", "place": 2, "owner": "eve", "reserved": 2}
@@ -76,10 +76,10 @@ def test_events_are_the_newest_first() -> None:
     assert [key for key, _ in found] == ["2", "1", "0"]
 
 
-def test_what_lies_on_a_machine() -> None:
+def test_the_partitions_on_a_machine_are_listed() -> None:
     assert partitions_on_machine(snapshot(), "m0") == ["train"]
     assert partitions_on_machine(snapshot(), "m7") == []
 
 
-def test_spans() -> None:
+def test_a_span_of_seconds_is_shown_in_its_largest_unit() -> None:
     assert [span(s) for s in (-1, 59, 60, 3700, 200000)] == ["0s", "59s", "1m", "1h01", "2d"]

@@ -52,7 +52,7 @@ def names(app: TopApp) -> list[str]:
     ("name", "keys"),
     [("partitions", ()), ("queue", ("2",)), ("machines", ("3",)), ("explained", ("2", "x"))],
 )
-async def test_a_screen_is_as_it_was(name: str, keys: tuple[str, ...]) -> None:
+async def test_each_tab_looks_like_its_recorded_screen(name: str, keys: tuple[str, ...]) -> None:
     app = app_of(Pod())
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "alice" in text(pilot))
@@ -67,7 +67,7 @@ async def test_a_screen_is_as_it_was(name: str, keys: tuple[str, ...]) -> None:
         await until(pilot, lambda: text(pilot) == wanted)
 
 
-async def test_what_changes_is_seen_without_a_key() -> None:
+async def test_a_change_of_the_pod_is_drawn_without_a_key() -> None:
     pod = Pod()
     app = app_of(pod)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -83,7 +83,7 @@ async def test_what_changes_is_seen_without_a_key() -> None:
         await until(pilot, lambda: "does not answer" not in text(pilot))
 
 
-async def test_filter_and_sort() -> None:
+async def test_rows_are_filtered_and_sorted_by_keys() -> None:
     app = app_of(Pod())
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: names(app) == ["eval", "train"])
@@ -99,7 +99,7 @@ async def test_filter_and_sort() -> None:
         await until(pilot, lambda: names(app) == ["train", "eval"])  # by owner
 
 
-async def test_the_mouse() -> None:
+async def test_a_click_opens_a_tab_and_sorts_by_a_heading() -> None:
     app = app_of(Pod())
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "train" in names(app))
@@ -112,7 +112,7 @@ async def test_the_mouse() -> None:
         await until(pilot, lambda: names(app)[0] == "m7")
 
 
-async def test_drain_asks_first() -> None:
+async def test_draining_and_resuming_ask_for_confirmation() -> None:
     pod = Pod()
     app = app_of(pod)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
@@ -138,7 +138,7 @@ async def test_drain_asks_first() -> None:
         await until(pilot, lambda: pod.done == [("drain", "m0"), ("resume", "m0")])
 
 
-async def test_a_small_and_a_large_terminal() -> None:
+async def test_a_small_and_a_large_terminal_show_partitions_and_queue() -> None:
     for size in ((40, 12), (200, 60)):
         pod = Pod()
         pod.seen = snapshot(domains=16, size=64)

@@ -44,7 +44,7 @@ VALUES: list[Value] = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_there_and_back(value: Value) -> None:
+def test_every_value_survives_its_encoding(value: Value) -> None:
     kind = type(value)
     descriptor = messages.message_type(kind).DESCRIPTOR
     assert descriptor.full_name == f"podwright.agent.v1.{kind.__name__}"

@@ -140,7 +140,7 @@ def _strategy(kind: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("kind", VALUES, ids=lambda kind: kind.__name__)
-def test_there_and_back(kind: type[wire.Value]) -> None:
+def test_every_value_survives_its_encoding(kind: type[wire.Value]) -> None:
     @given(_strategy(kind))
     def check(value: wire.Value) -> None:
         assert messages.decode(kind, messages.encode(value)) == value

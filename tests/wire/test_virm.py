@@ -177,7 +177,7 @@ INFO = wire.PartitionInfo(
 )
 
 
-def test_a_partition_there_and_back() -> None:
+def test_a_partition_survives_the_vendors_encoding() -> None:
     message = virm.partition_message(INFO)
     assert [
         (
@@ -203,7 +203,7 @@ def test_what_a_foreign_server_leaves_undefined_promises_least() -> None:
     assert known.auto_reset_last == 0.0
 
 
-def test_a_request_there_and_back() -> None:
+def test_a_request_survives_the_vendors_encoding() -> None:
     spec = wire.PartitionSpec(
         name="p",
         size=2,

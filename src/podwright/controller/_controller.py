@@ -22,7 +22,7 @@ from podwright.controller._controller_assembly import (
 )
 from podwright.controller._pod_observer import PodObserver
 from podwright.controller._reconciler import Reconciler
-from podwright.controller._store_check import ServedClusters, orphans, sound_records
+from podwright.controller._store_check import ServedClusters, orphans, set_aside_faulty
 from podwright.controller.administration._privacy import Visible
 from podwright.controller.calls._call_checks import BoundCall, checked_calls
 from podwright.controller.calls._call_table import CALLS
@@ -116,7 +116,7 @@ class Controller:
             self._state.journal.only_read(self._store.why)
         services = self._services
         try:
-            opened_store = self._checked(opened_store)
+            self._check(opened_store)
             services.requests.load(opened_store.records)
             services.audit.load(opened_store.records)
             self._state.quotas.update(quotas.load(opened_store.records))
@@ -279,23 +279,20 @@ class Controller:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _checked(self, opened_store: Opened) -> Opened:
-        """The store without what is set aside, which the log names. Raises Unavailable."""
+    def _check(self, opened_store: Opened) -> None:
+        """Remove what is set aside, which the log names. Raises Unavailable."""
         clusters = self._state.inventory.clusters.values()
         served = ServedClusters(
             [cluster.layout for cluster in clusters],
             {cluster.layout.name: cluster.allocations for cluster in clusters},
         )
         store_name = getattr(self._store, "name", "")
-        records, faults = sound_records(
-            opened_store.records, opened_store.epoch, store_name, served
-        )
+        faults = set_aside_faulty(opened_store.records, opened_store.epoch, store_name, served)
         for fault in faults:
             _event_logger.warning("%s: %s", fault, fault.gravity.value)
         if orphans(faults):
             option = f" --storage {store_name}" if store_name else ""
             _event_logger.warning("vipu-server%s --repair removes what is set aside", option)
-        return opened_store._replace(records=dict(records))
 
     def _sweep(self) -> None:
         self._log_heads()

@@ -98,7 +98,7 @@ def make_services(
 def reported_attributes(state: ControllerState, machine: str) -> Sequence[Mapping[str, str]]:
     """The attributes of a machine's devices, as its agent last reported them."""
     cluster = state.inventory.by_machine.get(machine)
-    return cluster.attributes.get(machine, ()) if cluster is not None else ()
+    return cluster.attributes_in(machine) if cluster is not None else ()
 
 
 def load_machines(services: Services, opened_store: Opened) -> None:

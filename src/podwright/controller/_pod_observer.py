@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -189,7 +189,7 @@ class PodObserver:
         """Link domains with devices that are down, or machines that are drained, in order."""
         found: list[str] = []
         for name, cluster in self._state.inventory.clusters.items():
-            machines = self._state.down | cluster.drained | cluster.ill
+            machines = self._state.down | cluster.drained | cluster.unhealthy.keys()
             domains = {
                 cluster.places[machine][0] for machine in machines if machine in cluster.places
             }
@@ -217,13 +217,13 @@ class PodObserver:
 
     # -- for history and metrics -------------------------------------------------------------
 
-    def machine_attributes(self) -> list[tuple[Mapping[str, str], ...]]:
+    def machine_attributes(self) -> list[list[dict[str, str]]]:
         """The attributes of devices, a machine at a time, where drivers measure something."""
         return [
             attributes
             for cluster in self._state.inventory.clusters.values()
             for machine in cluster.measuring
-            if (attributes := cluster.attributes.get(machine))
+            if (attributes := cluster.attributes_in(machine))
         ]
 
     def size_fits(self) -> list[SizeFit]:

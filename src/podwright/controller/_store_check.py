@@ -221,10 +221,10 @@ def _stock(by_kind: ByKind, served: ServedClusters) -> Stock:
     return Stock(by_kind, clusters, allocations, holders, served.known)
 
 
-def sound_records(
-    records: Records, epoch: int, store_name: str, served: ServedClusters
-) -> tuple[Records, list[StoreFault]]:
-    """Return the records to serve, and the faults that do not forbid it.
+def set_aside_faulty(
+    records: dict[tuple[str, str], bytes], epoch: int, store_name: str, served: ServedClusters
+) -> list[StoreFault]:
+    """Remove the records that are set aside, and return the faults that do not forbid to serve.
 
     Raises wire.Unavailable for a store in which a device could go to two programs. store_name: its
     name, for messages. epoch, served: as for `find_faults`.
@@ -232,10 +232,9 @@ def sound_records(
     faults = find_faults(records, epoch, served)
     if refused := [fault for fault in faults if fault.gravity is Gravity.REFUSED]:
         raise damaged(refused, store_name)
-    aside = orphans(faults)
-    if not aside:
-        return records, faults
-    return {name: body for name, body in records.items() if name not in aside}, faults
+    for name in orphans(faults):
+        del records[name]
+    return faults
 
 
 def orphans(faults: Iterable[StoreFault]) -> set[tuple[str, str]]:

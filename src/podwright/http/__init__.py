@@ -27,6 +27,8 @@ from ._listener_state import HttpRequest as HttpRequest
 from ._listener_state import Limits as Limits
 from ._listener_state import Listener as Listener
 from ._listener_state import Reply as Reply
+from ._metrics_front import METRICS_CONTENT_TYPE as METRICS_CONTENT_TYPE
 from ._metrics_front import Figure as Figure
 from ._metrics_front import MetricsFront as MetricsFront
+from ._metrics_front import families as families
 from ._metrics_front import metrics_text as metrics_text

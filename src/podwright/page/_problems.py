@@ -195,7 +195,7 @@ def _drained_empty_problems(topics: _Topics, _: float) -> Iterator[PodProblem]:
             machine_name,
             f"Machine {machine_name} is drained and empty: {device_count} devices are out of "
             "service",
-            f"{_drain_text(drain)}; nothing runs there any more",
+            _drain_text(drain),
             f"vipu-admin resume machine {machine_name}",
             f"/machines?find={machine_name}",
             drain.get("at", 0),

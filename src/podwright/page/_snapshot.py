@@ -83,6 +83,7 @@ async def take(
         )
         if "machines" in contents:
             contents["machines"].update(_without_agent(lists_by_topic, contents["machines"]))
+            contents["machines"].update(_with_drains(lists_by_topic, contents["machines"]))
     if not topics:
         contents["problems"] = problems(contents, now())
     return contents
@@ -104,6 +105,18 @@ def _without_agent(
                     state="DOWN" if machine_name in cluster.down else "UP",
                 )
                 yield _machine_item(agent_info, 0.0)
+
+
+def _with_drains(
+    lists_by_topic: Mapping[str, Any], machines: Mapping[str, Any]
+) -> Iterator[tuple[str, object]]:
+    """Yield drained machines for which nothing else is the matter, with the drain's reason."""
+    for cluster in lists_by_topic["clusters"]:
+        for drain in cluster.drains:
+            machine = machines.get(drain.machine)
+            if machine is not None and not machine["reason"]:
+                reason = f"drained: {drain.reason}" if drain.reason else "drained"
+                yield drain.machine, {**machine, "reason": reason}
 
 
 def domain_item(counts: Mapping[str, int]) -> list[int]:

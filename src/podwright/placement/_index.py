@@ -92,8 +92,9 @@ class Index:
             domain, mask = self._machines[machine]
             owned_masks[domain] |= mask
         self._pools[allocation_name] = Pool(self, allocation_name, owned_masks, looped=self._looped)
-        for machine in machines:
-            self._refile_machine(machine)
+        for machine in machines:  # a new pool files all devices as in service
+            if machine in self._drained or self._avoided_masks.get(machine):
+                self._refile_machine(machine)
         self._list_pools()
 
     def _list_pools(self) -> None:

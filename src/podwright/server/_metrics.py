@@ -12,14 +12,14 @@ import asyncio
 import importlib
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from podwright._version import __version__
 from podwright.controller import PodObserver
-from podwright.http import metrics_text
+from podwright.http import Figure, families, metrics_text
 from podwright.server._call_counts import DURATION_BOUNDS_S, CallCounts
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 #: Seconds for which gathered metrics are reused.
 METRICS_MAX_AGE_S = 5.0
-METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: A gauge: its name without the prefix, its description, labels, and the value.
-Gauge = tuple[str, str, Mapping[str, str], float]
 
 
 class Metrics:
@@ -46,7 +43,7 @@ class Metrics:
         self,
         call_counts: CallCounts,
         read_totals: Callable[[], Mapping[str, int]],
-        read_gauges: Callable[[], Iterable[Gauge]],
+        read_gauges: Callable[[], Iterable[Figure]],
         ended_connections: Callable[[], Mapping[tuple[str, str], int]],
         observe: Callable[[], PodObserver | None],
         name_owners: Callable[[], bool],
@@ -72,11 +69,12 @@ class Metrics:
 
     async def _gather_metrics(self) -> None:
         await asyncio.to_thread(importlib.import_module, "prometheus_client.core")
-        families = [*self._calls(), *self._moment()]
+        metrics = [*self._calls(), *self._moment()]
         if (observer := self._observe()) is not None:  # a standby has no more metrics
             await observer.summary.refresh()
-            families += _pod_metrics(observer, name_owners=self._name_owners())
-        self._text = await asyncio.to_thread(_format_metrics, families, self._pod)
+            metrics += _pod_metrics(observer, name_owners=self._name_owners())
+        labels = {"pod": self._pod} if self._pod else {}
+        self._text = await asyncio.to_thread(metrics_text, metrics, labels)
         self._until = self._clock() + METRICS_MAX_AGE_S
 
     def _calls(self) -> Iterable[Metric]:
@@ -106,24 +104,18 @@ class Metrics:
         for listener_and_reason, count in sorted(self._ended_connections().items()):
             connections_ended.add_metric(listener_and_reason, count)
         yield connections_ended
-        for name, count in sorted(self._totals().items()):
-            yield CounterMetricFamily(f"podwright_{name}", f"How many {name}, in all.", count)
+        yield from families(
+            Figure(name, f"How many {name}, in all.", count, total=True)
+            for name, count in sorted(self._totals().items())
+        )
 
     def _moment(self) -> Iterable[Metric]:
-        from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+        from prometheus_client.core import InfoMetricFamily
 
         info = InfoMetricFamily("podwright_build", "What runs here.")
         info.add_metric([], {"version": __version__, "python": platform.python_version()})
         yield info
-        families: dict[str, GaugeMetricFamily] = {}
-        for gauge_name, description, labels, gauge_value in self._now():
-            family = families.get(gauge_name)
-            if family is None:
-                family = families[gauge_name] = GaugeMetricFamily(
-                    f"podwright_{gauge_name}", description, labels=list(labels)
-                )
-            family.add_metric(list(labels.values()), gauge_value)
-        yield from families.values()
+        yield from families(self._now())
 
 
 def pod_name(storage: Path | str, host: str) -> str:
@@ -136,11 +128,6 @@ def pod_name(storage: Path | str, host: str) -> str:
         return host
     url = urlsplit(storage)
     return f"{url.netloc.rpartition('@')[2] or host}/{url.path.strip('/')}".rstrip("/")
-
-
-def _format_metrics(metrics: Sequence[Metric], pod_label: str = "") -> bytes:
-    """Format metrics. It runs in a thread, so that no call waits for it."""
-    return metrics_text(metrics, {"pod": pod_label} if pod_label else {})
 
 
 def _pod_metrics(observer: PodObserver, *, name_owners: bool) -> list[Metric]:

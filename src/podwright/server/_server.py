@@ -12,11 +12,11 @@ from podwright._version import __version__
 from podwright.controller import Caller
 from podwright.errors import PodwrightError
 from podwright.hosts import tell_ready
+from podwright.http import Figure
 from podwright.server._caller_identity import Identity
 from podwright.server._dispatch_calls import Calls
 from podwright.server._grpc_front import GrpcFront
 from podwright.server._listen_options import DEFAULT_PAGE, ListenOptions, PageOptions
-from podwright.server._metrics import Gauge
 from podwright.server._socket_lock import SocketPlace
 from podwright.server._unix_http_front import HttpFront
 from podwright.server._web_front import WebFront
@@ -186,50 +186,42 @@ class Server:
             }
         return connection_counts
 
-    def _fabric_metrics(self) -> list[Gauge]:
+    def _fabric_metrics(self) -> list[Figure]:
         """Return the age of the last reading of the fabric, where there is one."""
         age = getattr(self.controller, "fabric_age", None)
         if age is None:
             return []
         return [
-            (
+            Figure(
                 "fabric_reading_age_seconds",
                 "Seconds since the fabric was last read and compared.",
-                {},
                 round(age, 1),
             )
         ]
 
-    def _gauge_metrics(self) -> list[Gauge]:
+    def _gauge_metrics(self) -> list[Figure]:
         is_active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
         open_connections = {name: len(door) for name, door in self._visitors_by_listener().items()}
         if self._grpc is not None:
             open_connections["grpc"] = self._grpc.connections
         return [
-            ("active", "1: this server is active; 0: it stands by.", {}, int(is_active)),
-            (
+            Figure("active", "1: this server is active; 0: it stands by.", is_active),
+            Figure(
                 "read_only",
                 "1: the store cannot be written, since its disk is full; 0: it can.",
-                {},
                 int(getattr(self.controller, "read_only", None) is not None),
             ),
             *self._fabric_metrics(),
-            ("epoch", "How often the store was opened: each restart and takeover.", {}, epoch),
-            ("calls_under_way", "Calls that are being answered.", {}, self.calls.under_way),
+            Figure("epoch", "How often the store was opened: each restart and takeover.", epoch),
+            Figure("calls_under_way", "Calls that are being answered.", self.calls.under_way),
             *(
-                (
-                    "connections",
-                    "Connections that stand.",
-                    {"door": name},
-                    count,
-                )
+                Figure("connections", "Connections that stand.", count, {"door": name})
                 for name, count in open_connections.items()
             ),
-            (
+            Figure(
                 "connections_waiting",
                 "Connections to gRPC that wait for a place.",
-                {},
                 self._grpc.waiting if self._grpc is not None else 0,
             ),
         ]

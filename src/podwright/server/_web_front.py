@@ -19,6 +19,8 @@ from podwright.controller import Caller, PodObserver, Role
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
 from podwright.http import (
+    METRICS_CONTENT_TYPE,
+    Figure,
     HttpRequest,
     HttpServer,
     Limits,
@@ -33,7 +35,7 @@ from podwright.server._caller_identity import ANONYMOUS_CALLER
 from podwright.server._dispatch_calls import Calls
 from podwright.server._history_recorder import Recorder
 from podwright.server._listen_options import PageOptions
-from podwright.server._metrics import METRICS_CONTENT_TYPE, Gauge, Metrics
+from podwright.server._metrics import Metrics
 from podwright.server._page_backend import make_page
 from podwright.wire import METHODS, ListRequest, Value, plain
 
@@ -94,7 +96,7 @@ class WebFront(HttpServer):
         self,
         calls: Calls,
         read_counters: Callable[[], dict[str, int]],
-        read_gauges: Callable[[], list[Gauge]],
+        read_gauges: Callable[[], list[Figure]],
         page_options: PageOptions,
         ended_connections: Callable[[], dict[tuple[str, str], int]],
     ) -> None:

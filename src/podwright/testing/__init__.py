@@ -1,6 +1,7 @@
-"""Tools for tests of drivers, in this repository and in other packages.
+"""Tools for tests of drivers and guests, in this repository and in other packages.
 
-It has the kit that checks a fabric's driver, and stand-ins for fabrics. Those for vendors'
+It has the kit that checks a fabric's driver, stand-ins for fabrics, and a Slurm and a pod in
+memory. Stand-ins for vendors'
 libraries are beside their seam, in `hosts/gpus`. Each module is loaded when one of its names is
 first used.
 """
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
         RequestGate,
         VirtualTime,
     )
+    from podwright.testing._fake_pod import FakePod
+    from podwright.testing._fake_slurm import FakeJob, FakeNode, FakeSlurm
     from podwright.testing._redfish_standin import (
         FABRIC_PATH,
         RedfishServer,
@@ -46,6 +49,10 @@ __all__ = [
     "FabricRig",
     "FabricRun",
     "FabricTruth",
+    "FakeJob",
+    "FakeNode",
+    "FakePod",
+    "FakeSlurm",
     "Killed",
     "RedfishServer",
     "RedfishStandIn",
@@ -73,6 +80,8 @@ _LATER = {
         "RequestGate",
         "VirtualTime",
     ),
+    "_fake_pod": ("FakePod",),
+    "_fake_slurm": ("FakeJob", "FakeNode", "FakeSlurm"),
     "_redfish_standin": (
         "FABRIC_PATH",
         "RedfishServer",

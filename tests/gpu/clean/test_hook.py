@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,8 +17,9 @@ from podwright.gpu.clean._leftovers import FREE_MEMORY_BOUND, GpuState
 from podwright.gpu.clean._listed_jobs import LIST_JOBS_COMMAND, read_jobs
 from podwright.gpu.health import STAYS_DRAINED, Settings, check
 from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
+from podwright.testing import FakeSlurm
 from tests.gpu.clean.test_real_processes import listing
-from tests.gpu.health.node import Node
+from tests.gpu.health.node import Node, one_node
 
 DRAIN = Settings(act="drain")
 HELD = GpusSeen((GpuState(0, memory=FREE_MEMORY_BOUND + (1 << 20)), GpuState(1, memory=0)))
@@ -28,24 +28,9 @@ REASON = "podwright: held: GPU 0 has 2049 MiB in use and no job"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root sees all processes")
 
 
-class Slurm:
-    """One node in a partition of one."""
-
-    def __init__(self) -> None:
-        self.state, self.reason = "idle", "none"
-        self.asked: list[str] = []
-
-    def __call__(self, words: Sequence[str]) -> str:
-        self.asked.append(words[0])
-        if words[0] == "sinfo":
-            return f"n1|gpu|{self.state}|1700000000|{self.reason}\n"
-        told = dict(word.split("=", 1) for word in words[2:])
-        self.state = "drained" if told["State"] == "DRAIN" else "idle"
-        self.reason = told.get("Reason", "none")
-        return ""
-
-
-def ask(slurm: Slurm, folder: Path, context: str, *seen: GpusSeen, act: str = "drain") -> CleanHook:
+def ask(
+    slurm: FakeSlurm, folder: Path, context: str, *seen: GpusSeen, act: str = "drain"
+) -> CleanHook:
     """seen: what is seen at each look; the last one from then on."""
     looks = list(seen)
     environ = {"SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "7", "SLURM_SCRIPT_CONTEXT": context}
@@ -53,7 +38,7 @@ def ask(slurm: Slurm, folder: Path, context: str, *seen: GpusSeen, act: str = "d
         msgspec.structs.replace(DRAIN, act=act),
         environ,
         folder=folder,
-        slurm=slurm,
+        slurm=slurm.text,
         see_gpus=lambda: looks.pop(0) if len(looks) > 1 else looks[0],
         sleep=lambda seconds: None,
     )
@@ -64,17 +49,17 @@ def ask(slurm: Slurm, folder: Path, context: str, *seen: GpusSeen, act: str = "d
     ("context", "code"), [("", 1), ("prolog_slurmd", STAYS_DRAINED), ("epilog_slurmd", 0)]
 )
 def test_a_held_gpu_drains_its_node(tmp_path: Path, context: str, code: int) -> None:
-    slurm = Slurm()
+    slurm = one_node()
     done = ask(slurm, tmp_path, context, HELD)
-    assert (done.code, done.outcome.action, slurm.reason) == (code, "drained", REASON)
+    assert (done.code, done.outcome.action, slurm.nodes["n1"].reason) == (code, "drained", REASON)
 
 
 @needs_root
 def test_the_node_is_given_back_when_its_gpus_are_free(tmp_path: Path) -> None:
-    slurm = Slurm()
+    slurm = one_node()
     ask(slurm, tmp_path, "epilog_slurmd", HELD)
     assert ask(slurm, tmp_path, "", FREE).outcome.action == "resumed"
-    assert slurm.state == "idle"
+    assert slurm.nodes["n1"].state == "idle"
 
 
 @needs_root
@@ -82,44 +67,49 @@ def test_the_node_is_given_back_when_its_gpus_are_free(tmp_path: Path) -> None:
 def test_memory_that_the_driver_frees_in_a_moment_drains_nothing(
     tmp_path: Path, context: str
 ) -> None:
-    slurm = Slurm()
+    slurm = one_node()
     assert ask(slurm, tmp_path, context, HELD, HELD, FREE).code == 0
-    assert slurm.asked == []
+    assert slurm.commands == []
 
 
 @needs_root
 def test_the_health_check_and_this_one_resume_only_their_own_drains(
     tmp_path: Path,
 ) -> None:
-    slurm, node = Slurm(), Node(tmp_path)
+    slurm, node = one_node(), Node(tmp_path)
     health = {**node.environ, "SLURMD_NODENAME": "n1"}
 
     def look() -> str:
         return check(
-            DRAIN, health, root=node.root, folder=tmp_path, slurm=slurm, sleep=lambda seconds: None
+            DRAIN,
+            health,
+            root=node.root,
+            folder=tmp_path,
+            slurm=slurm.text,
+            sleep=lambda seconds: None,
         ).outcome.action
 
     ask(slurm, tmp_path / "clean", "epilog_slurmd", HELD)
-    assert (look(), slurm.reason) == ("fit", REASON)
+    assert (look(), slurm.nodes["n1"].reason) == ("fit", REASON)
     ask(slurm, tmp_path / "clean", "", FREE)
     node.gpu(3, 'recovery = "reset"')
-    assert (look(), slurm.reason) == ("drained", "podwright: GPU 3 needs a reset")
+    assert (look(), slurm.nodes["n1"].reason) == ("drained", "podwright: GPU 3 needs a reset")
     assert ask(slurm, tmp_path / "clean", "", FREE).outcome.action == "fit"
-    assert slurm.state == "drained"
+    assert slurm.nodes["n1"].state == "drained"
 
 
 @needs_root
 def test_a_driver_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
-    slurm = Slurm()
+    slurm = one_node()
     done = ask(slurm, tmp_path, "epilog_slurmd", GpusSeen(problems=("no answer",)))
-    assert (done.code, done.outcome.action, slurm.asked) == (0, "unknown", [])
+    assert (done.code, done.outcome.action, slurm.commands) == (0, "unknown", [])
 
 
 @needs_root
 def test_only_a_warning_is_given_where_no_more_is_asked_for(tmp_path: Path) -> None:
-    slurm = Slurm()
+    slurm = one_node()
     done = ask(slurm, tmp_path, "prolog_slurmd", HELD, act="warn")
-    assert (done.code, done.outcome.action, slurm.state) == (0, "warned", "idle")
+    assert (done.code, done.outcome.action, slurm.nodes["n1"].state) == (0, "warned", "idle")
 
 
 def test_states_of_jobs_that_are_not_known_here_count_as_living() -> None:

@@ -11,6 +11,7 @@ from podwright.gpu.health import NodeReport, Settings, run
 from podwright.ground.judgement import Says
 from podwright.hosts.gpus import take_inventory
 from podwright.hosts.gpus._nvml_standin import STANDIN_VARIABLE
+from podwright.testing import FakeNode, FakeSlurm
 from tests.machines.node import HGX, make_sys
 
 _WORDS = {Says.NO: "sick", Says.YES: "look", Says.NOT_KNOWN: "not known"}
@@ -85,3 +86,10 @@ class Node:
         """Return settings that name the node's present hardware as its expected one."""
         path.write_text(take_inventory(self.environ, self.root, None).to_json())
         return msgspec.structs.replace(Settings(), inventory=str(path))
+
+
+def one_node() -> FakeSlurm:
+    """Return a Slurm of one node, n1."""
+    slurm = FakeSlurm()
+    slurm.nodes["n1"] = FakeNode()
+    return slurm

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from podwright.gpu.health import STAYS_DRAINED, Checked, Settings, check
-from tests.gpu.health.node import Node
+from podwright.testing import FakeSlurm
+from tests.gpu.health.node import Node, one_node
 
 DRAIN = Settings(act="drain")
 
 
-class Slurm:
-    """One node in a partition of one."""
-
-    def __init__(self) -> None:
-        self.state, self.reason = "idle", "none"
-        self.asked: list[str] = []
-
-    def __call__(self, words: Sequence[str]) -> str:
-        self.asked.append(" ".join(words[:1]))
-        if words[0] == "sinfo":
-            return f"n1|gpu|{self.state}|1700000000|{self.reason}\n"
-        told = dict(word.split("=", 1) for word in words[2:])
-        self.state = "drained" if told["State"] == "DRAIN" else "idle"
-        self.reason = told.get("Reason", "none")
-        return ""
-
-
 def ask(
-    node: Node, slurm: Slurm, folder: Path, context: str = "", settings: Settings = DRAIN
+    node: Node, slurm: FakeSlurm, folder: Path, context: str = "", settings: Settings = DRAIN
 ) -> Checked:
     environ = {**node.environ, "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "7"}
     if context:
         environ["SLURM_SCRIPT_CONTEXT"] = context
     return check(
-        settings, environ, root=node.root, folder=folder, slurm=slurm, sleep=lambda s: None
+        settings, environ, root=node.root, folder=folder, slurm=slurm.text, sleep=lambda s: None
     )
 
 
@@ -49,42 +32,42 @@ def test_a_sick_node_is_drained_by_each_hook(
     node: Node, tmp_path: Path, context: str, code: int
 ) -> None:
     node.gpu(3, 'recovery = "reset"')
-    slurm = Slurm()
+    slurm = one_node()
     checked = ask(node, slurm, tmp_path, context)
     assert (checked.code, checked.outcome.action) == (code, "drained")
-    assert slurm.reason == "podwright: GPU 3 needs a reset"
+    assert slurm.nodes["n1"].reason == "podwright: GPU 3 needs a reset"
 
 
 @pytest.mark.parametrize("context", ["prolog_slurmd", "epilog_slurmd"])
 def test_hooks_of_jobs_ask_slurm_nothing_while_all_is_well(
     node: Node, tmp_path: Path, context: str
 ) -> None:
-    slurm = Slurm()
+    slurm = one_node()
     assert ask(node, slurm, tmp_path, context).code == 0
-    assert slurm.asked == []
+    assert slurm.commands == []
 
 
 def test_a_job_starts_on_an_ill_node_that_may_not_be_drained(node: Node, tmp_path: Path) -> None:
     """Otherwise Slurm itself would drain it for the failed Prolog, without a cap."""
     node.gpu(3, 'recovery = "reset"')
-    slurm = Slurm()
+    slurm = one_node()
     warn = msgspec.structs.replace(DRAIN, act="warn")
     assert ask(node, slurm, tmp_path, "prolog_slurmd", warn).code == 0
-    assert slurm.state == "idle"
+    assert slurm.nodes["n1"].state == "idle"
 
 
 def test_what_is_not_known_changes_nothing(node: Node, tmp_path: Path) -> None:
     """Neither is the node drained, nor a drained one given back."""
-    slurm = Slurm()
+    slurm = one_node()
     node.gpu(3, 'recovery = "reset"')
     assert ask(node, slurm, tmp_path).outcome.action == "drained"
     node.whole("gpus = 8")
     Path(node.root, "dev/kmsg").unlink()
-    slurm.asked.clear()
+    slurm.commands.clear()
     checked = ask(node, slurm, tmp_path)
     assert (checked.code, checked.outcome.action) == (1, "unknown")
-    assert slurm.asked == []
-    assert slurm.state == "drained"
+    assert slurm.commands == []
+    assert slurm.nodes["n1"].state == "drained"
     assert ask(node, slurm, tmp_path, "prolog_slurmd").code == 0
     node.log()
     assert ask(node, slurm, tmp_path).outcome.action == "resumed"
@@ -92,6 +75,6 @@ def test_what_is_not_known_changes_nothing(node: Node, tmp_path: Path) -> None:
 
 def test_a_programs_own_xids_drain_nothing(node: Node, tmp_path: Path) -> None:
     node.log("NVRM: Xid (PCI:0000:40:00): 31, pid=7, name=train, MMU Fault")
-    slurm = Slurm()
+    slurm = one_node()
     assert ask(node, slurm, tmp_path).code == 0
-    assert slurm.asked == ["sinfo"]
+    assert [argv[0] for argv in slurm.commands] == ["sinfo"]

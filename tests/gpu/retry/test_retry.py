@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -159,9 +160,19 @@ def test_a_bad_node_that_comes_again_runs_nothing(site: Site) -> None:
     assert site.read("told").count("requeue 7\n") == 2
 
 
-def test_beyond_the_limit_the_command_is_not_started(site: Site) -> None:
+@pytest.mark.parametrize("expedited", [False, True])
+def test_beyond_the_limit_the_command_is_not_started(site: Site, *, expedited: bool) -> None:
+    site.expedited = expedited
+    site.squeue()
     assert site.run("sh", "-c", "echo started", SLURM_RESTART_COUNT="4") == 75
     assert "started\n" not in site.read("out")
+    assert site.read("told") == "update JobId=7 Requeue=0\n" * expedited
+    (attempt,) = site.history()
+    assert attempt["because"] == "Slurm has started this job 5 times, and --max is 3"
+    assert attempt["code"] is None
+
+
+def test_the_last_attempt_ends_with_the_commands_code(site: Site) -> None:
     assert site.run("false", SLURM_RESTART_COUNT="3") == 1
     assert site.read("told") == ""
 
@@ -218,18 +229,41 @@ def test_the_first_failure_that_poprun_recorded_decides(site: Site) -> None:
     assert (attempt["cause"], attempt["source"]) == ("program", "failures.jsonl of poprun")
 
 
-def test_the_error_file_that_torch_writes_decides(site: Site) -> None:
-    error = {"message": "NameError: x", "extraInfo": {"py_callstack": "", "timestamp": "7"}}
-    torch = f"printf %s {shlex.quote(json.dumps({'message': error}))} > $TORCHELASTIC_ERROR_FILE"
+def torch_record(at: float) -> str:
+    """What torch's @record writes of a NameError."""
+    details = {"py_callstack": "", "timestamp": str(int(at))}
+    return json.dumps({"message": {"message": "NameError: x", "extraInfo": details}})
+
+
+def run_the_probe(site: Site) -> None:
+    """srun runs what it is to run, on this node."""
     site.tool(
         "srun",
         f"for word; do :; done; PATH={site.folder}/bin:$PATH; export SLURMD_NODENAME=n1\n"
         'printf \'0: %s\\n\' "$(sh -c "$word")"',
     )
+
+
+def test_the_error_file_that_torch_writes_decides(site: Site) -> None:
+    run_the_probe(site)
+    torch = f"printf %s {shlex.quote(torch_record(7))} > $TORCHELASTIC_ERROR_FILE"
     assert site.run("sh", "-c", f"{torch}; echo NCCL timeout; exit 1") == 1
     (attempt,) = site.history()
     assert (attempt["cause"], attempt["because"]) == ("program", "NameError: x")
     assert attempt["source"] == "the error file of torch elastic on n1"
+
+
+@pytest.mark.parametrize(("age", "cause"), [(3600, "not known"), (-5, "program")])
+def test_an_error_file_that_is_older_than_the_command_decides_nothing(
+    site: Site, age: float, cause: str
+) -> None:
+    """Its user named it, and an earlier job may have written it."""
+    run_the_probe(site)
+    mine = site.folder / "mine.json"
+    mine.write_text(torch_record(time.time() - age))
+    site.run("sh", "-c", "echo NCCL timeout; exit 1", TORCHELASTIC_ERROR_FILE=str(mine))
+    assert [attempt["cause"] for attempt in site.history()] == [cause]
+    assert mine.exists()
 
 
 def test_a_program_that_fails_ends_a_job_that_slurm_would_hold(site: Site) -> None:

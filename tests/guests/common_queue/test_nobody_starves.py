@@ -194,24 +194,25 @@ def test_promises_are_kept_in_random_histories_often(first_seed: int) -> None:
     check_histories(first_seed, 500)
 
 
-def check_use(seed: int) -> None:
-    """The pod is used as if one scheduler had all jobs."""
-    shared = history(seed, events=False, span=DAY, load=1.2)
-    alone = SimulatedPod(64, as_one([guest.jobs for guest in shared.guests]), room_s=60.0)
-    played(shared, DAY / 2)
-    played(alone, DAY / 2)
-    assert shared.used >= 0.95 * alone.used, f"seed {seed}: {shared.used / alone.used:.3f}"
+def check_use(seeds: range) -> None:
+    """The pod is used as if one scheduler had all jobs, in all histories of a day together. One of
+    them says little: which jobs are left to fill a gap depends on every earlier start."""
+    used = [0.0, 0.0]
+    for seed in seeds:
+        shared = history(seed, events=False, span=DAY, load=1.2)
+        alone = SimulatedPod(64, as_one([guest.jobs for guest in shared.guests]), room_s=60.0)
+        for place, pod in enumerate((shared, alone)):
+            used[place] += played(pod, DAY / 2).used
+    assert used[0] >= 0.97 * used[1], f"{seeds}: {used[0] / used[1]:.3f}"
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_use_of_a_day_is_that_of_one_scheduler(seed: int) -> None:
-    check_use(seed)
+def test_use_of_a_day_is_that_of_one_scheduler() -> None:
+    check_use(range(2))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(100, 150))
-def test_use_of_a_day_is_that_of_one_scheduler_often(seed: int) -> None:
-    check_use(seed)
+def test_use_of_a_day_is_that_of_one_scheduler_often() -> None:
+    check_use(range(100, 150))
 
 
 def test_the_judge_sees_a_place_that_is_used_by_others() -> None:

@@ -18,7 +18,7 @@ from podwright.guests.kubernetes import (
     PodOptions,
     VipuSite,
 )
-from tests.guests.kubernetes.controllers import Controller
+from podwright.testing import FakePod
 
 
 class World:
@@ -26,7 +26,7 @@ class World:
 
     def __init__(self) -> None:
         self.kube = FakeKube()
-        self.controller = Controller()
+        self.controller = FakePod(cluster="c")
         self.operator: Operator | None = None
         self._running: asyncio.Task[None] | None = None
 

@@ -69,7 +69,7 @@ async def test_the_job_of_the_highest_priority_comes_first(world: World) -> None
     await world.until(lambda: len(line.waiting) == 3, "all three wait")
     assert [queued.key.name for queued in line.ranked()] == ["c", "b", "a"]
     await world.until(
-        lambda: [job.priority for job in world.controller.reported] == [100, 10, -5], "the report"
+        lambda: [job.priority for job in world.controller.waiting] == [100, 10, -5], "the report"
     )
     for name, following in (("first", "c"), ("c", "b"), ("b", "a")):
         world.kube.run(f"{name}-worker-0")
@@ -186,7 +186,7 @@ async def test_a_job_waits_for_a_full_pod_and_says_why(world: World) -> None:
     await world.until(lambda: "0 of 16" in world.status("second").get("lastMessage", ""), "why")
     assert world.status("second")["launcherStatus"] == "Pending"
     assert world.kube.names() == ["first-worker-0"]
-    await world.until(lambda: [one.id for one in world.controller.reported] == ["team/second"])
+    await world.until(lambda: [one.id for one in world.controller.waiting] == ["team/second"])
     world.kube.delete("first")
     await world.pods("second-worker-0")
 
@@ -331,7 +331,7 @@ async def test_a_broken_partition_is_replaced_after_its_pods_end(world: World) -
     world.kube.run("job-worker-0")
     await world.becomes("Running")
     (name,) = world.controller.made
-    world.controller.set(name, ReadyState.ERROR, "a link is down")
+    world.controller.set_state(name, ReadyState.ERROR, "a link is down")
     await world.until(lambda: world.controller.did.count(f"create {name}") == 2, "made anew")
     assert any("a link is down" in one for one in world.kube.writes)
     assert f"reset {name}" not in world.controller.did
@@ -344,7 +344,6 @@ async def test_a_partition_that_is_gone_ends_its_job(world: World) -> None:
     world.kube.run("job-worker-0")
     await world.becomes("Running")
     world.controller.made.clear()
-    world.controller.places.clear()
     await world.becomes("Failed")
     assert "has lost its partition" in world.status()["lastMessage"]
     await world.pods()
@@ -421,7 +420,9 @@ async def test_a_controller_that_is_away_changes_nothing(world: World) -> None:
     await world.becomes("Running")
     world.controller.away = True
     world.kube.create(job(), "other")
-    await world.until(lambda: "is away" in world.status("other").get("lastMessage", ""), "told")
+    await world.until(
+        lambda: "does not answer" in world.status("other").get("lastMessage", ""), "told"
+    )
     await world.kill()
     world.start()
     await asyncio.sleep(0.3)
@@ -454,7 +455,7 @@ async def test_an_operator_that_is_killed_at_any_moment_leaks_nothing(world: Wor
         if chance.random() < 0.4:
             await world.kill()
             world.start()
-        used = [at for places in world.controller.places.values() for at in places]
+        used = [at for name in world.controller.made for at in world.controller.offsets(name)]
         assert len(used) == len(set(used))
     for name in world.kube.names("IPUJob"):
         world.kube.delete(name)
@@ -469,15 +470,15 @@ async def test_a_drained_machine_is_said_and_left_at_the_next_start(world: World
     world.kube.run("job-worker-0")
     await world.becomes("Running")
     (name,) = world.controller.made
-    before = world.controller.places[name]
-    world.controller.down = set(before)
+    before = world.controller.offsets(name)
+    world.controller.drained = set(before)
     await world.until(lambda: "drained" in world.status()["lastMessage"], "said")
     assert world.status()["launcherStatus"] == "Running"
     assert world.kube.names() == ["job-worker-0"]
     world.kube.end("job-worker-0", 1)
     await world.until(lambda: world.status()["restartCount"] == 1, "anew")
     await world.pods("job-worker-0")
-    assert world.controller.places[name] != before
+    assert world.controller.offsets(name) != before
 
 
 async def test_an_unchanged_queue_is_reported_again_before_the_controller_forgets_it(
@@ -487,8 +488,8 @@ async def test_an_unchanged_queue_is_reported_again_before_the_controller_forget
     world.kube.create(job(16), "first")
     await world.pods("first-worker-0")
     world.kube.create(job(16), "second")
-    await world.until(lambda: len(world.controller.reported) == 1, "reported")
-    count = len(world.controller.reports)
-    await world.until(lambda: len(world.controller.reports) > count + 2, "again")
-    assert [one.id for one in world.controller.reported] == ["team/second"]
-    assert set(world.controller.reports) == {"kubernetes lab"}
+    await world.until(lambda: len(world.controller.waiting) == 1, "reported")
+    count = len(world.controller.reporters)
+    await world.until(lambda: len(world.controller.reporters) > count + 2, "again")
+    assert [one.id for one in world.controller.waiting] == ["team/second"]
+    assert set(world.controller.reporters) == {"kubernetes lab"}

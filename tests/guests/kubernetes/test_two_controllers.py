@@ -11,8 +11,8 @@ import pytest
 
 from podwright.errors import PodwrightError, Unavailable
 from podwright.guests.kubernetes import DevicePlace, Operator, Partitions, VipuSite
+from podwright.testing import FakePod
 from tests.guests.kubernetes.conftest import World
-from tests.guests.kubernetes.controllers import Controller
 from tests.guests.kubernetes.test_operator import job
 
 GOOD = VipuSite("good", 8090, "pod", "good")
@@ -24,7 +24,7 @@ class TwoControllers(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.second = Controller()
+        self.second = FakePod(cluster="c")
         self.absent: PodwrightError | None = None
 
     def start_both(self) -> None:

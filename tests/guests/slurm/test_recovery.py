@@ -9,7 +9,7 @@ import pytest
 from podwright.errors import FieldNotKnown, Unavailable
 from podwright.guests.slurm.setup import StepResult, ask_for_plan, carry_out, recovery_plan
 from podwright.slurm.site.command_result import CommandResult
-from podwright.slurm.site.commands import FakeSlurm
+from podwright.testing import FakeSlurm
 from tests.slurm.reader import texts
 
 BY_SLURM = "Duplicate jobid [slurm@2026-11-24T10:00:00]"

@@ -183,13 +183,6 @@ SLURMS_WORDS = [
         (UNKNOWN,),
         while_running="drain n1 Bob: the fan is loud",
     ),
-    Fault(  # Slurm kills the script at once, and starts it again by itself
-        "a node is set down",
-        '[ "$SLURM_RESTART_COUNT" = 1 ] || sleep 600',
-        (),
-        while_running="down n1",
-        restarts=1,
-    ),
     Fault(
         "one of two nodes does not answer",
         at_first(2, f"{WAIT}; exit 1"),
@@ -325,7 +318,6 @@ REQUEUES = [
         sick={"n1": RESET},
         options=("--requeue=expedite",),
         newest_only=True,
-        quick=True,
     ),
     Fault(
         "expedited, the program fails",

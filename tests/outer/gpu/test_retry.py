@@ -9,9 +9,13 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import re
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -95,8 +99,8 @@ class RetryLab(IllLab):
         elif what == "cut":
             self.kill_daemon(node)
             self.cut = node
-        elif what in ("drain", "down"):
-            words = [f"nodename={node}", f"state={what}", f"reason={reason or 'no more'}"]
+        elif what == "drain":
+            words = [f"nodename={node}", "state=drain", f"reason={reason}"]
             self.ok("scontrol", "update", *words)
         (self.folder / f"out/go-{job}").touch()
 
@@ -124,6 +128,10 @@ def well(request: pytest.FixtureRequest) -> Iterator[None]:
     if lab.cut:
         lab.start_daemon(lab.cut)
         lab.cut = None
+        # 22.05 does not take back all GPUs of a job that was requeued without one of its nodes.
+        lab.kill_daemon("slurmctld", signal.SIGTERM)
+        lab.start_daemon("slurmctld")
+        poll("slurmctld", lambda: lab.run("sinfo").returncode == 0, seconds=300)
     for line in lab.ok("sinfo", "-h", "-N", "-o", "%N %T").splitlines():
         name, state = line.split()
         if state.startswith(("drain", "down")):
@@ -235,3 +243,29 @@ def test_a_node_at_fault_that_comes_again_runs_nothing(lab: RetryLab) -> None:
     assert lab.wait_over(job, seconds=300)[job].state == "COMPLETED"
     assert [attempt.code for attempt in lab.attempts(job)] == [3, None]
     assert lab.starts(job) == ["n1", "n1", "n2"]
+
+
+def test_the_page_leads_from_a_failing_script_to_a_finished_job(lab: RetryLab) -> None:
+    """With a torchrun that fails beside a sick GPU, and as many nodes as the lab has."""
+    page = (Path(__file__).parents[3] / "docs/slurm/recovery.md").read_text()
+    script, history = re.findall(r"```bash\n(.*?)```", page, re.S)[:2]
+    lab.write("typed/podwright", f'#!/bin/sh\nshift 2\nexec {lab.folder}/bin/retry "$@"\n')
+    lab.write("typed/torchrun", '#!/bin/sh\n[ "$SLURMD_NODENAME" != n2 ]\n')
+    lab.gpu("n2", RESET)
+    script = script.replace("--nodes=4 --gpus-per-node=8", "--nodes=2 --gpus-per-node=1")
+    job = lab.submit(script, f"--export=ALL,PATH={lab.folder}/typed:/usr/bin:/bin")
+    assert lab.follow(job).state == "COMPLETED"
+    said = (lab.folder / f"out/slurm-{job}.out").read_text()
+    sentences = re.findall(r"`(Cause: [^`]*|the job starts again [^`]*)`", page)
+    for sentence in sentences:
+        assert sentence.replace("n17", "n2").replace("GPU 3", "GPU 1") in said
+    for line in history.splitlines():
+        words = shlex.split(line.replace("4711", str(job)), comments=True)[1:]
+        done = subprocess.run(
+            [sys.executable, "-m", "podwright.cli.podwright", *words, f"--folder={lab.folder}/out"],
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        assert "n2: GPU 1 needs a reset" in done.stdout
+    assert len(sentences) == 2

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
+from tools.page_pictures import NOW, View, pod_scene, shown
 
 from tests.outer.page.conftest import Site
 from tests.outer.page.test_page import VIEWS
+from tests.outer.page.test_problems import all_fourteen
 
 pytestmark = pytest.mark.outer
 #: WCAG 2.2 at level AA, and what axe counts as good practice.
@@ -33,6 +36,16 @@ def faults(page: Page, view: str) -> list[str]:
     return out
 
 
+def faults_of_scene(
+    browser: Browser | None, path: str, more: dict[str, Any] | None = None
+) -> list[str]:
+    """What axe finds in the scene of the pictures."""
+    assert browser is not None
+    with shown(browser, View("index.html", path), {**pod_scene(), **(more or {})}) as page:
+        expect(page.locator("svg[role=group] .device")).to_have_count(64)
+        return faults(page, path)
+
+
 @pytest.fixture
 def seen(browser: Browser) -> Iterator[Page]:
     """A tab into which axe may be put: here alone the page's own policy is passed by."""
@@ -42,7 +55,7 @@ def seen(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-def test_no_view_has_a_fault(make_site: Callable[..., Site], seen: Page) -> None:
+def test_axe_finds_no_fault_in_any_view(make_site: Callable[..., Site], seen: Page) -> None:
     site = make_site("--preset", "pod16")
     for name in ("p1", "p2"):
         site.good("vipu", "create", "partition", name, "--size", "4")
@@ -59,4 +72,15 @@ def test_no_view_has_a_fault(make_site: Callable[..., Site], seen: Page) -> None
     seen.click("[data-focus='Remove p1']")
     expect(seen.locator("#yes")).to_be_visible()
     wrong += faults(seen, "asked")
+    wrong += [
+        *faults_of_scene(seen.context.browser, "/pod", {"problems": all_fourteen()}),
+        *faults_of_scene(seen.context.browser, "/pod?way=w17"),
+        *faults_of_scene(seen.context.browser, f"/pod?at={NOW - 1200}"),
+    ]
+    seen.goto(f"{site.address}/machines")
+    seen.click("#views summary")
+    wrong += faults(seen, "menu")
+    seen.click("[data-focus='Drain ag1']")
+    expect(seen.locator("#reason")).to_be_focused()
+    wrong += faults(seen, "reason")
     assert wrong == []

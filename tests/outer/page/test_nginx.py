@@ -60,7 +60,9 @@ def asked(port: int, path: str, who: str = "", **headers: str) -> tuple[int, byt
         line.close()
 
 
-def test_the_lines_of_the_page(make_site: Callable[..., Site], tmp_path: Path) -> None:
+def test_nginx_with_the_documented_lines_shows_the_page_to_its_users(
+    make_site: Callable[..., Site], tmp_path: Path
+) -> None:
     secret = tmp_path / "proxy.secret"
     secret.write_text(_SECRET)
     secret.chmod(0o600)

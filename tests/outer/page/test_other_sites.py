@@ -66,7 +66,7 @@ def evil() -> Iterator[int]:
         thread.join()
 
 
-def test_another_site_changes_reads_and_frames_nothing(
+def test_another_site_can_neither_change_nor_read_nor_frame_the_page(
     make_site: Callable[..., Site], browser: Browser, evil: int
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -103,7 +103,7 @@ _OWN = """async (request) => {
 }"""
 
 
-def test_a_name_that_was_made_to_point_here_is_told_nothing(
+def test_a_foreign_name_that_points_to_this_machine_gets_no_data(
     make_site: Callable[..., Site], browser: Browser
 ) -> None:
     """DNS rebinding: to the browser, the page is of the other site's own origin."""

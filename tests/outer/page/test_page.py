@@ -16,6 +16,7 @@ from tests.whole.conftest import BIN
 pytestmark = pytest.mark.outer
 VIEWS = {
     "pod": "Pod",
+    "problems": "Problems",
     "line": "Queue",
     "partitions": "Partitions",
     "leases": "Leases",
@@ -32,6 +33,14 @@ def live(page: Page) -> None:
     expect(page.locator("#state")).to_have_text("live")
 
 
+def visit(page: Page, name: str) -> None:
+    """Go to a view by a link of the head, or of its menu."""
+    place = page.locator(f"#views a[href='/{name}']")
+    if not place.is_visible():
+        page.click("#views summary")
+    place.click()
+
+
 def test_every_view_has_an_address_and_a_heading(
     make_site: Callable[..., Site], page: Page
 ) -> None:
@@ -39,7 +48,7 @@ def test_every_view_has_an_address_and_a_heading(
     page.goto(site.address)
     live(page)
     for name, title in VIEWS.items():
-        page.click(f"#views a[href='/{name}']")
+        visit(page, name)
         expect(page).to_have_url(f"{site.address}/{name}")
         expect(page.locator("h1")).to_have_text(title)
         expect(page.locator("#views a[aria-current]")).to_have_text(title)
@@ -48,7 +57,9 @@ def test_every_view_has_an_address_and_a_heading(
     page.go_back()
 
 
-def test_what_happens_is_seen_without_a_reload(make_site: Callable[..., Site], page: Page) -> None:
+def test_partitions_and_launches_are_drawn_without_a_reload(
+    make_site: Callable[..., Site], page: Page
+) -> None:
     site = make_site("--preset", "pod64")
     page.goto(f"{site.address}/pod")
     live(page)
@@ -82,7 +93,7 @@ def test_what_happens_is_seen_without_a_reload(make_site: Callable[..., Site], p
     expect(page.locator("svg[role=group] .device:not(.faint)")).to_have_count(4)
 
 
-def test_the_pod_is_walked_by_keys(make_site: Callable[..., Site], page: Page) -> None:
+def test_arrow_keys_walk_from_device_to_device(make_site: Callable[..., Site], page: Page) -> None:
     site = make_site("--preset", "pod16")
     page.goto(f"{site.address}/pod")
     page.locator("svg[role=group] .device").first.focus()
@@ -97,7 +108,7 @@ def test_the_pod_is_walked_by_keys(make_site: Callable[..., Site], page: Page) -
         expect(page.locator("#about")).to_contain_text(f"{machine} index {index}")
 
 
-def test_a_link_logs_in_and_what_an_act_ends_is_said_first(
+def test_a_link_logs_in_and_an_action_first_says_what_it_ends(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -109,7 +120,7 @@ def test_a_link_logs_in_and_what_an_act_ends_is_said_first(
     page.goto(link)
     expect(page.locator("#who")).to_contain_text("root (administrator)")
     assert "token" not in page.url
-    page.click("#views a[href='/partitions']")
+    visit(page, "partitions")
     page.click("[data-focus='Remove p1']")
     dialog = page.locator("#ask")
     expect(dialog).to_contain_text("Nobody holds it.")
@@ -120,7 +131,7 @@ def test_a_link_logs_in_and_what_an_act_ends_is_said_first(
     page.click("#yes")
     expect(page.locator("#main")).to_contain_text("There is no partition.")
     assert not site.partitions()
-    page.click("#views a[href='/events']")
+    visit(page, "events")
     expect(page.locator("tbody tr").first).to_contain_text("RemovePartition")
     page.click("#who button")
     expect(page.locator("#who")).to_contain_text("Log in")
@@ -128,7 +139,7 @@ def test_a_link_logs_in_and_what_an_act_ends_is_said_first(
     expect(page.locator("[role=alert]").first).to_contain_text("the link has been used")
 
 
-def test_a_user_sees_what_is_theirs_and_acts_on_that_alone(
+def test_a_user_acts_only_on_their_own_partitions(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -143,17 +154,17 @@ def test_a_user_sees_what_is_theirs_and_acts_on_that_alone(
     page.fill("#key", found["access_key"])
     page.click("form button")
     expect(page.locator("#who")).to_contain_text("bob (user)")
-    page.click("#views a[href='/partitions']")
+    visit(page, "partitions")
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(page.locator("td.act button")).to_have_count(0)
-    page.click("#views a[href='/users']")
+    visit(page, "users")
     expect(page.locator("tbody")).to_contain_text("you may not see them")
     site.good("vipu-admin", "remove", "user", "bob")
     page.reload()
     expect(page.locator("#who")).to_contain_text("Log in")
 
 
-def test_a_server_that_goes_and_comes_back_is_seen_to(
+def test_the_page_says_that_the_server_is_away_and_recovers_when_it_is_back(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -200,7 +211,7 @@ _INTRUDE = """() => new Promise((resolve) => {
 })"""
 
 
-def test_nothing_from_elsewhere_runs_or_frames_it(
+def test_scripts_pictures_and_frames_from_elsewhere_are_refused(
     make_site: Callable[..., Site], browser: Browser
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -218,7 +229,7 @@ def test_nothing_from_elsewhere_runs_or_frames_it(
     context.close()
 
 
-def test_a_thousand_devices_and_more_are_drawn_sixteen_thousand_are_folded(
+def test_a_thousand_devices_are_drawn_and_sixteen_thousand_are_folded(
     make_site: Callable[..., Site], page: Page, tmp_path: Path
 ) -> None:
     site = make_site("--cluster-file", pod_file(tmp_path, 16))
@@ -234,14 +245,14 @@ def test_a_thousand_devices_and_more_are_drawn_sixteen_thousand_are_folded(
     expect(page.locator("svg[role=group] .device")).to_have_count(64)
 
 
-def test_a_large_pod_shows_numbers_and_what_is_opened(
+def test_a_large_pod_shows_numbers_of_all_and_devices_of_an_opened_domain(
     make_site: Callable[..., Site], page: Page, tmp_path: Path
 ) -> None:
     """Of 4,096 devices: numbers of all, devices of a link domain, partitions in parts."""
     site = make_site("--cluster-file", pod_file(tmp_path, 64))
     site.good("vipu", "create", "partition", "first", "--size", "4")
     page.goto(f"{site.address}/pod")
-    expect(page.locator(".numbers")).to_contain_text("4096")
+    expect(page.locator(".numbers")).to_contain_text("4,096")
     expect(page.locator(".domain")).to_have_count(64)
     page.locator(".domain button").first.click()
     drawn = page.locator("svg[role=group] .device")

@@ -16,7 +16,7 @@ from podwright.client import Client, UnixTransport
 from podwright.page._problems import problems
 from podwright.wire import DeviceList, ListRequest
 from tests.outer.page.conftest import Site
-from tests.outer.page.test_page import live
+from tests.outer.page.test_page import live, visit
 from tests.page.test_problems import PLANTED, healthy
 from tests.whole.conftest import BIN
 from tests.whole.machines import SILENCE, Machines
@@ -25,13 +25,77 @@ pytestmark = pytest.mark.outer
 STRIP = ".problems li[data-kind]"
 
 
-@pytest.mark.parametrize("kind", PLANTED)
-def test_each_state_has_a_line_with_its_cause_and_a_command(browser: Browser, kind: str) -> None:
-    changed, words, command = PLANTED[kind]
+def planted(kind: str) -> dict[str, Any]:
+    """The problem of a pod in which one state was planted."""
     topics: dict[str, dict[str, Any]] = healthy()
-    for topic, items in changed.items():
+    for topic, items in PLANTED[kind][0].items():
         topics[topic] = {**topics[topic], **items}
-    scene = {**pod_scene(), "problems": problems(topics, NOW)}
+    return problems(topics, NOW)
+
+
+def all_fourteen() -> dict[str, Any]:
+    """One problem of each kind, the gravest first."""
+    found = {key: value for kind in PLANTED for key, value in planted(kind).items()}
+    grave = ("everybody", "work", "later")
+    return dict(sorted(found.items(), key=lambda item: grave.index(item[1]["gravity"])))
+
+
+def lines_in_sight(page: Page) -> list[str]:
+    """The kinds whose line and command lie whole on the screen, with nothing over them."""
+    seen: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll('.problems li[data-kind]')].filter((line) =>
+          [line.querySelector('p'), line.querySelector('code')].every((part) => {
+            const box = part.getBoundingClientRect();
+            const at = (x, y) => part.contains(document.elementFromPoint(x, y));
+            return at(box.left + 2, box.top + 2) && at(box.right - 2, box.bottom - 2);
+          })).map((line) => line.dataset.kind)"""
+    )
+    return seen
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fourteen_problems_have_fourteen_lines_on_one_screen(browser: Browser, scheme: str) -> None:
+    scene = {**pod_scene(), "problems": all_fourteen()}
+    with shown(browser, View("index.html", "/pod", scheme), scene) as page:
+        expect(page.locator(STRIP)).to_have_count(14)
+        assert lines_in_sight(page) == [value["kind"] for value in scene["problems"].values()]
+        expect(page.locator(".problems h2")).to_have_text("14 problems")
+        expect(page.locator(".problems a[href='/problems']")).to_have_count(0)
+        first = page.locator(STRIP).first
+        expect(first).to_contain_text("stops everybody The server is read only")
+        grounds = page.locator(STRIP).evaluate_all(
+            "lines => lines.map((line) => getComputedStyle(line).backgroundColor)"
+        )
+        assert grounds.count(grounds[0]) == 1, "what stops everybody looks like nothing else"
+        expect(page.locator("svg[role=group] .device").first).to_be_in_viewport()
+
+
+def test_problems_beyond_a_screen_are_counted_and_a_link_shows_all(browser: Browser) -> None:
+    more = {
+        f"partition-error/p{at}": {**planted("partition-error")["partition-error/p1"], "about": at}
+        for at in range(2, 32)
+    }
+    scene = {**pod_scene(), "problems": {**more, **all_fourteen()}}
+    with shown(browser, View("index.html", "/pod"), scene) as page:
+        expect(page.locator(STRIP)).to_have_count(14)
+        assert set(lines_in_sight(page)) == set(PLANTED), "each kind has a line"
+        page.click("text=30 more")
+        expect(page.locator("h1")).to_have_text("Problems")
+        expect(page.locator(STRIP)).to_have_count(44)
+    with shown(browser, View("index.html", "/pod", "light", 390, 844), scene) as page:
+        expect(page.locator(STRIP)).to_have_count(4)
+        expect(page.locator(STRIP).first).to_have_attribute("data-kind", "partition-error")
+        assert len(lines_in_sight(page)) == 4
+        page.click("text=40 more")
+        expect(page.locator(STRIP)).to_have_count(44)
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_each_problem_has_a_line_with_its_cause_and_command_at_the_top(
+    browser: Browser, kind: str
+) -> None:
+    _, words, command = PLANTED[kind]
+    scene = {**pod_scene(), "problems": planted(kind)}
     with shown(browser, View("index.html", "/pod"), scene) as page:
         expect(page.locator(STRIP)).to_have_count(1)
         line = page.locator(STRIP)
@@ -51,7 +115,7 @@ def test_a_healthy_pod_shows_no_problem(make_site: Callable[..., Site], page: Pa
     expect(page.locator(".problems li")).to_have_count(0)
 
 
-def test_drained_machines_are_told_apart_by_what_runs_there(
+def test_drained_machines_in_use_differ_from_empty_ones_and_both_show_the_reason(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -63,9 +127,10 @@ def test_drained_machines_are_told_apart_by_what_runs_there(
     page.goto(site.link())
     live(page)
     for machine in (used, empty):
-        site.good("vipu-admin", "drain", "machine", machine)
+        site.good("vipu-admin", "drain", "machine", machine, "--reason", "its fan")
     expect(page.locator("[data-kind=drained-used]")).to_contain_text(
-        f"Machine {used} is drained and still in use: drained by root; it waits for p1 to end"
+        f"Machine {used} is drained and still in use: drained by root: its fan; "
+        "it waits for p1 of root to end"
     )
     expect(page.locator("[data-kind=drained-empty]")).to_contain_text(f"Machine {empty} is drained")
     expect(page.locator("svg[role=group] .device.leaving")).to_have_count(4)
@@ -137,7 +202,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     found.end()
 
 
-def test_an_agent_that_is_silent_and_one_with_another_key(
+def test_a_silent_agent_differs_from_one_with_another_key(
     make_site: Callable[..., Site], page: Page, machines: Machines, tmp_path: Path
 ) -> None:
     keys = [tmp_path / "right.key", tmp_path / "wrong.key"]
@@ -175,7 +240,7 @@ def test_a_server_with_open_pages_ends_without_a_traceback(
     assert "Traceback" not in log, log
 
 
-def test_what_removing_a_held_partition_ends_is_named_and_then_forced(
+def test_removing_a_held_partition_names_the_lease_that_it_ends(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -189,9 +254,9 @@ def test_what_removing_a_held_partition_ends_is_named_and_then_forced(
     try:
         page.goto(site.link())
         expect(page.locator("#who")).to_contain_text("root (administrator)")
-        page.click("#views a[href='/leases']")
+        visit(page, "leases")
         expect(page.locator("tbody")).to_contain_text("p1")
-        page.click("#views a[href='/partitions']")
+        visit(page, "partitions")
         page.click("[data-focus='Remove p1']")
         expect(page.locator("#ask")).to_contain_text("This is held")
         expect(page.locator("#ask code")).to_have_text("vipu remove partition p1 --force")

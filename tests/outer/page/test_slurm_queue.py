@@ -33,7 +33,7 @@ def lab() -> Iterator[PageLab]:
         yield made
 
 
-def test_what_waits_in_slurm_stands_in_slurms_order(lab: PageLab, page: Page) -> None:
+def test_jobs_that_wait_in_slurm_are_listed_in_slurms_order(lab: PageLab, page: Page) -> None:
     page.goto(f"http://127.0.0.1:{lab.page_port}/line")
     expect(page.locator("#main")).to_contain_text("Nobody waits.")
     all_of_it = lab.batch("sleep 900", "--ipus=16")

@@ -14,7 +14,7 @@ from tests.outer.postgres import Postgres
 pytestmark = pytest.mark.outer
 
 
-def test_a_standby_says_so_and_shows_the_pod_once_it_takes_over(
+def test_a_standby_says_that_it_stands_by_and_shows_the_pod_once_it_takes_over(
     make_site: Callable[..., Site], page: Page, postgres: Postgres
 ) -> None:
     shared = ("--storage", postgres.url(), "--preset", "pod16")

@@ -74,19 +74,18 @@ def test_an_hour_is_drawn_and_each_minute_of_it_can_be_seen(
     expect(page.locator("#then")).to_contain_text("nothing is known of that minute")
 
 
-def test_what_still_fits_is_said_and_what_is_kept_for_whom(
+def test_the_page_shows_which_sizes_still_fit_and_for_whom_devices_are_kept(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
     page.goto(f"{site.address}/pod")
-    expect(page.locator(".numbers")).to_contain_text("free, but in no block of 16")
     for at in (0, 6, 12):
         site.good("vipu", "create", "partition", f"p{at}", "--size", "1")
     row = page.locator(".sizes td[data-size='16']")
     expect(row).to_have_text(["0", "13"])
     page.locator(".sizes th[data-size='8'] button").click()
     expect(page).to_have_url(f"{site.address}/pod?size=8")
-    expect(page.locator(".numbers")).to_contain_text("free, but in no block of 8")
+    expect(page.locator(".sizes [aria-pressed=true]")).to_have_text("8")
 
 
 _TELL = """
@@ -99,7 +98,7 @@ Client(UnixTransport(sys.argv[1])).call("ReportJobs", JobReport(jobs=jobs))
 """
 
 
-def test_slurms_jobs_stand_beside_the_line_in_slurms_order(
+def test_jobs_of_slurm_are_listed_beside_the_queue_in_slurms_order(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -111,7 +110,7 @@ def test_slurms_jobs_stand_beside_the_line_in_slurms_order(
     expect(page.locator("#jobs")).to_contain_text("vipu list queue")
 
 
-def test_what_stands_in_the_way_of_a_request_is_marked_on_the_pod(
+def test_partitions_in_the_way_of_a_request_are_marked_on_the_map(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -144,7 +143,7 @@ client.call("ReportJobs", other)
 """
 
 
-def test_what_the_common_queue_keeps_is_seen_on_the_pod(
+def test_devices_that_the_common_queue_keeps_are_marked_on_the_map(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from podwright.cli.about._command_parsers import parser_of
 from tests.outer.page.conftest import Site
-from tests.outer.page.test_page import VIEWS, live
+from tests.outer.page.test_page import VIEWS, live, visit
 from tests.whole.conftest import BIN
 from tests.whole.machines import SILENCE, Machines
 from tests.whole.test_launch_moves import PATIENT, TRAPS
@@ -80,14 +80,16 @@ def test_tables_are_searched_and_sorted_and_their_addresses_say_how(
     page.click("tbody a")
     expect(page).to_have_url(f"{site.address}/partitions/p2")
     assert site.address not in page.locator("#main").inner_html()  # links have no host of their own
-    for view in VIEWS.keys() - {"time"}:
+    for view in VIEWS.keys() - {"time", "problems"}:
         page.goto(f"{site.address}/{view}")
         expect(page.locator("#main code").first).to_have_text(SAME[view])
         command, *words = SAME[view].split()
         parser_of(command).parse_args(words)  # there is such a command
 
 
-def test_colours_say_whose(make_site: Callable[..., Site], page: Page) -> None:
+def test_colours_and_legend_follow_the_chosen_property(
+    make_site: Callable[..., Site], page: Page
+) -> None:
     site = make_site("--preset", "pod16")
     site.good("vipu", "create", "partition", "p1", "--size", "2")
     site.good(sys.executable, "-c", _FOR_A_JOB, site.socket)
@@ -110,7 +112,7 @@ def test_colours_say_whose(make_site: Callable[..., Site], page: Page) -> None:
     expect(page.locator("#about")).to_contain_text("of ruth, job 7, since ")
 
 
-def test_one_acts_by_keys_and_each_act_is_in_the_events(
+def test_every_action_works_by_keys_and_is_in_the_events(
     make_site: Callable[..., Site], page: Page
 ) -> None:
     site = make_site("--preset", "pod16")
@@ -118,7 +120,7 @@ def test_one_acts_by_keys_and_each_act_is_in_the_events(
     page.goto(site.link())
     expect(page.locator("#who")).to_contain_text("root (administrator)")
 
-    def act(view: str, button: str, *said: str) -> None:
+    def act(view: str, button: str, *said: str, reason: str = "") -> None:
         """By keys alone: to the view, to the button, to what is asked, to yes."""
         page.locator(f"#views a[href='/{view}']").focus()
         page.keyboard.press("Enter")
@@ -126,23 +128,29 @@ def test_one_acts_by_keys_and_each_act_is_in_the_events(
         page.keyboard.press("Enter")
         for words in said:
             expect(page.locator("#ask")).to_contain_text(words)
-        expect(page.get_by_text("Leave it")).to_be_focused()
-        page.keyboard.press("Shift+Tab")
+        if reason:
+            expect(page.locator("#reason")).to_be_focused()
+            page.keyboard.type(reason)
+            page.keyboard.press("Tab")
+        else:
+            expect(page.get_by_text("Leave it")).to_be_focused()
+            page.keyboard.press("Shift+Tab")
         expect(page.locator("#yes")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.locator("#ask")).not_to_be_visible()
 
-    act(
-        "machines", "Drain ag1", "p1", "Nothing new is placed there", "vipu-admin drain machine ag1"
-    )
+    said = ("p1", "Nothing new is placed there", "vipu-admin drain machine ag1 --reason")
+    act("machines", "Drain ag1", *said, reason="fan 3 is loud")
     expect(page.locator("[data-row=ag1]")).to_contain_text("UP, drained")
-    assert site.json("vipu-admin", "list", "machines")[0]["state"] == "DRAINED"
+    expect(page.locator("[data-row=ag1]")).to_contain_text("fan 3 is loud")
+    ag1 = site.json("vipu-admin", "list", "machines")[0]
+    assert (ag1["state"], ag1["reason"]) == ("DRAINED", "fan 3 is loud")
     act("machines", "Resume ag1", "vipu-admin resume machine ag1")
     expect(page.locator("[data-focus='Drain ag1']")).to_be_visible()
     act("partitions", "Reset p1", "Nobody holds it.", "vipu reset partition p1")
     wait = [str(BIN / "vipu"), "create", "partition", "large", "--size", "16", "--wait"]
     with subprocess.Popen(wait, env=site.environ, stderr=subprocess.DEVNULL) as waits:
-        page.click("#views a[href='/line']")
+        visit(page, "line")
         cancel = page.locator("[data-focus^='Cancel ']")
         expect(cancel).to_have_count(1)
         row = page.locator("tbody tr[data-row]")
@@ -154,6 +162,8 @@ def test_one_acts_by_keys_and_each_act_is_in_the_events(
         assert waits.wait(300) != 0
     act("partitions", "Remove p1", "vipu remove partition p1")
     expect(page.locator("#main")).to_contain_text("There is no partition.")
+    page.locator("#views summary").focus()
+    page.keyboard.press("Enter")
     page.locator("#views a[href='/events']").focus()
     page.keyboard.press("Enter")
     for what in ("DrainMachine", "ResumeMachine", "ResetPartition", "Leave", "RemovePartition"):
@@ -176,9 +186,7 @@ _OFF_PAPER = """() => [...document.querySelectorAll('main *, header *')].filter(
 }).map((one) => `${one.tagName} ${one.textContent.slice(0, 40)}`)"""
 
 
-def test_on_paper_nothing_is_cut_off_and_nothing_is_dark(
-    make_site: Callable[..., Site], page: Page
-) -> None:
+def test_a_printed_view_is_complete_and_light(make_site: Callable[..., Site], page: Page) -> None:
     site = make_site("--preset", "pod64")
     site.good("vipu", "create", "partition", "a-partition-of-a-long-name", "--size", "16")
     page.goto(site.link())
@@ -211,7 +219,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     found.end()
 
 
-def test_a_machine_that_fails_is_seen_at_once(
+def test_a_machine_that_fails_is_marked_on_the_map_and_in_the_table(
     make_site: Callable[..., Site], machines: Machines, page: Page, tmp_path: Path
 ) -> None:
     key = ("--agent-key", str(tmp_path / "agent.key"))
@@ -231,15 +239,17 @@ def test_a_machine_that_fails_is_seen_at_once(
     expect(page.locator("text[data-machine=m1].bad")).to_have_count(0)
     page.locator("svg[role=group] .device[aria-label*='m2 index 0']").hover()
     expect(page.locator("#about")).to_contain_text("m2 index 0, down")
-    page.click("#views a[href='/machines']")
+    visit(page, "machines")
     expect(page.locator("[data-row=m2] .bad")).to_have_text("DOWN")
     machines.start("m2")
     expect(page.locator("[data-row=m2] .bad")).to_have_count(0)
-    page.click("#views a[href='/pod']")
+    visit(page, "pod")
     expect(page.locator("svg[role=group] .device.FREE")).to_have_count(8)
 
 
-def test_what_moves_is_seen_and_where_to(make_site: Callable[..., Site], page: Page) -> None:
+def test_a_launch_that_moves_is_marked_with_its_destination(
+    make_site: Callable[..., Site], page: Page
+) -> None:
     site = make_site("--preset", "pod16")
     page.goto(site.link())
     expect(page.locator("#who")).to_contain_text("administrator")
@@ -267,5 +277,5 @@ def test_what_moves_is_seen_and_where_to(make_site: Callable[..., Site], page: P
         if launch.poll() is None:
             launch.terminate()
             launch.wait(300)
-    page.click("#views a[href='/events']")
+    visit(page, "events")
     expect(page.locator("tbody tr", has_text=re.compile("Moved.*to ag2"))).to_have_count(1)

@@ -72,8 +72,7 @@ def _device_info(
 ) -> DeviceInfo:
     """A device, complete."""
     offset, index = device_ref.offset, device_ref.index
-    machine_attributes = cluster.attributes.get(device_ref.machine, ())
-    attributes = dict(machine_attributes[index]) if index < len(machine_attributes) else {}
+    attributes = cluster.attributes_of(device_ref.machine, index)
     if view.states[offset] == "RESERVED":
         attributes["kept_for"] = view.kept[offset]
     if (drain := cluster.drains.get(device_ref.machine)) and drain.reason:

@@ -67,7 +67,7 @@ async def _cliques(
     return {
         (machine, index): attributes.get("fabric", "")
         for machine in cluster.machines()
-        for index, attributes in enumerate(cluster.attributes.get(machine, ()))
+        for index, attributes in enumerate(cluster.attributes_in(machine))
         if _is_rack_gpu(attributes)
     }
 
@@ -97,7 +97,7 @@ def _outside(
 
 
 def _in_rack(cluster: IndexedCluster, machine: str) -> bool:
-    return any(map(_is_rack_gpu, cluster.attributes.get(machine, ())))
+    return any(map(_is_rack_gpu, cluster.attributes_in(machine)))
 
 
 def _is_rack_gpu(attributes: Mapping[str, str]) -> bool:

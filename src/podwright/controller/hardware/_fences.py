@@ -106,7 +106,7 @@ async def confirm_clean_hosts(
     if unconfirmed_hosts != fence.hosts:
         fence = msgspec.structs.replace(fence, hosts=unconfirmed_hosts)
         await state.journal.commit([put_fence(fence)])
-        partition_entry.fences[lease_id] = fence
+        partition_entry.fences = {**partition_entry.fences, lease_id: fence}
     await settle(state, partition_entry)
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -52,7 +53,10 @@ from podwright.store import Change, Opened
 from podwright.wire import OperationState, ReadyState
 
 MachineReports = dict[str, MachineReport]
-SETTLED_AT_ONCE: Final = 2000  #: partitions whose step is finished or undone at a time
+_T = TypeVar("_T")
+#: Partitions or machines that are dealt with at a time: a task for each of many needs more memory
+#: than all that they work on.
+AT_ONCE: Final = 2000
 
 
 async def recover(state: ControllerState, opened_store: Opened) -> None:
@@ -75,14 +79,9 @@ async def recover(state: ControllerState, opened_store: Opened) -> None:
     for machine, devices in zip(unreleased, stray_free, strict=True):
         if not devices:
             state.mark_down(machine)
-    # One task for each would need more memory than all that they work on.
-    unsettled = iter(list(state.partitions.values()))
-
-    async def settle_some() -> None:
-        for entry in unsettled:
-            await _settle_partition(state, entry, reports)
-
-    await asyncio.gather(*(settle_some() for _ in range(SETTLED_AT_ONCE)))
+    await _for_each(
+        state.partitions.values(), lambda entry: _settle_partition(state, entry, reports)
+    )
 
 
 async def ask_all(state: ControllerState) -> MachineReports:
@@ -95,11 +94,22 @@ async def ask_all(state: ControllerState) -> MachineReports:
         except PodwrightError:
             state.mark_down(machine)
         else:
-            reports[machine] = report
             state.inventory.by_machine[machine].learn(machine, report)
+            reports[machine] = report._replace(devices=())  # learned, and there are many
 
-    await asyncio.gather(*(ask(machine) for machine in state.inventory.by_machine))
+    await _for_each(state.inventory.by_machine, ask)
     return reports
+
+
+async def _for_each(things: Iterable[_T], work: Callable[[_T], Awaitable[None]]) -> None:
+    """Do the work for all things, `AT_ONCE` at a time."""
+    left = iter(list(things))
+
+    async def do_some() -> None:
+        for thing in left:
+            await work(thing)
+
+    await asyncio.gather(*(do_some() for _ in range(AT_ONCE)))
 
 
 async def release_strays(state: ControllerState, machine: str, report: MachineReport) -> bool:

@@ -71,10 +71,6 @@ class Acquisition:
         """Whether a partition may be created for it."""
         return (self.request.create or self.request.update) and not self.request.parent
 
-    def check_parent(self) -> None:
-        """Raises Fenced, Denied where the lease in which it lies has ended, or is another's."""
-        _parent_lease(self.state, self.caller, self.request, self.action)
-
 
 class Acquired(NamedTuple):
     """A granted lease. record: the partition after the lease was taken. created: the
@@ -226,7 +222,9 @@ async def _lease_existing(acquisition: Acquisition, partition_entry: PartitionEn
     """Take a lease on an existing partition whose lock is held."""
     state, request, action = acquisition.state, acquisition.request, acquisition.action
     partition_record = partition_entry.known
-    acquisition.check_parent()  # it may have ended while others had the lock
+    _parent_lease(
+        state, acquisition.caller, request, action
+    )  # it may have ended while others had the lock
     if _must_replace(acquisition, partition_entry):
         checked_spec = CheckedSpec(
             open_spec(state, acquisition.caller, renamed(acquisition.spec, partition_entry.name)),

@@ -51,7 +51,9 @@ def waiter_info(
     else:
         turn_text = _turn_in_words(state, waiter)
         if queue_position > 1:
-            needs_text = f"those ahead; {turn_text or 'devices that are free'}"
+            needs_text = "those ahead" + (
+                f"; {turn_text}" if turn_text else ", and devices that are free"
+            )
         else:
             needs_text = turn_text or _obstacle_in_words(state, waiter)
     return msgspec.structs.replace(

@@ -87,7 +87,9 @@ def in_the_way(
         },
         "unhealthy": [
             f"device {index} of machine {machine}"
-            for machine in sorted(cluster.ill - state.down, key=cluster.places.__getitem__)
+            for machine in sorted(
+                cluster.unhealthy.keys() - state.down, key=cluster.places.__getitem__
+            )
             if _is_in_allocation(cluster, machine, spec.allocation)
             for index in sorted(cluster.unhealthy[machine])
         ][:MAX_SHOWN_PARTITIONS],

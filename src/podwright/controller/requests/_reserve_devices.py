@@ -148,7 +148,7 @@ def in_service(state: ControllerState, goal: Goal) -> bool:
 
 
 def _is_healthy(cluster: IndexedCluster, blocks: Sequence[Block]) -> bool:
-    return not (cluster.ill or cluster.unjoinable) or all(
+    return not (cluster.unhealthy or cluster.unjoinable) or all(
         cluster.avoided(machine).isdisjoint(indices)
         for machine, indices in cluster.parts(blocks).items()
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, KeysView, Mapping, Sequence
 from copy import copy
 from itertools import count
+from typing import Any, Final, TypeVar, cast
 
 from podwright.agents import MachineReport
 from podwright.controller.state._records import DrainRecord
@@ -13,6 +14,9 @@ from podwright.fabric import Cluster
 from podwright.placement import Block, Index, NodeIndex, index_of
 from podwright.wire import READING_ATTRIBUTES, DeviceRef
 
+_AttributeNames = tuple[tuple[str, ...], ...]  #: of each device of a machine
+_V = TypeVar("_V")
+_MAX_SHARED: Final = 10_000  #: values
 _definitions = count(1)
 
 
@@ -33,11 +37,13 @@ class IndexedCluster:
             self.allocations[layout.name] = self.machines()
         self._devices_per_machine = layout.family.devices_per_machine
         self.drains: dict[str, DrainRecord] = {}  #: by machine
-        self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
+        #: By machine: the names of its devices' attributes, and their values.
+        self._attributes: dict[str, tuple[_AttributeNames, tuple[tuple[str, ...], ...]]] = {}
+        self._shared: dict[Any, Any] = {}  #: what many devices have in common, by itself
+        #: By machine: the devices that are not healthy, where there are any.
         self.unhealthy: dict[str, frozenset[int]] = {}
         #: By machine: the devices that the fabric could not join now, and why.
         self.unjoinable: dict[str, dict[int, str]] = {}
-        self.ill: set[str] = set()  #: machines with devices that are not healthy
         self.measuring: set[str] = set()  #: machines whose drivers measure something
         self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
         self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
@@ -114,13 +120,12 @@ class IndexedCluster:
         self.allocations = {
             name: list(names) for name, names in machines_by_allocation.items()
         } or {layout.name: self.machines()}
-        for table in (self.attributes, self.unhealthy, self.unjoinable, self.drains):
+        for table in (self._attributes, self.unhealthy, self.unjoinable, self.drains):
             for name in table.keys() - self.places.keys():
                 del table[name]
         self.measuring &= self.places.keys()
-        self.ill &= self.places.keys()
         self.redefined_now()
-        for name in self.attributes:
+        for name in self._attributes:
             self._update_index(name)
 
     def make_restore(self) -> Callable[[], None]:
@@ -138,7 +143,7 @@ class IndexedCluster:
             self.index = self.redefined(saved_fields["layout"], machines_by_allocation)
             vars(self).update(saved_fields)
             self.redefined_now()
-            for machine_name in self.attributes:
+            for machine_name in self._attributes:
                 self._update_index(machine_name)
 
         return restore
@@ -147,7 +152,7 @@ class IndexedCluster:
         """Tell the index which devices of a machine are unhealthy, and which are slices."""
         self.index.avoid_devices(machine, self.avoided(machine))
         if isinstance(self.index, NodeIndex):
-            numbered_attributes = enumerate(self.attributes[machine])
+            numbered_attributes = enumerate(self.attributes_in(machine))
             profiles = {
                 device_index: attributes.get("profile", "")
                 for device_index, attributes in numbered_attributes
@@ -156,6 +161,25 @@ class IndexedCluster:
                 machine,
                 {device_index: profile for device_index, profile in profiles.items() if profile},
             )
+
+    def attributes_of(self, machine: str, index: int) -> dict[str, str]:
+        """The attributes of a device; none before its machine's first report.
+
+        They are put together here: a dictionary that is kept needs twice the memory.
+        """
+        names, values = self._attributes.get(machine, ((), ()))
+        return dict(zip(names[index], values[index], strict=True)) if index < len(names) else {}
+
+    def attributes_in(self, machine: str) -> list[dict[str, str]]:
+        """The attributes of all devices of a machine."""
+        names, _ = self._attributes.get(machine, ((), ()))
+        return [self.attributes_of(machine, index) for index in range(len(names))]
+
+    def _share(self, value: _V) -> _V:
+        """The same value as other devices have."""
+        if len(self._shared) >= _MAX_SHARED:
+            self._shared.clear()
+        return cast(_V, self._shared.setdefault(value, value))
 
     def avoided(self, machine: str) -> frozenset[int]:
         """The devices of a machine that nobody gets: ill ones, and those that cannot be joined."""
@@ -168,7 +192,7 @@ class IndexedCluster:
             if not reasons:
                 del self.unjoinable[machine]
             self.touch_machine(machine)
-            if machine in self.attributes:  # else its first report does it
+            if machine in self._attributes:  # else its first report does it
                 self._update_index(machine)
 
     def redefined_now(self) -> None:
@@ -202,13 +226,17 @@ class IndexedCluster:
                 machine=machine,
                 index=device.index,
                 ip=device.ip,
-                server_port=device.server_port,
-                rdma_port=device.rdma_port,
+                server_port=self._share(device.server_port),
+                rdma_port=self._share(device.rdma_port),
                 arch_id=device.arch_id,
                 chip_id=device.chip_id,
             )
-        self.attributes[machine] = tuple(device.attributes for device in machine_report.devices)
-        if all(READING_ATTRIBUTES.isdisjoint(device) for device in self.attributes[machine]):
+        names = tuple(tuple(device.attributes) for device in machine_report.devices)
+        self._attributes[machine] = (
+            self._share(names),
+            tuple(tuple(device.attributes.values()) for device in machine_report.devices),
+        )
+        if all(map(READING_ATTRIBUTES.isdisjoint, names)):
             self.measuring.discard(machine)
         else:
             self.measuring.add(machine)
@@ -219,11 +247,10 @@ class IndexedCluster:
         )
         if unhealthy != self.unhealthy.get(machine, frozenset()):
             self.touched.add(domain)
-        self.unhealthy[machine] = unhealthy
         if unhealthy:
-            self.ill.add(machine)
-        elif self.ill:
-            self.ill.discard(machine)
+            self.unhealthy[machine] = unhealthy
+        else:
+            self.unhealthy.pop(machine, None)
         self._update_index(machine)
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:

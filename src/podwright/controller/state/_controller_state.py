@@ -21,7 +21,12 @@ from podwright.controller.state._fence_index import FenceIndex
 from podwright.controller.state._journal import Journal
 from podwright.controller.state._leases import HeldLease, LeaseIndex
 from podwright.controller.state._machine_calls import MachineCalls
-from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex, holders_of
+from podwright.controller.state._partition_index import (
+    PartitionEntry,
+    PartitionIndex,
+    holders_of,
+    without,
+)
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import (
     LeaseRecord,
@@ -219,7 +224,7 @@ class ControllerState:
     def add_lease(self, partition_entry: PartitionEntry, record: LeaseRecord) -> HeldLease:
         """Add a lease that expires a full ttl from now."""
         lease = HeldLease(record, self.now() + record.ttl)
-        partition_entry.leases[record.id] = lease
+        partition_entry.leases = {**partition_entry.leases, record.id: lease}
         self.leases.add(lease)
         self.leases_by_cluster[_cluster_name(partition_entry), "HELD"] += 1
         self.partitions.note_holders(partition_entry, holders_of(record), 1)
@@ -231,9 +236,10 @@ class ControllerState:
         for lease in leases:
             lease.ending = True
             self.leases.remove(lease.record.id)
-            dropped = partition_entry.leases.pop(lease.record.id, None)
+            dropped = partition_entry.leases.get(lease.record.id)
             if dropped is None:
                 continue
+            partition_entry.leases = without(partition_entry.leases, lease.record.id)
             self.leases_by_cluster[_cluster_name(partition_entry), "HELD"] -= 1
             if not partition_entry.removed:
                 self.partitions.note_holders(partition_entry, holders_of(dropped.record), -1)

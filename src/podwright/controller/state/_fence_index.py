@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex, holders_of
+from podwright.controller.state._partition_index import (
+    PartitionEntry,
+    PartitionIndex,
+    holders_of,
+    without,
+)
 from podwright.controller.state._read_only_mapping import ReadOnlyMapping
 from podwright.controller.state._records import FenceRecord
 from podwright.controller.state._sorted_names import SortedNames
@@ -36,7 +41,7 @@ class FenceIndex(ReadOnlyMapping[PartitionEntry]):
 
     def add(self, entry: PartitionEntry, fence: FenceRecord) -> None:
         """Add the fence of an ended lease; nobody gets its devices yet."""
-        entry.fences[fence.id] = fence
+        entry.fences = {**entry.fences, fence.id: fence}
         self._by_name[fence.id] = entry
         self._cut[fence.id] = set()
         self.ids.add(fence.id)
@@ -45,7 +50,8 @@ class FenceIndex(ReadOnlyMapping[PartitionEntry]):
     def remove(self, entry: PartitionEntry, fence_ids: Iterable[str]) -> None:
         """Forget fences of a partition, by their ids."""
         for fence_id in fence_ids:
-            fence = entry.fences.pop(fence_id)
+            fence = entry.fences[fence_id]
+            entry.fences = without(entry.fences, fence_id)
             del self._by_name[fence_id], self._cut[fence_id]
             self.ids.discard(fence_id)
             self._partitions.note_holders(entry, holders_of(fence.lease), -1)

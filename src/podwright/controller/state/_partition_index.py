@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from heapq import merge
 from operator import attrgetter
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
 
 from podwright.agents import attached_name
 from podwright.controller.state._change_feed import ChangeFeed
@@ -22,6 +23,9 @@ from podwright.controller.state._read_only_mapping import ReadOnlyMapping
 from podwright.controller.state._records import FenceRecord, LeaseRecord, PartitionRecord
 from podwright.controller.state._sorted_names import SortedNames
 from podwright.wire import ReadyState
+
+_T = TypeVar("_T")
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class PartitionEntry:
@@ -48,9 +52,10 @@ class PartitionEntry:
         self.cluster = cluster
         self.record: PartitionRecord | None = None
         self.lock = asyncio.Lock()
-        self.leases: dict[str, HeldLease] = {}
+        # Replaced when one comes or goes: most partitions have none, and share what is empty.
+        self.leases: Mapping[str, HeldLease] = _NOTHING
         #: What leases left behind that are over, by their ids (`_fences`).
-        self.fences: dict[str, FenceRecord] = {}
+        self.fences: Mapping[str, FenceRecord] = _NOTHING
         self.machines: tuple[str, ...] = ()
         self.removed = False
         self.retry_at = 0.0
@@ -96,6 +101,11 @@ class PartitionEntry:
             }:
                 joins_by_name[attached_name(self.name, host)] = host_devices
         return joins_by_name
+
+
+def without(things: Mapping[str, _T], key: str) -> Mapping[str, _T]:
+    """The leases or fences of a partition without one of them."""
+    return {name: thing for name, thing in things.items() if name != key} or _NOTHING
 
 
 class Usage(NamedTuple):

@@ -8,6 +8,7 @@ before they are cut into pages, since the token of a page names what it ends wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,8 +24,8 @@ class VisiblePartition(Protocol):
     makers: tuple[str, ...]
     record: PartitionRecord | None
     cluster: IndexedCluster | None
-    leases: dict[str, HeldLease]
-    fences: dict[str, FenceRecord]
+    leases: Mapping[str, HeldLease]
+    fences: Mapping[str, FenceRecord]
 
 
 def belongs_to_caller(caller: Caller, partition_entry: VisiblePartition) -> bool:

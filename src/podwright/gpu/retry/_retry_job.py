@@ -43,6 +43,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, sign
 _OUTPUT_BYTES = 256 << 10  # of the end of the command's output, for words about its failure
 _SLURM_SECONDS = 60.0
 _END_SECONDS = 600.0  # until Slurm has ended a job that it requeued
+_TOLD = Stop("Slurm asked the job to end")
 _NOT_STARTED, _NO_COMMAND = 75, 127  # exit codes; 127 is a shell's
 
 
@@ -54,14 +55,15 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
     job = _Job(environ)
     early = at_start(job.restarts, limit, job.nodes, job.bad_nodes)
     if isinstance(early, Stop):
-        job.say(f"the command is not started: {early.because}")
-        return _NOT_STARTED
+        return job.stop(early, None, None)
     if isinstance(early, Again):
         _ignore_signals()
         return job.again(early, None, None)
     outputs = _sizes(("/proc/self/fd/1", "/proc/self/fd/2"))
     records = _sizes(poprun_files(command))
     error_file = f"{OWN_ERROR_FILE}{job.number}-{os.urandom(8).hex()}.json"
+    # An older job may have written the file that its user names.
+    oldest_record = time.time() // 1 if ERROR_FILE_VARIABLE in environ else 0
     environ = {ERROR_FILE_VARIABLE: error_file, **environ}
     running = _Command()
     try:
@@ -71,17 +73,17 @@ def retry(command: Sequence[str], limit: int, environ: Mapping[str, str]) -> int
         return _NO_COMMAND
     if code == 0:
         return 0
-    told = Stop("Slurm asked the job to end")
     if running.told:
-        return job.stop(told, None, code)
+        return job.stop(_TOLD, None, code)
     from podwright.gpu.retry._node_words import ask_nodes
 
     seen = ask_nodes(job.nodes, job.excluded, environ, _run, time.sleep)
-    failures = [*seen.failures, *read_poprun_lines(_text_since(records) or "")]
+    failures = [record for record in seen.failures if record.at >= oldest_record]
+    failures += read_poprun_lines(_text_since(records) or "")
     cause = find_cause(code, seen.words, _text_since(outputs), failures)
     _ignore_signals()  # whether the job is to end is known from here on
     if running.told:
-        return job.stop(told, None, code)
+        return job.stop(_TOLD, None, code)
     step = after_failure(cause, job.restarts, limit, job.nodes, seen.usable_others)
     job.say(f"the command ended with {code}. Cause: {cause.name}: {cause.at_fault.because}")
     if isinstance(step, Stop):
@@ -132,15 +134,15 @@ class _Job:
         """Tell the user, on standard error."""
         print(f"podwright slurm retry: {sentence}.", file=sys.stderr, flush=True)
 
-    def stop(self, step: Stop, cause: JobFault | None, code: int) -> int:
-        """End with the command's exit code. cause: None where Slurm asked for the end."""
+    def stop(self, step: Stop, cause: JobFault | None, code: int | None) -> int:
+        """End with the command's exit code. code: None: it was not started."""
         self._record(step, cause, code)
         self.say(f"the job is not started again: {step.because}")
         with contextlib.suppress(FieldNotKnown):
-            if cause and self.shown and self.shown.expedited:
+            if step is not _TOLD and self.shown and self.shown.expedited:
                 # Slurm would hold this job, or start it again if an Epilog fails.
                 self._tell_slurm(f"update JobId={self.name} Requeue=0")
-        return code
+        return _NOT_STARTED if code is None else code
 
     def again(self, step: Again, cause: JobFault | None, code: int | None) -> int:
         """Requeue this job and wait for its end by Slurm. Returns where Slurm refuses."""

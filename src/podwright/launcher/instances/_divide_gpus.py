@@ -19,7 +19,7 @@ from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import Cores, CpuCore, find_program, scattered, write_list
 from podwright.launcher.options._core_placement import InstancePlace, places
 from podwright.launcher.options._instance_environment import SIMULATED_VARIABLE
-from podwright.launcher.options._options import Options
+from podwright.launcher.options._option_table import Options
 
 if TYPE_CHECKING:
     from podwright.hosts.gpus import Gpu

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from podwright.errors import InvalidRequest
-from podwright.launcher.options._option_table import OPTION_BY_NAME, SHORT, Option
-from podwright.launcher.options._options import Options
+from podwright.launcher.options._option_table import OPTION_BY_NAME, SHORT, Option, Options
 
 
 def parse(arguments: Sequence[str]) -> Options:

@@ -18,7 +18,7 @@ from podwright.ground.durable_files import write_whole
 from podwright.launcher.options._option_table import OPTION_BY_NAME, OPTIONS, Option
 
 if TYPE_CHECKING:
-    from podwright.launcher.options._options import Options
+    from podwright.launcher.options._option_table import Options
 
 #: Options that concern the launch that has them, and not the launch that the file describes.
 _UNSTORED_OPTIONS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from podwright.errors import InvalidRequest
 from podwright.ground import plugins
@@ -21,19 +21,21 @@ class Option(NamedTuple):
     """One option. flag: the value that it has without a word. optional: whether it may also take
     one.
 
-    meaning: what a value must be, in words. adds: whether each use adds to the earlier ones.
+    meaning: what a value must be, in words. adds: whether each use adds to the earlier ones. name,
+    field: as on the command line, and in `Options`.
     """
 
-    name: str
     group: str
     help: str
+    default: Any
+    read: Callable[[str], Any]
     value: str = "N"
-    read: Callable[[str], Any] = str
     meaning: str = ""
-    field: str = ""
+    name: str = ""
     flag: str = ""
     optional: bool = False
     adds: bool = False
+    field: str = ""
 
 
 def _parse_count(count_text: str) -> int:
@@ -173,8 +175,8 @@ def _parse_sync_type(sync_type_text: str) -> str:
     return sync_type
 
 
-_COUNT_MEANING = "a whole number above 0"
-_YES_NO_MEANING = "yes or no (1 or 0, on or off, true or false)"
+_V = TypeVar("_V")
+_D = TypeVar("_D")
 _LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT = (
     "Program",
     "Hosts and processes",
@@ -184,354 +186,309 @@ _LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT = (
 )
 
 
-def _count_option(option_name: str, help_group: str, help: str) -> Option:
-    return Option(option_name, help_group, help, read=_parse_count, meaning=_COUNT_MEANING)
+def _option(
+    group: str, help: str, default: _D, read: Callable[[str], _V], **fields: Any
+) -> _V | _D:
+    """Return a row. Type checkers see the value that an instance of `Options` has."""
+    return cast("_V | _D", Option(group, help, default, read, **fields))
 
 
-def _yes_no_option(option_name: str, help_group: str, help: str) -> Option:
-    return Option(
-        option_name, help_group, help, value="yes|no", read=_parse_yes_no, meaning=_YES_NO_MEANING
-    )
+def _count(group: str, help: str, default: _D) -> int | _D:
+    return _option(group, help, default, _parse_count, meaning="a whole number above 0")
 
 
-def _flag_option(option_name: str, help_group: str, help: str) -> Option:
+def _yes_no(group: str, help: str, default: _D, **fields: Any) -> bool | _D:
+    words = {"value": "yes|no", "meaning": "yes or no (1 or 0, on or off, true or false)"}
+    return _option(group, help, default, _parse_yes_no, **words, **fields)
+
+
+def _flag(group: str, help: str) -> bool:
     """Return an option that means yes without a word, and may also take one."""
-    return Option(
-        option_name,
-        help_group,
-        f"{help} (no)",
-        value="yes|no",
-        read=_parse_yes_no,
-        meaning=_YES_NO_MEANING,
-        flag="yes",
-        optional=True,
+    return _yes_no(group, f"{help} (no)", False, flag="yes", optional=True)
+
+
+def _word(group: str, help: str, value: str) -> str | None:
+    return _option(group, help, None, _parse_text, value=value, meaning="a word")
+
+
+def _file(
+    group: str, help: str, value: str = "FILE", read: Callable[[str], str] = _parse_path
+) -> str | None:
+    return _option(group, help, None, read, value=value, meaning="a path")
+
+
+def _repeated(
+    group: str, help: str, value: str, read: Callable[[str], _V], meaning: str = ""
+) -> tuple[_V, ...]:
+    row = Option(group, help, (), read, value=value, meaning=meaning, adds=True)
+    return cast("tuple[_V, ...]", row)
+
+
+class Options:
+    """The options of the command line as one value; None for one that was not given, if that
+    matters. Names and defaults: PopRun guide, chapters 2 and 4.
+
+    A class attribute is the row of an option; the attribute of an instance is its value.
+    """
+
+    program: tuple[str, ...] = ()
+    num_replicas = _count(_LAUNCH, "number of replicas (1)", 1)
+    num_instances = _count(
+        _LAUNCH, "number of instances, among which replicas are divided evenly (1)", 1
     )
-
-
-def _word_option(
-    option_name: str, help_group: str, help: str, value_placeholder: str, **option_fields: Any
-) -> Option:
-    return Option(
-        option_name,
-        help_group,
-        help,
-        value=value_placeholder,
-        read=_parse_text,
-        meaning="a word",
-        **option_fields,
+    ipus_per_replica = _count(_LAUNCH, "devices for each replica (1)", 1)
+    num_ilds = _count(
+        _LAUNCH, "link domains that the partition spans; by default the server decides", None
     )
-
-
-def _file_option(
-    option_name: str,
-    help_group: str,
-    help: str,
-    value_placeholder: str = "FILE",
-    **option_fields: Any,
-) -> Option:
-    return Option(
-        option_name,
-        help_group,
-        help,
-        value=value_placeholder,
-        **{"read": _parse_path, "meaning": "a path", **option_fields},
-    )
-
-
-OPTIONS: tuple[Option, ...] = (
-    _count_option("--num-replicas", _LAUNCH, "number of replicas (1)"),
-    _count_option(
-        "--num-instances",
-        _LAUNCH,
-        "number of instances, among which replicas are divided evenly (1)",
-    ),
-    _count_option("--ipus-per-replica", _LAUNCH, "devices for each replica (1)"),
-    _count_option(
-        "--num-ilds",
-        _LAUNCH,
-        "link domains that the partition spans; by default the server decides",
-    ),
-    _file_option(
-        "--executable-cache-path",
+    executable_cache_path = _file(
         _LAUNCH,
         'folder for what instances compile; "" switches the cache off',
         "DIR",
         read=_parse_optional_path,
-    ),
-    _file_option(
-        "--autoreport-dir", _LAUNCH, "write a profile of each instance, for PopVision", "DIR"
-    ),
-    _yes_no_option(
-        "--offline-mode", _LAUNCH, "run without devices, to compile for --offline-target (no)"
-    ),
-    Option(
-        "--offline-target",
+    )
+    autoreport_dir = _file(_LAUNCH, "write a profile of each instance, for PopVision", "DIR")
+    offline_mode = _yes_no(
+        _LAUNCH, "run without devices, to compile for --offline-target (no)", False
+    )
+    offline_target = _option(
         _LAUNCH,
         f"pod to compile for: {_choices_text(tuple(TARGET_SIZES))}",
+        None,
+        _parser_of_choices(*TARGET_SIZES),
         value="TARGET",
-        read=_parser_of_choices(*TARGET_SIZES),
         meaning=_choices_text(tuple(TARGET_SIZES)),
-    ),
-    _file_option(
-        "--import-config",
-        _LAUNCH,
-        "read options and program from a file; typed options override it",
-    ),
-    _file_option("--export-config", _LAUNCH, "write options and program into a file, and launch"),
-    _yes_no_option(
-        "--overwrite-config",
-        _LAUNCH,
-        "let --export-config replace a file; else the new name has the time (no)",
-    ),
-    Option(
-        "--timeout",
+    )
+    import_config = _file(
+        _LAUNCH, "read options and program from a file; typed options override it"
+    )
+    export_config = _file(_LAUNCH, "write options and program into a file, and launch")
+    overwrite_config = _yes_no(
+        _LAUNCH, "let --export-config replace a file; else the new name has the time (no)", False
+    )
+    timeout = _option(
         _LAUNCH,
         "end the launch when it takes longer",
+        None,
+        _parse_seconds,
         value="SECONDS",
-        read=_parse_seconds,
         meaning="a time in seconds, above 0",
-    ),
-    Option(
-        "--grace",
+    )
+    grace = _option(
         _LAUNCH,
         "time between SIGTERM and SIGKILL for instances (30; 20 in a Slurm job)",
+        None,
+        _parse_non_negative_seconds,
         value="SECONDS",
-        read=_parse_non_negative_seconds,
         meaning="a time in seconds",
-    ),
-    Option(
-        "--max-restarts",
+    )
+    max_restarts = _option(
         _LAUNCH,
         "how often to restart all instances when one fails (0)",
-        read=_parse_index,
+        0,
+        _parse_index,
         meaning="a whole number",
-    ),
-    Option(
-        "--fence-after",
+    )
+    fence_after = _option(
         _LAUNCH,
         "time without renewal of the lease until the devices are fenced (300)",
+        None,
+        _parse_fence_seconds,
         value="SECONDS",
-        read=_parse_fence_seconds,
         meaning=f"a time in seconds, from {MIN_FENCE_SECONDS:g} to {MAX_FENCE_SECONDS:g}",
-    ),
-    _flag_option(
-        "--movable",
-        _LAUNCH,
-        "let the server move the launch to other devices, once all instances can",
-    ),
-    Option(
-        "--move-signal",
+    )
+    movable = _flag(
+        _LAUNCH, "let the server move the launch to other devices, once all instances can"
+    )
+    move_signal = _option(
         _LAUNCH,
         "signal that tells instances to move (RTMIN+10, used by popdist.onMove)",
+        None,
+        signal_number,
         value="SIGNAL",
-        read=signal_number,
         meaning="the name of a signal, such as USR1 or RTMIN+10",
-    ),
-    Option(
-        "--move-seconds",
+    )
+    move_seconds = _option(
         _LAUNCH,
         f"work that a move loses, which the server weighs ({DEFAULT_MOVE_SECONDS:g})",
+        None,
+        _parse_move_seconds,
         value="SECONDS",
-        read=_parse_move_seconds,
         meaning="a time in seconds, above 0, at most a day",
-    ),
-    _yes_no_option(
-        "--pid-namespace", _LAUNCH, "give the instances of a host a PID namespace, if allowed (yes)"
-    ),
-    Option(
-        "--ipc",
+    )
+    pid_namespace = _yes_no(
+        _LAUNCH, "give the instances of a host a PID namespace, if allowed (yes)", True
+    )
+    ipc = _option(
         _LAUNCH,
         "shared memory: the host's, or the launch's own, removed with it (host)",
+        None,
+        _parser_of_choices(HOST_IPC, PRIVATE_IPC),
         value="host|private",
-        read=_parser_of_choices(HOST_IPC, PRIVATE_IPC),
         meaning=_choices_text((HOST_IPC, PRIVATE_IPC)),
-    ),
-    Option(
-        "--dry-run",
+    )
+    dry_run = _option(
         _LAUNCH,
         "print the plan and stop; =server also asks whether it would be granted",
+        "",
+        _parser_of_choices("plan", "server"),
         value="plan|server",
-        read=_parser_of_choices("plan", "server"),
         meaning="no value, plan or server",
         flag="plan",
         optional=True,
-    ),
-    Option(
-        "--host",
-        _DEVICES,
-        "-H: hosts to run on, such as n[1-4],m2",
-        value="HOSTS",
-        read=_parse_host_list,
-    ),
-    _file_option(
-        "--hostfile", _DEVICES, "--host-file: file with a host or a range of hosts on each line"
-    ),
-    Option(
-        "--host-subnet",
+    )
+    host = _option(
+        _DEVICES, "-H: hosts to run on, such as n[1-4],m2", None, _parse_host_list, value="HOSTS"
+    )
+    hostfile = _file(_DEVICES, "--host-file: file with a host or a range of hosts on each line")
+    host_subnet = _option(
         _DEVICES,
         "network between hosts; by default the first that all share",
+        None,
+        _parse_subnet,
         value="CIDR",
-        read=_parse_subnet,
         meaning="a network such as 10.1.0.0/16",
-    ),
-    _flag_option(
-        "--distribute-ssh-key",
-        _DEVICES,
-        "copy your ssh key to the hosts; asks for the password once",
-    ),
-    _file_option(
-        "--distribute-ssh-key-path", _DEVICES, "folder that contains the key (~/.ssh)", "DIR"
-    ),
-    Option(
-        "--distribute-ssh-key-type",
+    )
+    distribute_ssh_key = _flag(
+        _DEVICES, "copy your ssh key to the hosts; asks for the password once"
+    )
+    distribute_ssh_key_path = _file(_DEVICES, "folder that contains the key (~/.ssh)", "DIR")
+    distribute_ssh_key_type = _option(
         _DEVICES,
         "ed25519, ecdsa or rsa; a missing key is made",
+        None,
+        _parse_key_type,
         value="TYPE",
-        read=_parse_key_type,
         meaning="ed25519, ecdsa or rsa",
-    ),
-    _flag_option("--synchronise-python-venv", _DEVICES, "copy virtual environments to the hosts"),
-    _flag_option("--synchronise-poplar-sdk", _DEVICES, "copy the enabled Poplar SDK to the hosts"),
-    _flag_option(
-        "--synchronise-code", _DEVICES, "copy the folder in which poprun runs to the hosts"
-    ),
-    Option(
-        "--launcher",
+    )
+    synchronise_python_venv = _flag(_DEVICES, "copy virtual environments to the hosts")
+    synchronise_poplar_sdk = _flag(_DEVICES, "copy the enabled Poplar SDK to the hosts")
+    synchronise_code = _flag(_DEVICES, "copy the folder in which poprun runs to the hosts")
+    launcher = _option(
         _DEVICES,
         "what starts instances: mpirun, local or srun (both no MPI), or auto",
+        "auto",
+        _parse_launcher,
         value="HOW",
-        read=_parse_launcher,
-    ),
-    Option(
-        "--process-placement",
+    )
+    process_placement = _option(
         _DEVICES,
         "how NUMA nodes and cores are divided among instances (spreadnuma)",
+        None,
+        _parser_of_choices(*PLACEMENT_STRATEGIES),
         value="HOW",
-        read=_parser_of_choices(*PLACEMENT_STRATEGIES),
         meaning=_choices_text(PLACEMENT_STRATEGIES),
-    ),
-    Option(
-        "--gpu-visibility",
+    )
+    gpu_visibility = _option(
         _DEVICES,
         "in a Slurm job, an instance sees its own GPUs or all of its node (task)",
+        None,
+        _parser_of_choices("task", "node"),
         value="task|node",
-        read=_parser_of_choices("task", "node"),
         meaning="task or node",
-    ),
-    _yes_no_option(
-        "--numa-aware", _DEVICES, "deprecated: use --process-placement spreadnuma or disabled"
-    ),
-    _yes_no_option(
-        "--allow-run-as-root", _DEVICES, "let root launch; without it root gets a warning"
-    ),
-    _word_option(
-        "--vipu-tls-certs",
-        _VIPU,
-        "folder with ca.pem, cert.pem and key.pem, for TLS (VIPU_CLI_TLS_CERTS)",
-        "DIR",
-    ),
-    _word_option(
-        "--vipu-server-host", _VIPU, "name or address of the server (IPUOF_VIPU_API_HOST)", "HOST"
-    ),
-    Option(
-        "--vipu-server-port",
+    )
+    numa_aware = _yes_no(
+        _DEVICES, "deprecated: use --process-placement spreadnuma or disabled", None
+    )
+    allow_run_as_root = _yes_no(_DEVICES, "let root launch; without it root gets a warning", None)
+    vipu_tls_certs = _word(
+        _VIPU, "folder with ca.pem, cert.pem and key.pem, for TLS (VIPU_CLI_TLS_CERTS)", "DIR"
+    )
+    vipu_server_host = _word(_VIPU, "name or address of the server (IPUOF_VIPU_API_HOST)", "HOST")
+    vipu_server_port = _option(
         _VIPU,
         "port of the server (IPUOF_VIPU_API_PORT, or 8090)",
-        read=_parse_port,
+        None,
+        _parse_port,
         meaning="a port from 1 to 65535",
-    ),
-    Option(
-        "--vipu-server-timeout",
+    )
+    vipu_server_timeout = _option(
         _VIPU,
         "time that a request to the server may take (120)",
+        None,
+        _parse_seconds,
         value="SECONDS",
-        read=_parse_seconds,
         meaning="a time in seconds, above 0",
-    ),
-    _word_option(
-        "--vipu-partition", _VIPU, "partition to use (IPUOF_VIPU_API_PARTITION_ID)", "NAME"
-    ),
-    _count_option(
-        "--vipu-partition-attempts", _VIPU, "how often to look until the partition is active (1)"
-    ),
-    _word_option("--vipu-allocation", _VIPU, "allocation to create a partition in", "NAME"),
-    _word_option("--vipu-cluster", _VIPU, "deprecated: use --vipu-allocation", "NAME"),
-    Option(
-        "--sync-type",
+    )
+    vipu_partition = _word(_VIPU, "partition to use (IPUOF_VIPU_API_PARTITION_ID)", "NAME")
+    vipu_partition_attempts = _count(
+        _VIPU, "how often to look until the partition is active (1)", 1
+    )
+    vipu_allocation = _word(_VIPU, "allocation to create a partition in", "NAME")
+    vipu_cluster = _word(_VIPU, "deprecated: use --vipu-allocation", "NAME")
+    sync_type = _option(
         _VIPU,
         "sync type of a new partition, such as ST_POD_NATIVE_DEFAULT",
+        None,
+        _parse_sync_type,
         value="TYPE",
-        read=_parse_sync_type,
         meaning="the name of a sync type",
-    ),
-    _flag_option("--vipu-wait", _VIPU, "wait in the server's queue until devices are free"),
-    _yes_no_option("--update-partition", _VIPU, "replace a partition that does not fit (no)"),
-    _yes_no_option(
-        "--reset-partition", _VIPU, "reset the partition first (yes, unless it is reconfigurable)"
-    ),
-    _yes_no_option(
-        "--remove-partition", _VIPU, "remove a partition that this launch created (yes)"
-    ),
-    Option("--mpi-global-args", _MPI, "arguments for mpirun; may be repeated", "ARGS", adds=True),
-    Option(
-        "--mpi-local-args",
-        _MPI,
-        "mpirun's arguments for every instance; may be repeated",
-        "ARGS",
-        adds=True,
-    ),
-    Option(
-        "--instance-mpi-local-args",
+    )
+    vipu_wait = _flag(_VIPU, "wait in the server's queue until devices are free")
+    update_partition = _yes_no(_VIPU, "replace a partition that does not fit (no)", False)
+    reset_partition = _yes_no(
+        _VIPU, "reset the partition first (yes, unless it is reconfigurable)", None
+    )
+    remove_partition = _yes_no(_VIPU, "remove a partition that this launch created (yes)", True)
+    mpi_global_args = _repeated(_MPI, "arguments for mpirun; may be repeated", "ARGS", str)
+    mpi_local_args = _repeated(
+        _MPI, "mpirun's arguments for every instance; may be repeated", "ARGS", str
+    )
+    instance_mpi_local_args = _repeated(
         _MPI,
         "mpirun's arguments for instance I; may be repeated",
-        value="I:ARGS",
-        read=_parse_instance_arguments,
+        "I:ARGS",
+        _parse_instance_arguments,
         meaning="an instance, a colon and arguments, such as 0:-x NAME=value",
-        adds=True,
-    ),
-    _yes_no_option("--print-topology", _OUTPUT, "print hosts, domains, instances, replicas (no)"),
-    Option(
-        "--only-output-from-instance",
+    )
+    print_topology = _yes_no(_OUTPUT, "print hosts, domains, instances, replicas (no)", False)
+    only_output_from_instance = _option(
         _OUTPUT,
         "print the output of instance I alone, unless another one fails",
+        None,
+        _parse_index,
         value="I",
-        read=_parse_index,
         meaning="the index of an instance",
-    ),
-    Option(
-        "--verbose",
+    )
+    verbosity = _option(
         _OUTPUT,
         "-v prints what poprun does, -vv every detail",
+        0,
+        lambda text: min(_parse_count(text), 2),
         value="1|2",
-        read=lambda text: min(_parse_count(text), 2),
         meaning="1 or 2",
-        field="verbosity",
         flag="1",
         optional=True,
-    ),
-    _flag_option("--debug", _OUTPUT, "as -vv, and print where in Podwright an error comes from"),
-    _file_option("--trace", _OUTPUT, "write a timeline, for Perfetto and podwright trace"),
-    _file_option(
-        "--log-dir", _OUTPUT, "write the output of each instance into two files as well", "DIR"
-    ),
-    _yes_no_option("--timestamps", _OUTPUT, "print the time in front of each line (no)"),
-    Option("--version", _OUTPUT, "print the version", read=_parse_yes_no, flag="yes"),
-    Option(
-        "--version-format",
+        name="--verbose",
+    )
+    debug = _flag(_OUTPUT, "as -vv, and print where in Podwright an error comes from")
+    trace = _file(_OUTPUT, "write a timeline, for Perfetto and podwright trace")
+    log_dir = _file(_OUTPUT, "write the output of each instance into two files as well", "DIR")
+    timestamps = _yes_no(_OUTPUT, "print the time in front of each line (no)", False)
+    version = _option(_OUTPUT, "print the version", False, _parse_yes_no, flag="yes")
+    version_format = _option(
         _OUTPUT,
         "text, full-text or full-json; the full formats list all parts",
+        "",
+        _parser_of_choices("text", "full-text", "full-json"),
         value="FORMAT",
-        read=_parser_of_choices("text", "full-text", "full-json"),
         meaning="text, full-text or full-json",
-    ),
-    Option("--help", _OUTPUT, "print this help", read=_parse_yes_no, flag="yes"),
-)
+    )
+    help = _option(_OUTPUT, "print this help", False, _parse_yes_no, flag="yes")
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update({option.field: option.default for option in OPTIONS}, **values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        return f"Options({vars(self)})"
+
 
 OPTIONS = tuple(
-    option
-    if option.field
-    else option._replace(field=option.name.removeprefix("--").replace("-", "_"))
-    for option in OPTIONS
+    row._replace(field=field, name=row.name or f"--{field.replace('_', '-')}")
+    for field, row in vars(Options).items()
+    if isinstance(row, Option)
 )
 OPTION_BY_NAME = {option.name: option for option in OPTIONS}
 # PopRun's documents do not show the name of the option for a hosts file: both are known.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, expand, job_hosts, job_workers, read_hosts
-from podwright.launcher.options._options import Options
+from podwright.launcher.options._option_table import Options
 
 
 class HostChoice(NamedTuple):

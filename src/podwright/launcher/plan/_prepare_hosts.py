@@ -15,7 +15,7 @@ from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from podwright.launcher.instances._poprun_output import Output
-    from podwright.launcher.options._options import Options
+    from podwright.launcher.options._option_table import Options
 
 #: The variable for the folder of a Poplar SDK, which the SDK's enable script sets.
 SDK_VARIABLE = "POPLAR_SDK_ENABLED"

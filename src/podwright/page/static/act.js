@@ -15,14 +15,16 @@ export function button(text, key, question) {
   return h('button', { 'data-focus': `${text} ${key}`, onclick: () => ask(text, question()) }, text);
 }
 
-function ask(text, { title, lines, command, method, request, yes: label = text }) {
+// ask: a field of the request that is asked for, and its label.
+function ask(text, { title, lines, command, method, request, ask: field, yes: label = text }) {
   const dialog = document.getElementById('ask');
+  const value = field ? h('input', { id: field[0], maxlength: 200, autofocus: true }) : null;
   const said = h('p', { role: 'alert' });
   const yes = h('button', { class: 'bad', id: 'yes', onclick: async () => {
     yes.disabled = true;
     said.textContent = 'under way …';
     try {
-      await send('POST', '/act', { method, request });
+      await send('POST', '/act', { method, request: field ? { ...request, [field[0]]: value.value.trim() } : request });
       dialog.close();
     } catch (error) {
       said.textContent = error.message;
@@ -30,8 +32,9 @@ function ask(text, { title, lines, command, method, request, yes: label = text }
     }
   } }, label);
   dialog.replaceChildren(h('h2', { id: 'ask-title' }, title), ...lines.map((line) => h('p', {}, line)),
+    ...(field ? [h('p', { class: 'field' }, h('label', { for: field[0] }, field[1]), value)] : []),
     h('p', { class: 'quiet' }, 'the same: ', h('code', {}, command)), said,
-    h('p', { class: 'controls' }, yes, h('button', { autofocus: true, onclick: () => dialog.close() }, 'Leave it')));
+    h('p', { class: 'controls' }, yes, h('button', { autofocus: !field, onclick: () => dialog.close() }, 'Leave it')));
   dialog.showModal();
 }
 

@@ -3,6 +3,7 @@ import { me, send } from './act.js';
 import { h, link } from './dom.js';
 import { connect, listen, status } from './live.js';
 import { Pod } from './pod.js';
+import { Problems } from './problems.js';
 import { ask, keep, onchange } from './session.js';
 import { start } from './shell.js';
 import { Time } from './time.js';
@@ -13,12 +14,13 @@ const named = (name, title) => [name, [title, (host, address, key) =>
 const shell = start({
   pod: ['Pod', (host, address) => new Pod(host, address)],
   line: ['Queue', line],
-  ...Object.fromEntries([named('partitions', 'Partitions'), named('leases', 'Leases'),
-    named('machines', 'Machines'), named('allocations', 'Allocations'), named('quotas', 'Quotas'),
-    named('users', 'Users'), named('events', 'Events')]),
+  ...Object.fromEntries([named('partitions', 'Partitions'), named('machines', 'Machines')]),
+  problems: ['Problems', (host) => new Problems(host)],
   time: ['Time', (host, address) => new Time(host, address)],
+  ...Object.fromEntries([named('leases', 'Leases'), named('allocations', 'Allocations'), named('quotas', 'Quotas'),
+    named('users', 'Users'), named('events', 'Events')]),
   login: ['Log in', (host) => new Login(host, enter)],
-}, 'pod', ['login']);
+}, ['pod', 'line', 'partitions', 'machines'], ['login']);
 
 async function head() {
   try {

@@ -13,7 +13,7 @@ export function fragments(name, { free, sizes, kept }, chosen, choose) {
   return h('section', { 'aria-label': `What still fits in ${name}` },
     h('h2', {}, `What still fits in ${name}`),
     h('div', { class: 'wide' }, h('table', { class: 'narrow' },
-      h('caption', {}, `${free} devices are free. Partitions that fit at once, by size:`),
+      h('caption', {}, `Of ${free} free devices, so many partitions fit at once:`),
       h('thead', {}, h('tr', {}, h('th', { scope: 'row' }, 'Size'), ...heads)),
       h('tbody', {}, row('Fit', ([, fits]) => fits), row('Spare', ([, , useless]) => useless)))),
     ...(waits.length ? [h('h3', {}, 'Kept'), h('ul', {}, ...waits)] : []),

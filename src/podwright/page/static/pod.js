@@ -1,8 +1,9 @@
 // The pod as it stands in its racks: link domains, machines, devices.
 import { STATES, assign, hueClass, patterns } from './colours.js';
-import { h, link, s } from './dom.js';
+import { h, link, s, time, whom } from './dom.js';
 import { Opened, deviceCount, folded, sizeOf, states as statesOf, total } from './folded.js';
 import { fragments } from './fragments.js';
+import { Hour } from './hour.js';
 import { topic } from './live.js';
 import { deviceProblems, hasProblem, problemStrip } from './problems.js';
 import { Queue } from './queue.js';
@@ -10,6 +11,8 @@ import { Selected, words } from './selected.js';
 import { ask } from './session.js';
 
 const GAP = 2;
+// Names in the legend: all of a small pod.
+const named = (devices) => (devices > 256 ? 10 : 20);
 
 // A control with its label, which stay on one line.
 const pair = (id, text, control) => h('span', { class: 'pair' }, h('label', { for: id }, text), control);
@@ -35,6 +38,8 @@ function scale(count, room, columns, devices) {
   return { side: 12, wide: 12, name: 50 };
 }
 
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+
 // Columns in which the machines of a domain are drawn.
 function columnsOf(machines) {
   const widest = Math.max(0, ...[...machines.values()].map((keys) => keys.length));
@@ -43,16 +48,24 @@ function columnsOf(machines) {
 
 export class Pod {
   title = 'Pod';
-  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves', 
+  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves',
     'problems', 'jobs', 'fragments', 'readings', 'domains', 'totals'];
 
   // source: where topics come from; base: the address that keeps the choices, none: nowhere.
   // details: the address of what is in a link domain of a large pod.
   constructor(host, address, { source: given = topic, base = '/pod', title = 'Pod',
-    details = (domain) => `/v1/domain?name=${encodeURIComponent(domain)}` } = {}) {
-    this.opened = new Opened(given, { address: details, keep: Boolean(base), changed: () => this.draw() });
+    details = (domain) => (this.hour?.when ? `/v1/history/at?time=${this.hour.when}&domain=${encodeURIComponent(domain)}`
+      : `/v1/domain?name=${encodeURIComponent(domain)}`) } = {}) {
+    // What was, while a minute of the last hour is chosen.
+    this.then = null;
+    const chosen = (name) => (this.then ? this.then.get(name) ?? new Map() : given(name));
+    this.opened = new Opened(chosen, { address: details, keep: Boolean(base), changed: (domain) => {
+      const opens = document.activeElement?.dataset.open === domain;
+      this.draw();
+      if (opens) this.plan.querySelector(`[data-key^="${CSS.escape(domain)}/"]`)?.focus();
+    } });
     const source = (name) => this.opened.topic(name);
-    Object.assign(this, { source, base });
+    Object.assign(this, { source, base, given, host });
     this.by = address.get('by') in BY ? address.get('by') : 'partition';
     this.find = address.get('find') ?? '';
     this.problem = address.get('problem') ?? '';
@@ -66,8 +79,11 @@ export class Pod {
     this.sizes = h('div', { class: 'sizes' });
     this.moving = h('div', { id: 'moving', role: 'status' });
     this.numbers = h('dl', { class: 'numbers' });
-    this.legend = h('p', { class: 'legend', role: 'group', 'aria-label': 'Legend', tabindex: 0 });
-    this.about = h('p', { id: 'about', role: 'status' });
+    this.legend = h('div', { class: 'legend', role: 'group', 'aria-label': 'Legend', tabindex: 0 });
+    this.about = h('p', { id: 'about', role: 'status' }, h('span', { class: 'quiet' },
+      'Point at a device, or walk by the arrow keys, to read whose it is. ', ...(base ? ['The same: ', h('code', {}, 'vipu list devices')] : [])));
+    this.tip = s('text', { class: 'tip', 'aria-hidden': 'true' });
+    this.hour = base ? new Hour((topics) => this.showThen(topics), Number(address.get('at')) || 0) : null;
     this.side = h('aside', { class: 'side', 'aria-label': 'Selected' });
     this.selected = new Selected(this.side, source, { acts: Boolean(base) });
     this.plan = h('div', { class: 'pod' });
@@ -79,18 +95,18 @@ export class Pod {
     this.matching = h('span', { id: 'matching', role: 'status' });
     const controls = h('div', { class: 'controls' },
       pair('by', 'Colour by', choose), pair('find', 'Show only', find),
-      ...(base ? [pair('problem', 'Problem', this.kinds)] : []), this.matching,
-      h('span', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list devices')));
+      ...(base ? [pair('problem', 'Problem', this.kinds)] : []), this.matching);
     this.queue = base ? new Queue(source) : null;
     if (base) host.className = 'pod-view';
     host.replaceChildren(patterns(), ...(title ? [h('h1', { class: 'hidden' }, title)] : []),
-      ...(base ? [problemStrip(source)] : []), this.numbers,
+      ...(base ? [problemStrip(given)] : []), h('div', { class: 'top' }, this.numbers, controls),
       h('div', { class: 'screen' },
-        h('div', { class: 'map' }, controls, this.waySaid, this.plan, this.legend, this.about),
+        h('div', { class: 'map' }, this.waySaid, this.plan, this.legend, this.about, ...(base ? [this.hour.host] : [])),
         h('div', { class: 'beside' }, this.side, ...(this.queue ? [this.queue.host] : []), this.sizes, this.moving)));
     this.strip = host.querySelector('.problems');
     this.plan.addEventListener('keydown', (event) => this.move(event));
     this.plan.addEventListener('click', ({ target }) => this.choose(target.dataset.key));
+    for (const kind of ['mouseleave', 'focusout']) this.plan.addEventListener(kind, () => this.point(''));
     this.draw();
     this.stands();
     new ResizeObserver(() => { if (this.scaleNow().wide !== this.scale.wide) this.draw(); }).observe(this.plan);
@@ -111,11 +127,25 @@ export class Pod {
     if (this.problem) query.set('problem', this.problem);
     if (this.size !== 16) query.set('size', this.size);
     if (this.way) query.set('way', this.way);
+    if (this.hour.when) query.set('at', this.hour.when);
     history.replaceState(null, '', `${this.base}${query.size ? `?${query}` : ''}`);
   }
 
   close() {
     this.opened.close();
+    this.hour?.close();
+  }
+
+  // topics: of a minute; null: what is.
+  showThen(topics) {
+    this.then = topics;
+    this.selected.acts = !topics;
+    this.host.classList.toggle('past', Boolean(topics));
+    this.keep();
+    if (folded(this.source)) this.opened.again();
+    if (this.shape === this.shapeNow()) this.paint();
+    else this.draw();
+    this.queue.draw();
   }
 
   update(changed) {
@@ -124,7 +154,7 @@ export class Pod {
     else this.paint();
     if (changed.has('partitions') || changed.has('waiters')) this.stands();
     if (changed.has('problems')) {
-      const strip = problemStrip(this.source);
+      const strip = problemStrip(this.given);
       this.strip.replaceWith(strip);
       this.strip = strip;
     }
@@ -138,7 +168,11 @@ export class Pod {
     if (this.asking) return;
     this.asking = true;
     let said;
-    if (!this.source('waiters').has(this.way)) said = { lines: ['It waits no more.'] };
+    const job = this.given('jobs').get(this.way);
+    const waits = job ?? this.given('waiters').get(this.way);
+    this.keptFor = job ? `job ${job.job} of ${job.scheduler}` : this.way;
+    if (job) said = { lines: [job.needs || job.asked] };
+    else if (!waits) said = { lines: ['It waits no more.'] };
     else try {
       said = await ask(`/v1/explain?name=${encodeURIComponent(this.way)}`);
     } catch (error) {
@@ -148,10 +182,11 @@ export class Pod {
     if (this.old) { this.stands(); return; }
     this.inWay = new Set([...(said.partitions ?? []).map((one) => `p ${one.partition}`),
       ...[...(said.down ?? []), ...(said.drained ?? [])].map((name) => `m ${name}`)]);
-    this.waySaid.replaceChildren(h('h2', {}, `In the way of request ${this.way}`),
-      ...(said.problem ? [h('p', {}, said.problem)] : []),
+    const starts = waits?.starts ? [`${said.problem ? '; it' : 'It'} can start `, time(waits.starts)] : [];
+    this.waySaid.replaceChildren(h('h2', {}, `Why ${waits?.owner ? `${waits.owner}'s ` : ''}${whom(this.keptFor)} waits`),
+      ...(said.problem || starts.length ? [h('p', {}, said.problem ?? '', ...starts)] : []),
       h('ul', {}, ...(said.lines ?? []).map((line) => h('li', {}, line))),
-      h('p', { class: 'quiet' }, 'the same: ', h('code', {}, `vipu explain ${this.way}`), ' · ',
+      h('p', { class: 'quiet' }, ...(job ? [] : ['the same: ', h('code', {}, `vipu explain ${this.way}`), ' · ']),
         link('/pod', 'show it no more')));
     this.paint();
   }
@@ -166,6 +201,7 @@ export class Pod {
     this.cells.clear();
     this.labels.clear();
     this.heads = new Map();
+    this.first = false;
     // Of a folded pod all link domains are drawn, and the devices of those that are opened.
     const places = new Map([...this.source('domains').keys()].map((at) => [at, new Map()]));
     for (const [key, device] of this.source('devices')) {
@@ -184,7 +220,7 @@ export class Pod {
     const clusters = [...this.source('clusters')].map(([name, cluster]) => h('section', {},
       h('h2', {}, `${name} · ${cluster.family}`, cluster.simulated ? ' · simulated' : ''),
       h('div', { class: 'domains' }, ...[...places].filter(([at]) => at.startsWith(`${name}/`))
-        .map(([at, machines]) => this.domain(at, machines, count)))));
+        .sort(([, a], [, b]) => !a.size - !b.size).map(([at, machines]) => this.domain(at, machines, count)))));
     this.plan.replaceChildren(...(clusters.length ? clusters
       : [h('p', {}, 'There is no cluster yet: ', h('code', {}, 'vipu-admin create cluster'), ' makes one.')]));
     this.paint();
@@ -192,18 +228,43 @@ export class Pod {
 
   domain(at, machines, all) {
     const [, index] = at.split('/');
+    if (!machines.size) return this.tile(at, index);
     const head = h('h3', {}, `${all > 256 ? 'Domain' : 'Link domain'} ${index}`);
     const used = h('meter', { min: 0, max: 1, value: 0, 'aria-label': `used of link domain ${index}` });
     const count = h('span', { class: 'quiet' });
     this.heads.set(at, { used, count });
     const box = h('section', { class: 'domain', 'aria-label': `Link domain ${index}` },
       h('div', { class: 'domain-head' }, head, used, count));
-    if (machines.size) box.append(this.machines(machines));
-    else {
-      box.append(h('button', { 'aria-expanded': 'false', 'data-focus': `open ${at}`, onclick: () => this.opened.open(at) },
-        `show its ${sizeOf(this.source('domains').get(at) ?? [])} devices`));
-    }
+    box.append(this.machines(machines));
     return box;
+  }
+
+  // A link domain of a large pod that is not opened: how its devices are, from used ones at the bottom.
+  tile(at, index) {
+    const bars = s('svg', { viewBox: `0 0 1 1`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
+    const tell = () => this.about.replaceChildren(button.getAttribute('aria-label'));
+    const button = h('button', { 'data-open': at, tabindex: this.first ? -1 : 0, onclick: () => this.opened.open(at), onfocus: tell, onmouseenter: tell }, bars,
+      h('span', {}, index));
+    this.first = true; // the others are reached by arrow keys
+    this.heads.set(at, { bars, button });
+    return h('section', { class: 'domain tile' }, button);
+  }
+
+  paintTile({ bars, button }, at) {
+    const counts = this.source('domains').get(at) ?? [];
+    const all = sizeOf(counts);
+    const found = statesOf(counts);
+    if (bars.dataset.shown === String(counts)) return;
+    bars.dataset.shown = counts;
+    let y = 1;
+    const shown = Object.keys(STATES).filter((name) => found.has(name));
+    bars.replaceChildren(...shown.filter((name) => name !== 'FREE').map((name) => {
+      const height = found.get(name) / all;
+      y -= height;
+      return s('rect', { class: `share ${name}`, x: 0, y, width: 1, height });
+    }));
+    button.setAttribute('aria-label', `Link domain ${at.slice(at.lastIndexOf('/') + 1)} of ${at.slice(0, at.lastIndexOf('/'))}: ${
+      shown.map((name) => `${found.get(name)} ${STATES[name]}`).join(', ')}. Show its devices`);
   }
 
   // Machines in two columns where there are many, first down, then across.
@@ -220,7 +281,7 @@ export class Pod {
       return [text, ...keys.map((key, column) => {
         const cell = s('rect', { class: 'device', x: x + wide + column * (broad + GAP) + 1, y: y + 1, width: broad - 2,
           height: side - 2, rx: 2, tabindex: this.cells.size ? -1 : 0, role: 'img', 'data-key': key,
-          'data-column': column, onfocus: () => this.tell(key), onmouseenter: () => this.tell(key) });
+          'data-column': column, onfocus: () => this.point(key), onmouseenter: () => this.point(key) });
         this.cells.set(key, cell);
         return cell;
       }), ...(broad > side ? keys.map((key, column) => {
@@ -269,12 +330,14 @@ export class Pod {
     const domains = new Map();
     const kinds = new Map();
     const find = this.find.trim().toLowerCase();
-    const ill = this.problem ? hasProblem(this.source, this.problem) : null;
+    const ill = this.problem ? hasProblem(this.given, this.problem) : null;
     let matching = 0;
     const kindOf = (device) => (device[2] === 'IN_USE' || device[2] === 'RESETTING' || device[2] === 'DOWN'
       ? BY[this.by](device, partitions.get(device[3]), held.get(device[3])) : '');
     const numbers = this.colours(kindOf);
-    const drained = new Set([...this.source('clusters').values()].flatMap((cluster) => cluster.drained));
+    const drained = new Set([...this.source('clusters').values()].flatMap((cluster) => cluster.drained ?? []));
+    const pointed = this.source('devices').get(this.pointed)?.[3];
+    const why = this.way && (this.inWay.size || [...this.source('devices').values()].some((device) => device[5] === this.keptFor));
     for (const [key, device] of this.source('devices')) {
       states.set(device[2], (states.get(device[2]) ?? 0) + 1);
       const at = key.slice(0, key.lastIndexOf('/'));
@@ -292,14 +355,16 @@ export class Pod {
       if (match) matching += 1;
       const cell = this.cells.get(key);
       if (!cell) continue;
-      const faint = match ? '' : ' faint';
-      const way = this.inWay.has(`p ${device[3]}`) || this.inWay.has(`m ${device[0]}`) ? ' way' : '';
+      const way = this.inWay.has(`p ${device[3]}`) || this.inWay.has(`m ${device[0]}`) ? ' way'
+        : why && device[5] === this.keptFor ? ' ours' : '';
+      const faint = match && (way || !why) ? '' : ' faint';
+      const same = pointed && device[3] === pointed ? ' same' : '';
       const moves = held.get(device[3])?.move ? ' moving' : '';
       const leaving = device[2] === 'IN_USE' && drained.has(device[0]) ? ' leaving' : '';
       const broken = partition?.state === 'ERROR' ? ' broken' : '';
       const chosen = key === this.selected.key ? ' chosen' : '';
       const hue = kind && device[2] === 'IN_USE' ? ` ${hueClass(numbers.get(kind))}` : '';
-      const seen = `device ${device[2]}${way}${moves}${leaving}${broken}${chosen}${hue}${faint}`;
+      const seen = `device ${device[2]}${way}${moves}${leaving}${broken}${chosen}${hue}${same}${faint}`;
       if (cell.getAttribute('class') !== seen) cell.setAttribute('class', seen);
       if (cell.getAttribute('aria-label') !== text) cell.setAttribute('aria-label', text);
     }
@@ -311,7 +376,9 @@ export class Pod {
         for (const [name, count] of found) states.set(name, (states.get(name) ?? 0) + count);
       }
     }
-    for (const [at, { used, count }] of this.heads) {
+    for (const [at, head] of this.heads) {
+      const { used, count } = head;
+      if (head.bars) { this.paintTile(head, at); continue; }
       const [all, taken, free, match] = domains.get(at) ?? [0, 0, 0, 0];
       used.value = all ? taken / all : 0;
       count.textContent = `${taken} used, ${free} free${(find || ill) && (!folded(this.source) || this.opened.has(at)) ? `, ${match} shown` : ''}`;
@@ -330,7 +397,7 @@ export class Pod {
     this.moves(held);
     this.left();
     this.keys(kinds, states, numbers);
-    if (this.told) this.tell(this.told);
+    if (this.pointed) this.point(this.pointed);
     this.selected.draw();
   }
 
@@ -347,8 +414,9 @@ export class Pod {
       if (run.label !== label) label.textContent = '';
     }
     for (const { kind, length, label } of runs) {
-      const owner = this.by === 'partition' ? partitions.get(kind)?.owner : '';
-      const text = owner ? `${kind} · ${owner}` : kind;
+      const { owner, until } = (this.by === 'partition' && partitions.get(kind)) || {};
+      const end = until && this.inWay.has(`p ${kind}`) ? `until ${clock(until)}` : '';
+      const text = [kind, owner, end].filter(Boolean).join(' · ');
       const most = Math.floor((length * this.scale.wide - 12) / 7);
       label.textContent = text.length > most ? `${text.slice(0, most - 1)}…` : text;
     }
@@ -356,7 +424,7 @@ export class Pod {
 
   // The problems that devices have now, and the chosen one, which stays when it is solved.
   choices() {
-    const kinds = new Map([['', 'all devices'], ['any', 'any problem'], ...deviceProblems(this.source)]);
+    const kinds = new Map([['', 'all devices'], ['any', 'any problem'], ...deviceProblems(this.given)]);
     if (!kinds.has(this.problem)) kinds.set(this.problem, this.problem);
     const shown = JSON.stringify([...kinds, this.problem]);
     if (shown === this.kindsShown) return;
@@ -369,27 +437,15 @@ export class Pod {
     const all = deviceCount(this.source);
     const figures = [['devices', all], ['in use', states.get('IN_USE') ?? 0], ['free', states.get('FREE') ?? 0]];
     for (const name of ['RESERVED', 'RESETTING', 'DRAINED', 'DOWN']) {
-      if (states.get(name)) figures.push([STATES[name], states.get(name)]);
+      if (states.get(name)) figures.push([name === 'RESERVED' ? 'kept' : STATES[name], states.get(name)]);
     }
     const fits = [...this.source('fragments').values()].flatMap(({ sizes }) => sizes);
     if (fits.length) {
       figures.push(['largest that fits', Math.max(0, ...fits.filter(([, count]) => count).map(([size]) => size))]);
     }
-    const useless = this.useless();
-    if (useless !== null) figures.push([`free, but in no block of ${this.size}`, useless]);
     figures.push(['partitions', total('partitions', this.source)], ['waiting', this.source('waiters').size + this.source('jobs').size]);
     this.numbers.replaceChildren(...figures.map(([name, value]) =>
-      h('div', {}, h('dt', {}, name), h('dd', {}, String(value)))));
-  }
-
-  // Free devices that are in no block of the chosen size.
-  useless() {
-    let sum = null;
-    for (const { sizes, free } of this.source('fragments').values()) {
-      const found = sizes.find(([size]) => size === this.size);
-      sum = (sum ?? 0) + (found ? found[2] : free);
-    }
-    return sum;
+      h('div', {}, h('dt', {}, name), h('dd', {}, value.toLocaleString()))));
   }
 
   left() {
@@ -430,20 +486,40 @@ export class Pod {
         `IN_USE ${hueClass(numbers.get(name))}`));
     const plain = [...this.source('devices').values()].some((device) => device[2] === 'IN_USE'
       && !BY[this.by](device, this.source('partitions').get(device[3])));
-    const others = Object.keys(STATES).filter((name) => states.has(name) && (name !== 'IN_USE' || plain))
+    const others = Object.keys(STATES).filter((name) => states.has(name) && (name !== 'IN_USE' || plain || folded(this.source)))
       .map((name) => key(STATES[name], name));
     const marks = [['leaving', 'in use on a drained machine'], ['broken', 'its partition is in error'],
-      ['moving', 'asked to move'], ['way', 'in the way']]
+      ['moving', 'asked to move'], ['way', 'in the way'], ['ours', 'kept for it']]
       .filter(([name]) => this.plan.querySelector(`.device.${name}`))
-      .map(([name, text]) => key(text, `IN_USE ${name}`));
-    this.legend.replaceChildren(...known, ...others, ...marks);
+      .map(([name, text]) => key(text, name === 'ours' ? 'RESERVED ours' : `IN_USE ${name}`));
+    const most = named(deviceCount(this.source));
+    const more = known.length - most;
+    this.legend.replaceChildren(...known.slice(0, most), ...(more > 0 ? [link('/partitions', `${more} more`)] : []), ...others, ...marks);
   }
 
-  tell(key) {
-    this.told = key;
-    const text = this.cells.get(key)?.getAttribute('aria-label');
+  // Name a device, and mark all that its partition has. key: empty for none.
+  point(key) {
+    this.pointed = key;
+    const cell = this.cells.get(key);
     const device = this.source('devices').get(key);
-    if (!device) return;
+    for (const [other, { classList }] of this.cells) {
+      classList.toggle('same', Boolean(device?.[3]) && this.source('devices').get(other)?.[3] === device[3]);
+    }
+    if (!device || !cell) {
+      this.tip.remove();
+      return;
+    }
+    const text = cell.getAttribute('aria-label');
+    if (!this.labels.size) {
+      const [x, y, width] = ['x', 'y', 'width'].map((name) => Number(cell.getAttribute(name)));
+      const right = x > Number(cell.ownerSVGElement.getAttribute('width')) / 2;
+      for (const [name, value] of Object.entries({ x: right ? x + width : x, y: y - 4, 'text-anchor': right ? 'end' : 'start' })) {
+        this.tip.setAttribute(name, value);
+      }
+      const owner = this.source('partitions').get(device[3])?.owner;
+      this.tip.textContent = device[3] ? `${device[3]}${owner ? ` · ${owner}` : ''}` : STATES[device[2]] ?? device[2];
+      cell.ownerSVGElement.append(this.tip);
+    }
     this.about.replaceChildren(...(device[3]
       ? [link(`/partitions/${encodeURIComponent(device[3])}`, device[3]), ' · '] : []), text ?? '');
   }
@@ -456,6 +532,16 @@ export class Pod {
     }
     const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
     const from = event.target.dataset?.key;
+    const tile = event.target.closest('.tile');
+    if (step && tile) {
+      const all = [...tile.parentNode.children];
+      const across = all.filter((one) => one.offsetTop === tile.offsetTop).length;
+      const to = all[all.indexOf(tile) + step[0] + step[1] * across]?.querySelector('[data-open]');
+      if (!to) return;
+      event.preventDefault();
+      Object.assign(event.target, { tabIndex: -1 });
+      Object.assign(to, { tabIndex: 0 }).focus();
+    }
     if (!step || !from) return;
     event.preventDefault();
     const keys = [...this.cells.keys()];

@@ -1,6 +1,6 @@
 // The thing that is selected on the pod: whose it is, since and until when, where, what happened to
 // it, and what can be done with it.
-import { drain, remove, reset } from './acts.js';
+import { drain, drainOf, remove, reset } from './acts.js';
 import { administrator, mine } from './act.js';
 import { STATES } from './colours.js';
 import { h, link, since, time, whom } from './dom.js';
@@ -10,20 +10,23 @@ const HISTORY = 5;
 const READINGS = { load: 'Use', 'memory used': 'Memory used', power: 'Power', temperature: 'Temperature',
   'ecc errors': 'Memory errors', 'row remapping': 'Row remapping', 'last xid': 'Last error (XID)', problems: 'Fault' };
 
+// Why a machine is drained, in words.
+const reasonOf = ({ reason, who }) => [reason || 'no reason was given', ...(who ? [`by ${who}`] : [])].join(', ');
+
 // A device in words. drained: whether its machine takes nothing new.
 export function words(key, device, partition, lease, drained) {
   const [cluster, domain, offset] = key.split('/');
   const text = [`device ${offset} of link domain ${domain}, ${cluster}: ${device[0]} index ${device[1]}`];
   const state = (STATES[device[2]] ?? device[2].toLowerCase());
   if (partition) {
-    text.push(`${state} by partition ${device[3]}` + (partition.owner ? ` of ${partition.owner}` : ''));
+    text.push(`${state}${device[2] === 'IN_USE' ? ' by' : ', of'} partition ${device[3]}` + (partition.owner ? ` of ${partition.owner}` : ''));
     if (partition.state === 'ERROR') text.push('which is in error');
     if (partition.job) text.push(`job ${partition.job}`);
     text.push(`since ${new Date(partition.created * 1000).toLocaleString()}`);
     if (partition.until) text.push(`until ${new Date(partition.until * 1000).toLocaleString()}`);
     if (lease) text.push(`held by ${lease.holder || lease.owner}`);
     if (lease?.move) text.push('asked to move');
-  } else if (device[3]) text.push(`${state} by partition ${device[3]}`);
+  } else if (device[3]) text.push(`${state}${device[2] === 'IN_USE' ? ' by' : ', of'} partition ${device[3]}`);
   else text.push(state);
   if (drained && device[2] !== 'DRAINED') text.push('its machine is drained');
   if (device[5]) text.push(`kept for ${whom(device[5])}`);
@@ -57,24 +60,26 @@ export class Selected {
     const leases = [...this.source('leases')].filter(([, lease]) => lease.partition === name && name);
     const known = this.source('machines').get(machine);
     const cluster = this.source('clusters').get(this.key.split('/')[0]);
-    const drained = cluster?.drained.includes(machine);
+    const drained = cluster?.drained?.includes(machine);
+    const why = drained && drainOf(machine, this.source);
     const events = [...this.source('events').values()]
       .filter(({ about }) => about.split(' ').some((word) => word === machine || (name && word === name))).slice(-HISTORY).reverse();
     const readings = this.source('readings').get(this.key) ?? {};
-    const shown = JSON.stringify([device, readings, partition, leases, known, drained, events, Math.floor(Date.now() / 60000)]);
+    const shown = JSON.stringify([this.acts, device, readings, partition, leases, known, why, events, Math.floor(Date.now() / 60000)]);
     if (shown === this.shown) return;
     this.shown = shown;
     const rows = [['State', STATES[state] ?? state], ['Machine', `${machine}, device ${index}${drained ? ', drained' : ''}`],
+      ...(why ? [['Drained', h('span', {}, reasonOf(why), ...(why.at ? [', ', time(why.at)] : []))]] : []),
       ...(known && known.state !== 'UP' ? [['Machine is', `${known.state}: ${known.reason}`]] : []),
       ...(kept ? [['Kept for', whom(kept)]] : []),
       ...(partition ? [
         ['Partition', link(`/partitions/${encodeURIComponent(name)}`, name)],
         ['Owner', partition.owner || 'nobody'], ...(partition.job ? [['Job', partition.job]] : []),
-        ['Devices', String(partition.size)],
+        ...(partition.size ? [['Devices', String(partition.size)]] : []),
         ['Since', h('span', {}, time(partition.created), ` (${since(Date.now() / 1000 - partition.created)})`)],
         ['Until', partition.until ? time(partition.until) : 'no end is known'],
-        ['Held by', leases.map(([, lease]) => lease.holder || lease.owner).join(', ') || 'nobody'],
-        ...(partition.errors.length ? [['Error', partition.errors.join('; ')]] : []),
+        ...(this.acts || leases.length ? [['Held by', leases.map(([, lease]) => lease.holder || lease.owner).join(', ') || 'nobody']] : []),
+        ...(partition.errors?.length ? [['Error', partition.errors.join('; ')]] : []),
       ] : name ? [['Partition', name]] : []),
       ...(allocation ? [['Allocation', allocation]] : []),
       ...Object.entries(READINGS).filter(([name]) => name in readings).map(([name, title]) => [title, readings[name]])];

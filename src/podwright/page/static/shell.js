@@ -1,10 +1,11 @@
 // Which view is shown, by its address; the head's links, and whether the server is heard.
-import { link } from './dom.js';
+import { h, link } from './dom.js';
 import { listen, status } from './live.js';
 
-// views: name -> [title, (host, address, key) => view]; first: what / shows; others: names of views
-// that are not in the head. Returns how to go to an address, and to show the present one anew.
-export function start(views, first, others = []) {
+// views: name -> [title, (host, address, key) => view]; places: names of those in the head, of which
+// / shows the first; hidden: names of those that are not even in its menu. Returns how to go to an
+// address, and to show the present one anew.
+export function start(views, places, hidden = []) {
   const main = document.getElementById('main');
   let view = null;
 
@@ -13,13 +14,15 @@ export function start(views, first, others = []) {
     view?.close?.();
     const host = document.createElement('div');
     main.replaceChildren(host);
-    const chosen = name in views ? name : first;
+    const chosen = name in views ? name : places[0];
     view = views[chosen][1](host, new URLSearchParams(location.search), decodeURIComponent(key));
     document.title = `${view.title} · Podwright`;
     for (const item of document.querySelectorAll('#views a')) {
       if (item.pathname === `/${chosen}`) item.setAttribute('aria-current', 'page');
       else item.removeAttribute('aria-current');
     }
+    more.open = false;
+    more.classList.toggle('current', Boolean(more.querySelector('[aria-current]')));
   }
 
   function go(path) {
@@ -28,9 +31,13 @@ export function start(views, first, others = []) {
     main.focus({ preventScroll: true });
   }
 
-  document.getElementById('views').append(...Object.entries(views)
-    .filter(([name]) => !others.includes(name)).map(([name, [text]]) => link(`/${name}`, text)));
+  const place = (name) => link(`/${name}`, views[name][0]);
+  const rest = Object.keys(views).filter((name) => !places.includes(name) && !hidden.includes(name));
+  const more = h('details', {}, h('summary', {}, 'More'), h('div', {}, ...rest.map(place)));
+  document.getElementById('views').append(...places.map(place), more);
+  document.addEventListener('keydown', ({ key }) => { if (key === 'Escape') more.open = false; });
   document.addEventListener('click', (event) => {
+    if (!more.contains(event.target)) more.open = false;
     const found = event.target.closest?.('a[href^="/"]');
     if (found && !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0) {
       event.preventDefault();

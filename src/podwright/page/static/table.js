@@ -26,15 +26,15 @@ export class Table {
         this.keep();
         this.draw();
       } }, text);
-      return h('th', { scope: 'col', class: options?.number ? 'number' : null }, button);
+      return h('th', { scope: 'col', role: 'columnheader', class: options?.number ? 'number' : null }, button);
     });
-    this.body = h('tbody');
+    this.body = h('tbody', { role: 'rowgroup' });
     this.more = h('p');
     host.replaceChildren(h(level, {}, title),
       h('div', { class: 'controls' }, h('label', { for: `${id}find` }, 'Search '), find,
         ...(same ? [h('span', { class: 'quiet' }, 'the same: ', h('code', {}, same))] : [])),
-      h('div', { class: 'wide' }, h('table', {}, this.caption,
-        h('thead', {}, h('tr', {}, ...this.heads, ...(act ? [h('th', { scope: 'col' }, 'Act')] : []))), this.body)),
+      h('div', { class: 'wide' }, h('table', { class: 'cards', role: 'table' }, this.caption, h('thead', { role: 'rowgroup' },
+        h('tr', { role: 'row' }, ...this.heads, ...(act ? [h('th', { scope: 'col', role: 'columnheader' }, 'Act')] : []))), this.body)),
       this.more);
     if (!this.inParts()) this.draw();
   }
@@ -102,12 +102,12 @@ export class Table {
     const part = this.parts?.next && rows.length !== all ? `the first ${rows.length}${find ? ' found' : ''}, by name, of ${all}` : '';
     this.caption.textContent = part || rows.length === all ? part || `${all} in all` : `${rows.length} of ${all}`;
     const had = document.activeElement?.dataset?.focus;
-    this.body.replaceChildren(...rows.slice(0, this.most).map(([key, item]) => h('tr', { 'data-row': key },
-      ...this.columns.map(([, show, options]) =>
-        h('td', { class: options?.number ? 'number' : null }, show(key, item))),
-      ...(this.act ? [h('td', { class: 'act' }, ...this.act(key, item))] : []))));
+    this.body.replaceChildren(...rows.slice(0, this.most).map(([key, item]) => h('tr', { 'data-row': key, role: 'row' },
+      ...this.columns.map(([title, show, options]) =>
+        h('td', { class: options?.number ? 'number' : null, role: 'cell', 'data-label': title }, show(key, item))),
+      ...(this.act ? [h('td', { class: 'act', role: 'cell' }, ...this.act(key, item))] : []))));
     if (!rows.length) {
-      this.body.append(h('tr', {}, h('td', { colspan: this.columns.length + (this.act ? 1 : 0), class: 'quiet' },
+      this.body.append(h('tr', { role: 'row' }, h('td', { role: 'cell', colspan: this.columns.length + (this.act ? 1 : 0), class: 'quiet' },
         all ? 'Nothing fits the search.' : this.empty)));
     }
     if (had) this.body.querySelector(`[data-focus="${CSS.escape(had)}"]`)?.focus();

@@ -1,6 +1,6 @@
 // What each view shows.
 import { administrator, button, mine, send, me } from './act.js';
-import { drain, drained, remove, reset } from './acts.js';
+import { drain, drainOf, drained, remove, reset } from './acts.js';
 import { h, link, since, time } from './dom.js';
 import { folded, partition as load } from './folded.js';
 import { topic } from './live.js';
@@ -45,7 +45,7 @@ const TABLES = {
       ['Machine', (key) => key], ['Cluster', (_, m) => m.cluster], ['Family', (_, m) => m.family],
       ['Devices', (_, m) => m.devices, { number: true }],
       ['State', (key, m) => wrong(drained(key) ? `${m.state}, drained` : m.state, ['UP'])],
-      ['Reason', (_, m) => m.reason], ['Software', (_, m) => m.software], ['Host', (_, m) => m.host],
+      ['Reason', (key, m) => m.reason || drainOf(key)?.reason], ['Software', (_, m) => m.software], ['Host', (_, m) => m.host],
     ],
     act: (key) => (administrator() ? [drain(key)] : []),
   },
@@ -102,13 +102,27 @@ const jobs = (host) => new Table(host, new URLSearchParams(), {
   ],
 });
 
+// Those for whom a place is kept: it is their turn, whatever comes behind them. What others wait for.
+function turn() {
+  const kept = [...topic('waiters')].map(([key, item]) => [key, `request ${key}`, 'people', item])
+    .concat([...topic('jobs')].map(([key, item]) => [key, `job ${item.job}`, item.scheduler, item]))
+    .filter(([, , , { reserved }]) => reserved);
+  return kept.length ? [h('h2', {}, 'Whose turn it is'), h('ul', {}, ...kept.map(([key, name, guest, item]) => h('li', {},
+    h('strong', {}, item.owner || 'somebody'), ` (${guest}), ${name}: ${item.asked}; `, h('strong', {}, `${item.reserved} devices are kept`),
+    item.starts ? h('span', {}, ', all are expected to be free at ', time(item.starts)) : '', '. ',
+    link(`/pod?way=${encodeURIComponent(key)}`, 'show the place'))))] : [];
+}
+
 export function line(host, address) {
-  const [ours, theirs] = [h('div'), h('div', { id: 'jobs' })];
-  host.replaceChildren(ours, theirs);
+  const [ours, turns, theirs] = [h('div'), h('section', { class: 'turns', 'aria-label': 'Whose turn it is' }), h('div', { id: 'jobs' })];
+  host.replaceChildren(ours, turns, theirs);
   const first = own(ours, address);
   let second = null;
   // Where no scheduler says anything, nothing is said of one.
-  const show = () => { if (!second && topic('jobs').size) second = jobs(theirs); };
+  const show = () => {
+    if (!second && topic('jobs').size) second = jobs(theirs);
+    turns.replaceChildren(...turn());
+  };
   show();
   return { title: first.title, topics: ['waiters', 'jobs'],
     update(changed) { first.update(changed); show(); second?.update(changed); },

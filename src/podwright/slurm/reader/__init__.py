@@ -38,7 +38,7 @@ from podwright.slurm.reader._sacct_sinfo_columns import (
 )
 from podwright.slurm.reader._scontrol_records import known, one_line_each
 from podwright.slurm.reader._slurm_config import SlurmConfig, release_note
-from podwright.slurm.reader._squeue_columns import listing_format, read_listing
+from podwright.slurm.reader._squeue_columns import listing_format, read_listing, squeue_text
 
 #: The commands whose output is read here.
 SHOW_CONFIG = ("scontrol", "show", "config")
@@ -91,4 +91,5 @@ __all__ = [
     "read_reservations",
     "read_switches",
     "release_note",
+    "squeue_text",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 #: squeue's names of the columns (for -O).
@@ -40,3 +41,14 @@ def read_listing(squeue_output: str, **width_by_column: int) -> list[dict[str, s
             start_column += width
         rows.append(value_by_column)
     return rows
+
+
+def squeue_text(listing_format: str, rows: Iterable[Mapping[str, object]]) -> str:
+    """Return what squeue prints for such a format, of rows by our names: for its fake."""
+    name_by_column = {column: name for name, column in _SQUEUE_COLUMNS.items()}
+    columns = [column.split(":") for column in listing_format.split(",")]
+    lines = (
+        "".join(str(row[name_by_column[name]]).ljust(int(width)) for name, width in columns)
+        for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""The interface to Slurm: its own commands, run without a shell, and a fake that is shipped.
+"""The interface to Slurm: its own commands, run without a shell.
 
 No library of Slurm's is used: libraries change with every release, and what the commands print does
 not.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from podwright.errors import Unavailable
@@ -85,18 +85,3 @@ async def _kill_process(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):  # it has ended already
         process.kill()
     await process.wait()
-
-
-class FakeSlurm:
-    """Answers with a function, and records the commands."""
-
-    def __init__(self, answer: Callable[[Sequence[str]], CommandResult | str]) -> None:
-        self.commands: list[tuple[str, ...]] = []
-        self._answer = answer
-
-    async def run(self, *argv: str) -> CommandResult:
-        """Return what the function returns for the command. A text means success."""
-        self.commands.append(argv)
-        await asyncio.sleep(0)
-        answer = self._answer(argv)
-        return answer if isinstance(answer, CommandResult) else CommandResult(0, answer, "")

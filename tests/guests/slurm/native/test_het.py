@@ -13,8 +13,9 @@ import pytest
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
 from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
-from tests.guests.slurm.native.test_service import POD, OnePod, described
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakePod, FakeSlurm
+from tests.guests.slurm.native.test_service import POD, described
 
 
 class Queue:
@@ -56,7 +57,7 @@ def queue() -> Queue:
 
 @pytest.fixture
 async def service(queue: Queue) -> AsyncIterator[Service]:
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     tasks = [asyncio.create_task(made.counts.run()), asyncio.create_task(made.het.run())]
     async with asyncio.timeout(120):
@@ -117,7 +118,7 @@ async def lost(queue: Queue, **notes: str) -> Service:
     """
     queue.notes |= {int(job[1:]): note for job, note in notes.items()}
     queue.state = "RUNNING"
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     return made
 
@@ -196,6 +197,7 @@ class TwoJobs:
     def __init__(self, size: int) -> None:
         self.size, self.offers = size, list[str]()
         self.submitted = [30, 31, 20, 21]
+        self.running: set[int] = set()
         self.first, self.both = asyncio.Event(), asyncio.Event()
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
@@ -211,7 +213,8 @@ class TwoJobs:
         return ""
 
     def _row(self, job: int, leader: int) -> str:
-        words = [str(job), "PENDING", "0", str(leader), "9", "Resources", "", "1:00"]
+        state = "RUNNING" if leader in self.running else "PENDING"
+        words = [str(job), state, "0", str(leader), "9", "Resources", "", "1:00"]
         words += ["podwright_het_wait:1" if job == leader else ""]
         words += [f"ipus={self.size} gcds=1 pod=pod16", *[""] * 5]
         padded = (
@@ -222,7 +225,7 @@ class TwoJobs:
 
 async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
     jobs = TwoJobs(4)
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -236,7 +239,7 @@ async def test_all_that_fit_are_offered_together_in_slurms_order() -> None:
 async def test_an_offer_that_is_not_taken_holds_up_no_job_that_comes_later() -> None:
     jobs = TwoJobs(4)
     jobs.submitted = [20, 21]
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -245,6 +248,36 @@ async def test_an_offer_that_is_not_taken_holds_up_no_job_that_comes_later() -> 
         await jobs.both.wait()  # the first one's window is an hour, and has not passed
     assert jobs.offers == ["jobid=20+0", "jobid=30+0"]
     assert service.het.busy() == {20, 21, 30, 31}
+    for task in tasks:
+        task.cancel()
+
+
+def looks(slurm: FakeSlurm) -> int:
+    return sum(argv[0] == "squeue" for argv in slurm.commands)
+
+
+@pytest.mark.parametrize(("started", "stands"), [(20, True), (30, False)])
+async def test_an_offer_stands_longer_once_slurm_has_started_one_that_was_made_before_it(
+    started: int, stands: bool
+) -> None:
+    """A pass of Slurm's starts only those whose nodes no other of them was tested with."""
+    jobs, now = TwoJobs(4), [0.0]
+    slurm = FakeSlurm(jobs)
+    service = Service(Site(pods=(POD,), window_s=60.0), FakePod(), slurm, clock=lambda: now[0])
+    await service.refresh()
+    tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
+    other = 50 - started
+    async with asyncio.timeout(120):
+        await jobs.both.wait()
+        now[0] = 50.0
+        jobs.running = {started}
+        while started in service.het.busy():
+            await service.counts.wait_until_synced()
+        now[0], seen = 70.0, looks(slurm)
+        while looks(slurm) < seen + 8:
+            await service.counts.wait_until_synced()
+        assert (other in service.het.busy()) is stands
+        assert service.het.declined == (set() if stands else {other})
     for task in tasks:
         task.cancel()
 
@@ -259,7 +292,7 @@ async def test_an_error_of_one_offer_ends_that_offer_alone(
             raise Unavailable("slurmctld is slow")
         return jobs(argv)
 
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(slurm))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(slurm))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -273,7 +306,7 @@ async def test_an_error_of_one_offer_ends_that_offer_alone(
 
 async def test_of_two_that_do_not_fit_together_the_older_is_offered() -> None:
     jobs = TwoJobs(8)
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), FakeSlurm(jobs))
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), FakeSlurm(jobs))
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     async with asyncio.timeout(120):
@@ -288,7 +321,7 @@ async def test_state_names_what_the_first_waiting_job_asked_for(queue: Queue) ->
     """Regression: it named a job of the largest size, whatever waited: 16 devices for a job
     of 4.
     """
-    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    made = Service(Site(pods=(POD,), patience_s=0.05), FakePod(), FakeSlurm(queue))
     await made.refresh()
     await Sweep(made).once()
     shown = made.state()["pods"]["pod16"]["next"]

@@ -23,18 +23,17 @@ from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
 from podwright.guests.slurm.service._squeue_jobs import Listed
 from podwright.placement.buddy_blocks import soonest
 from podwright.placement.move_plans import plan_moves
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
+from podwright.testing import FakePod, FakeSlurm
 from podwright.wire import (
     AskToMoveRequest,
     CallOffMoveRequest,
     DeviceInfo,
-    DeviceRef,
     Empty,
     JobMoves,
     MoveRow,
     Value,
 )
-from tests.guests.slurm.native.test_service import POD, OnePod, ask
+from tests.guests.slurm.native.test_service import POD, ask
 
 NOW = 1_000_000_000.0
 
@@ -47,7 +46,7 @@ def after(seconds: float) -> str:
 _V = TypeVar("_V", bound=Value)
 
 
-class MovingPod(OnePod):
+class MovingPod(FakePod):
     """Sixteen devices, with launches that report the cost of a move, and where they were asked to
     go.
 
@@ -73,7 +72,7 @@ class MovingPod(OnePod):
         return [msgspec.structs.replace(info, state=state(info)) for info in found]
 
     async def call(self, method: str, request: Value, reply: type[_V]) -> _V:
-        self._check()
+        self.check_answers()
         await asyncio.sleep(0)
         answer = self._answer(request)
         assert isinstance(answer, reply)
@@ -100,10 +99,8 @@ class MovingPod(OnePod):
 
     def move(self, name: str) -> None:
         """Note that the launch has ended, and give it the other devices."""
-        info = self.made[name]
-        self.resetting |= {ref.offset for gcd in info.gcds for ref in gcd}
-        gcd = [DeviceRef(domain=0, offset=at) for at in self.asked.pop(name)]
-        self.made[name] = msgspec.structs.replace(info, gcds=[gcd])
+        self.resetting |= set(self.offsets(name))
+        self.place(name, self.asked.pop(name))
 
 
 class Used:
@@ -113,11 +110,11 @@ class Used:
         self.used = 0
         self.asked = 0
 
-    def __call__(self, argv: Sequence[str]) -> CommandResult | str:
-        if "licenses" in argv:
-            self.asked += 1
-            return f"LicenseName=ipu_x1 Total=16 Used={self.used} Free=0"
-        return ""
+    def __call__(self, argv: Sequence[str]) -> str | None:
+        if "licenses" not in argv:
+            return None
+        self.asked += 1
+        return f"LicenseName=ipu_x1 Total=16 Used={self.used} Free=0"
 
 
 class Lab:

@@ -16,8 +16,9 @@ from podwright.guests.slurm.service import (
     parse_licences,
 )
 from podwright.guests.slurm.service._licence_check import expected_licences
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
-from tests.guests.slurm.native.test_service import POD, OnePod, ask
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakePod, FakeSlurm
+from tests.guests.slurm.native.test_service import POD, ask
 
 
 class CountingSlurm(FakeSlurm):
@@ -76,7 +77,7 @@ def slurm() -> CountingSlurm:
 
 @pytest.fixture
 async def service(slurm: CountingSlurm) -> AsyncIterator[Service]:
-    made = Service(Site(pods=(POD,), patience_s=0.0), OnePod(), slurm)
+    made = Service(Site(pods=(POD,), patience_s=0.0), FakePod(), slurm)
     await made.known()
     task = asyncio.create_task(made.counts.run())
     yield made
@@ -130,7 +131,7 @@ async def test_what_slurm_starts_by_its_counts_always_fits(
     for module in (_licence_counts, _squeue_jobs):
         monkeypatch.setattr(module, "GATHER_S", 0.0)
     rng, slurm = random.Random(seed), CountingSlurm(seed)
-    service = Service(Site(pods=(POD,), patience_s=0.0), OnePod(), slurm)
+    service = Service(Site(pods=(POD,), patience_s=0.0), FakePod(), slurm)
     await service.known()
     updates = asyncio.create_task(service.counts.run())
     tasks: list[asyncio.Task[None]] = []

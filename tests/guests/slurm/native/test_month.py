@@ -24,8 +24,8 @@ from podwright.fabric import preset
 from podwright.guests.slurm.service import HookJob, Service, Site, Sweep
 from podwright.history import KEEP_ROWS
 from podwright.server._history_recorder import Recorder
-from podwright.slurm.site.commands import FakeSlurm
 from podwright.store import SQLiteStore
+from podwright.testing import FakeJob, FakeSlurm
 from podwright.wire import (
     METHODS,
     CreateRequest,
@@ -42,7 +42,7 @@ from podwright.wire import (
     next_page,
 )
 from tests.controller.world import Time
-from tests.guests.slurm.native.test_service import POD, Queue, ask
+from tests.guests.slurm.native.test_service import POD, ask
 
 SLURM = Caller("slurm", 990, Role.SCHEDULER, "unix")
 ROOT = Caller("root", 0, Role.ADMINISTRATOR, "unix")
@@ -123,11 +123,11 @@ class Months:
             version="test",
             sleep=self.time.sleep,
         )
-        self.queue = Queue()
+        self.slurm = FakeSlurm()
         self.service = Service(
             Site(pods=(POD,)),
             Server(self.controller),
-            FakeSlurm(self.queue),
+            self.slurm,
             clock=self.time.monotonic,
         )
         self.sweep = Sweep(self.service)
@@ -161,13 +161,12 @@ class Months:
     async def job(self, number: int) -> None:
         """A job begins, and the oldest one ends, mostly by its epilog."""
         job = ask(number, 2 if number % 3 else 4)
-        self.queue.jobs[number] = ("RUNNING", 0)
-        self.queue.licences = job.licences
+        self.slurm.jobs[number] = FakeJob(licences=job.licences)
         assert "IPUOF_VIPU_API_PARTITION_ID" in await self.service.begin_job(job)
         self.running.append(job)
         if len(self.running) > AT_ONCE:
             over = self.running.pop(0)
-            del self.queue.jobs[over.job]
+            del self.slurm.jobs[over.job]
             if over.job % 20:
                 await self.service.end_job(over)
             else:  # its epilog never came

@@ -15,10 +15,11 @@ from podwright.guests.slurm.service._node_availability import (
     PartNeed,
     unmet_need,
 )
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakePod, FakeSlurm
 from tests.guests.slurm.native.test_het import TwoJobs
 from tests.guests.slurm.native.test_room import Clock
-from tests.guests.slurm.native.test_service import POD, OnePod
+from tests.guests.slurm.native.test_service import POD
 from tests.slurm.reader import texts
 
 
@@ -166,7 +167,7 @@ async def test_devices_are_free_and_nodes_are_not_so_nothing_is_set_aside() -> N
     clock = Clock()
     jobs = Busy(Cluster(used=4))
     slurm = FakeSlurm(jobs)
-    service = Service(Site(pods=(POD,), window_s=3600.0), OnePod(), slurm, clock=clock)
+    service = Service(Site(pods=(POD,), window_s=3600.0), FakePod(), slurm, clock=clock)
     await service.refresh()
     tasks = [asyncio.create_task(service.counts.run()), asyncio.create_task(service.het.run())]
     service.books["pod16"].close(0xFF, 20, alone=True)  # room that was made for it

@@ -11,11 +11,12 @@ from podwright.guests.slurm.service import Service, Site
 from podwright.guests.slurm.service._preempt_for_devices import DevicePreemption
 from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
 from podwright.guests.slurm.service._squeue_jobs import Listed
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakePod, FakeSlurm
 from podwright.wire import EnqueueReply, EnqueueRequest, KeptPlace
 from tests.guests.slurm.native.test_room import Clock, listed
 from tests.guests.slurm.native.test_service import POD, ask
-from tests.guests.slurm.native.test_shared_room import SharedPod, devices
+from tests.guests.slurm.native.test_shared_room import devices
 
 LATER, EARLIER = "2100-01-01T00:00:00", "2000-01-01T00:00:00"
 
@@ -67,7 +68,7 @@ class Cluster:
         )
 
 
-class ChoosingPod(SharedPod):
+class ChoosingPod(FakePod):
     """A server that keeps the block whose last job ends first, for a job that is due."""
 
     service: Service
@@ -144,6 +145,7 @@ async def world() -> AsyncIterator[World]:
     slurm = FakeSlurm(cluster)
     site = Site(pods=(POD,), patience_s=0.05, room_s=300)
     server = ChoosingPod()
+    server.sharing = True
     service = server.service = Service(site, server, slurm, clock=clock)
     await service.refresh()
     task = asyncio.create_task(service.counts.run())
@@ -303,6 +305,24 @@ async def test_a_slurmctld_that_forgot_what_it_was_asked_is_asked_again(world: W
     assert sorted(world.requeued) == ["3", "4", "4"]
 
 
+@pytest.mark.parametrize(("restart", "again"), [(0, ["3"]), (1, [])])
+async def test_a_victim_that_slurm_counts_although_its_devices_are_back_is_ended_again(
+    world: World, restart: int, again: list[str]
+) -> None:
+    """slurmctld was killed, and takes job 3 for running. One that was restarted since is new."""
+    await world.sweep()
+    assert sorted(world.requeued) == ["3", "4"]
+    for job in (3, 4):
+        await world.service.end_job(ask(job, 4))
+        world.jobs[job] = listed(job, 4, "PENDING")._replace(restart=1)
+    world.jobs[3] = listed(3, 4, "RUNNING")._replace(restart=restart)
+    await world.sweep()
+    assert sorted(world.requeued) == sorted(["3", "4", *again])
+    world.jobs[3] = listed(3, 4, "PENDING")._replace(restart=1)
+    await world.sweep()
+    assert len(world.requeued) == 2 + len(again)
+
+
 async def test_qos_decides_where_slurm_preempts_by_qos(world: World) -> None:
     world.cluster.preempt_type = "preempt/qos"
     await world.sweep()
@@ -336,6 +356,7 @@ async def test_what_does_not_take_its_block_gets_no_second_one_soon(world: World
     await world.sweep()
     for job in (3, 4):
         await world.service.end_job(ask(job, 4))
+        world.jobs[job] = world.jobs[job]._replace(restart=1)
     await world.sweep()
     for job in (3, 4):
         await world.service.begin_job(ask(job, 4, restart=1))

@@ -12,8 +12,8 @@ from podwright.guests.slurm.service._missed_hook_sweep import sentence
 from podwright.guests.slurm.service._node_failure import NodeFailures
 from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
 from podwright.guests.slurm.service._squeue_jobs import Listed
-from podwright.slurm.site.commands import FakeSlurm
-from tests.guests.slurm.native.test_service import POD, OnePod, Queue, ask
+from podwright.testing import FakePod, FakeSlurm
+from tests.guests.slurm.native.test_service import POD, ask
 
 
 class Clock:
@@ -31,14 +31,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def server() -> OnePod:
-    return OnePod()
+def server() -> FakePod:
+    return FakePod()
 
 
 @pytest.fixture
-async def service(server: OnePod, clock: Clock) -> AsyncIterator[Service]:
+async def service(server: FakePod, clock: Clock) -> AsyncIterator[Service]:
     site = Site(pods=(POD,), patience_s=0.05, room_s=60, fallen="relocate")
-    made = Service(site, server, FakeSlurm(Queue()), clock=clock)
+    made = Service(site, server, FakeSlurm(), clock=clock)
     await made.refresh()
     task = asyncio.create_task(made.counts.run())
     yield made
@@ -75,7 +75,7 @@ async def test_what_slurm_started_before_is_not_placed_around_a_closed_block(
 
 
 async def test_a_closed_block_stays_closed_once_all_that_was_started_has_its_devices(
-    server: OnePod, clock: Clock
+    server: FakePod, clock: Clock
 ) -> None:
     used = 12
 
@@ -100,7 +100,7 @@ async def test_a_closed_block_stays_closed_once_all_that_was_started_has_its_dev
     telling.cancel()
 
 
-async def test_a_partition_that_moved_is_where_it_went(service: Service, server: OnePod) -> None:
+async def test_a_partition_that_moved_is_where_it_went(service: Service, server: FakePod) -> None:
     await service.begin_job(ask(1, 4))
     server.down = {0}
     await service.refresh()

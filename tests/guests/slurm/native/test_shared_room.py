@@ -7,48 +7,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import Service, Site
 from podwright.guests.slurm.service._hook_calls import Busy
 from podwright.guests.slurm.service._missed_hook_sweep import sentence
 from podwright.guests.slurm.service._queue_large_job_room import QueueRoom
 from podwright.guests.slurm.service._squeue_jobs import Listed
-from podwright.slurm.site.commands import FakeSlurm
-from podwright.wire import EnqueueReply, EnqueueRequest, KeptPlace
+from podwright.testing import FakePod, FakeSlurm
+from podwright.wire import KeptPlace
 from tests.guests.slurm.native.test_room import Clock, listed
-from tests.guests.slurm.native.test_service import POD, OnePod, Queue, ask
+from tests.guests.slurm.native.test_service import POD, ask
 
 
 def devices(first: int, count: int) -> list[tuple[int, int]]:
     return [(0, first + place) for place in range(count)]
-
-
-class SharedPod(OnePod):
-    """Sixteen devices of which some are kept. places: of the next replies. refusal: raised instead.
-    requests: what the service has said.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places: list[KeptPlace] = []
-        self.refusal: PodwrightError | None = None
-        self.requests: list[EnqueueRequest] = []
-
-    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
-        if self.refusal is not None:
-            raise self.refusal
-        self.requests.append(request)
-        return EnqueueReply(sharing=True, places=self.places)
-
-    def keep(self, job: str, first: int, count: int, *, offered: bool = False) -> None:
-        place = KeptPlace(
-            cluster=POD.cluster,
-            allocation=POD.allocation,
-            job=job,
-            devices=devices(first, count),
-            offered=offered,
-        )
-        self.places = [place]
 
 
 @pytest.fixture
@@ -57,14 +29,16 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def server() -> SharedPod:
-    return SharedPod()
+def server() -> FakePod:
+    pod = FakePod(cluster=POD.cluster)
+    pod.sharing = True
+    return pod
 
 
 @pytest.fixture
-async def service(server: SharedPod, clock: Clock) -> AsyncIterator[Service]:
+async def service(server: FakePod, clock: Clock) -> AsyncIterator[Service]:
     site = Site(pods=(POD,), patience_s=0.05, room_s=60)
-    made = Service(site, server, FakeSlurm(Queue()), clock=clock)
+    made = Service(site, server, FakeSlurm(), clock=clock)
     await made.refresh()
     task = asyncio.create_task(made.counts.run())
     yield made
@@ -72,7 +46,7 @@ async def service(server: SharedPod, clock: Clock) -> AsyncIterator[Service]:
 
 
 async def test_the_first_job_is_named_and_its_place_closed_until_it_is_offered(
-    service: Service, server: SharedPod, clock: Clock
+    service: Service, server: FakePod, clock: Clock
 ) -> None:
     room, book = QueueRoom(service), service.books["pod16"]
     await service.begin_job(ask(1, 8))
@@ -103,7 +77,7 @@ async def test_the_first_job_is_named_and_its_place_closed_until_it_is_offered(
 
 
 async def test_devices_that_are_kept_for_others_are_not_counted(
-    service: Service, server: SharedPod
+    service: Service, server: FakePod
 ) -> None:
     room, book = QueueRoom(service), service.books["pod16"]
     await service.begin_job(ask(1, 4))
@@ -119,7 +93,7 @@ async def test_devices_that_are_kept_for_others_are_not_counted(
 
 
 async def test_a_job_that_waits_in_its_prolog_comes_first_and_is_due_at_once(
-    service: Service, server: SharedPod
+    service: Service, server: FakePod
 ) -> None:
     room, book = QueueRoom(service), service.books["pod16"]
     for job in (1, 2):
@@ -152,7 +126,7 @@ async def test_a_job_that_waits_in_its_prolog_comes_first_and_is_due_at_once(
 
 
 async def test_a_job_that_lost_its_devices_to_others_takes_none_of_a_kept_place(
-    service: Service, server: SharedPod
+    service: Service, server: FakePod
 ) -> None:
     """Slurm started job 3 for devices that were free, and somebody else was faster."""
     room, book = QueueRoom(service), service.books["pod16"]
@@ -171,7 +145,7 @@ async def test_a_job_that_lost_its_devices_to_others_takes_none_of_a_kept_place(
 
 
 async def test_an_older_server_keeps_no_places_and_that_is_said_once(
-    service: Service, server: SharedPod, clock: Clock, caplog: pytest.LogCaptureFixture
+    service: Service, server: FakePod, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     room, book = QueueRoom(service), service.books["pod16"]
     server.refusal = InvalidRequest("the server does not know the call Enqueue")
@@ -190,7 +164,7 @@ def task(number: int, *, priority: int = 1) -> Listed:
 
 
 async def test_a_task_of_an_array_is_a_job_and_the_next_one_another(
-    service: Service, server: SharedPod, clock: Clock
+    service: Service, server: FakePod, clock: Clock
 ) -> None:
     room = QueueRoom(service, wall=lambda: 5000.0 + clock.now)
     old = task(4)._replace(eligible=4000)
@@ -212,7 +186,7 @@ async def test_a_task_of_an_array_is_a_job_and_the_next_one_another(
 
 
 async def test_a_job_whose_offered_place_others_used_gets_the_highest_priority(
-    service: Service, server: SharedPod, clock: Clock
+    service: Service, server: FakePod, clock: Clock
 ) -> None:
     room = QueueRoom(service)
     jobs = {9: listed(9, 8, "PENDING", priority=7), 10: listed(10, 4, "PENDING", priority=90)}
@@ -228,7 +202,7 @@ async def test_a_job_whose_offered_place_others_used_gets_the_highest_priority(
     assert ("scontrol", "update", "jobid=9", "priority=91") in slurm.commands
 
 
-async def test_a_silent_server_changes_nothing(service: Service, server: SharedPod) -> None:
+async def test_a_silent_server_changes_nothing(service: Service, server: FakePod) -> None:
     room, book = QueueRoom(service), service.books["pod16"]
     server.keep("", 0, 8)
     await room.exchange()

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.guests.slurm.ways.world import Pod, Slurm
+from podwright.testing import FakeSlurm
+from tests.guests.slurm.ways.world import Pod
 
 
 @pytest_asyncio.fixture
@@ -19,5 +20,5 @@ async def pod() -> AsyncIterator[Pod]:
 
 
 @pytest.fixture
-def slurm() -> Slurm:
-    return Slurm()
+def slurm() -> FakeSlurm:
+    return FakeSlurm()

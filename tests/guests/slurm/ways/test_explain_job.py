@@ -16,10 +16,10 @@ from podwright.guests.slurm.hooks._hook_request_proofs import KeyProofs
 from podwright.guests.slurm.hooks._hook_server import HookFront
 from podwright.guests.slurm.hooks._hook_socket import listen_tcp
 from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod
-from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
 from podwright.guests.slurm.waiting import explain_job
 from podwright.slurm.reader import SHOW_CONFIG, SHOW_RESERVATIONS
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
+from podwright.slurm.site.commands import CommandResult
+from podwright.testing import FakeJob, FakeSlurm
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
@@ -59,7 +59,7 @@ def slurm(
 ) -> FakeSlurm:
     ends = "2026-11-21T17:30:00"
 
-    def answer(argv: Sequence[str]) -> CommandResult | str:
+    def answer(argv: Sequence[str]) -> CommandResult | str | None:
         if argv == SHOW_CONFIG:
             return f"SLURM_VERSION           = {version}\n"
         if argv[:-1] == SHOW_RESERVATIONS:
@@ -70,29 +70,14 @@ def slurm(
                 if line
                 else CommandResult(1, "", "Invalid job id specified")
             )
-        rows = [
-            [
-                "9",
-                "PENDING",
-                "0",
-                "0",
-                "5",
-                "Licenses",
-                "N/A",
-                "1:00",
-                licences,
-                comment,
-                *[""] * 5,
-            ],
-            ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", *[""] * 6],
-        ]
-        return "".join(
-            "".join(w.ljust(n) for w, n in zip(row, _SQUEUE_COLUMN_WIDTHS.values(), strict=True))
-            + "\n"
-            for row in rows
-        )
+        return None
 
-    return FakeSlurm(answer)
+    fake = FakeSlurm(answer)
+    fake.jobs = {
+        9: FakeJob("PENDING", 0, licences, comment, 0, 5, "Licenses", "N/A"),
+        7: FakeJob("RUNNING", 0, "ipu:8", priority=5, end=ends, time_limit=limit),
+    }
+    return fake
 
 
 def partition(name: str, size: int, *holders: str, **more: Any) -> PartitionInfo:

@@ -17,8 +17,9 @@ from podwright.guests.slurm.service._licence_check import expected_licences
 from podwright.guests.slurm.service._missed_hook_sweep import Sweep
 from podwright.guests.slurm.ways import SharedService, Static
 from podwright.slurm.site.command_result import CommandResult
+from podwright.testing import FakeJob, FakeSlurm
 from podwright.wire import AcquireRequest, LeaseRequest, PartitionSpec
-from tests.guests.slurm.ways.world import ROOT, Pod, Slurm, asked
+from tests.guests.slurm.ways.world import ROOT, Pod, asked
 
 KIND = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)
 
@@ -29,7 +30,9 @@ def part(job: int, size: int) -> HookJob:
     return msgspec.structs.replace(asked(job, licences), ipus=str(size))
 
 
-def begins_once_listed(slurm: Slurm, job: int, begins: Callable[[], Awaitable[str]]) -> list[int]:
+def begins_once_listed(
+    slurm: FakeSlurm, job: int, begins: Callable[[], Awaitable[str]]
+) -> list[int]:
     """A waiting job begins between the sweep's two readings. Answers it after it has begun."""
     ask, begun = slurm.run, list[int]()
 
@@ -37,7 +40,7 @@ def begins_once_listed(slurm: Slurm, job: int, begins: Callable[[], Awaitable[st
         said = await ask(*argv, **options)
         if argv[0] == "squeue" and not begun:
             begun.append(job)
-            slurm.jobs[job][0] = "RUNNING"
+            slurm.jobs[job].state = "RUNNING"
             await begins()
         return said
 
@@ -46,7 +49,7 @@ def begins_once_listed(slurm: Slurm, job: int, begins: Callable[[], Awaitable[st
 
 
 @pytest_asyncio.fixture
-async def static(pod: Pod, slurm: Slurm) -> AsyncIterator[Static]:
+async def static(pod: Pod, slurm: FakeSlurm) -> AsyncIterator[Static]:
     shelf = [("a", 4), ("b", 4), ("c", 2)]
     for name, size in shelf:
         await pod.make(name, size)
@@ -58,18 +61,20 @@ async def static(pod: Pod, slurm: Slurm) -> AsyncIterator[Static]:
     task.cancel()
 
 
-async def test_the_right_free_ones_are_handed_over(static: Static, pod: Pod, slurm: Slurm) -> None:
+async def test_the_right_free_ones_are_handed_over(
+    static: Static, pod: Pod, slurm: FakeSlurm
+) -> None:
     for job in (7, 8):
-        slurm.add(job)
+        slurm.jobs[job] = FakeJob()
     for _ in range(2):
         assert await static.begin_job(asked(7, "podwright_job:1,vipu_4:1")) == "partition=a\n"
     assert await static.begin_job(asked(8, "vipu_4:1,vipu_2:1")) == "partition=b,c\n"
-    assert slurm.comment(8).startswith("podwright: partition=b,c lease=")
+    assert slurm.jobs[8].comment.startswith("podwright: partition=b,c lease=")
     assert {(one.owner, one.holder) for one in await pod.leases()} == {
         ("alice", "Slurm job 7"),
         ("alice", "Slurm job 8"),
     }
-    slurm.add(9)
+    slurm.jobs[9] = FakeJob()
     with pytest.raises(InvalidRequest, match="try 1 of 3"):
         await static.begin_job(asked(9, "vipu_4:1"))
     for job in (7, 8):
@@ -79,24 +84,24 @@ async def test_the_right_free_ones_are_handed_over(static: Static, pod: Pod, slu
 
 
 async def test_a_job_that_began_since_it_was_listed_keeps_what_its_tasks_are_told(
-    static: Static, slurm: Slurm
+    static: Static, slurm: FakeSlurm
 ) -> None:
     """The sweep writes what waiting jobs wait for. One of them begins between its two readings."""
-    slurm.add(7, "PENDING", "vipu_4:1")
+    slurm.jobs[7] = FakeJob("PENDING", licences="vipu_4:1")
     begun = begins_once_listed(slurm, 7, lambda: static.begin_job(asked(7, "vipu_4:1")))
     await static.sweep()
     assert begun == [7]
-    assert slurm.comment(7).startswith("podwright: partition=a lease=")
+    assert slurm.jobs[7].comment.startswith("podwright: partition=a lease=")
 
 
 async def test_what_a_job_is_not_counted_with_any_more_is_not_free(
-    static: Static, slurm: Slurm
+    static: Static, slurm: FakeSlurm
 ) -> None:
-    slurm.add(7, licences="podwright_job:1,vipu_4:2")
+    slurm.jobs[7] = FakeJob(licences="podwright_job:1,vipu_4:2")
     assert await static.begin_job(asked(7, "podwright_job:1,vipu_4:2")) == "partition=a,b\n"
     hidden = []
     for licences in ("podwright_job:1,vipu_4:2", "podwright_job:1,vipu_4:1", "", "vipu_4:3"):
-        slurm.jobs[7][1] = licences
+        slurm.jobs[7].licences = licences
         await static.sweep()
         hidden.append(static.hidden())
     assert hidden == [{"vipu_4": n, "vipu_2": 0} for n in (0, 1, 2, 0)]
@@ -104,17 +109,19 @@ async def test_what_a_job_is_not_counted_with_any_more_is_not_free(
     assert static.hidden() == {"vipu_4": 0, "vipu_2": 0}
 
 
-async def test_what_cannot_be_used_is_not_counted(static: Static, pod: Pod, slurm: Slurm) -> None:
+async def test_what_cannot_be_used_is_not_counted(
+    static: Static, pod: Pod, slurm: FakeSlurm
+) -> None:
     assert static.hidden() == {"vipu_4": 0, "vipu_2": 0}
     await pod.make("x", 1)
     await pod.controller.acquire(ROOT, _whole("b"))
     await static.sweep()
     assert static.hidden() == {"vipu_4": 1, "vipu_2": 0}
-    slurm.add(7)
+    slurm.jobs[7] = FakeJob()
     assert await static.begin_job(asked(7, "vipu_4:1")) == "partition=a\n"
-    slurm.add(8, "PENDING", "vipu_4:1")
+    slurm.jobs[8] = FakeJob("PENDING", licences="vipu_4:1")
     await static.sweep()
-    assert slurm.comment(8) == (
+    assert slurm.jobs[8].comment == (
         "waits for 1 of the 2 partitions of 4 devices; 0 are free; "
         "a: Slurm job 7, b: poprun uses it"
     )
@@ -123,12 +130,12 @@ async def test_what_cannot_be_used_is_not_counted(static: Static, pod: Pod, slur
 
 
 async def test_a_new_service_finds_what_jobs_hold_and_the_sweep_ends_what_is_over(
-    static: Static, pod: Pod, slurm: Slurm
+    static: Static, pod: Pod, slurm: FakeSlurm
 ) -> None:
     for job in (7, 8):
-        slurm.add(job)
+        slurm.jobs[job] = FakeJob()
         await static.begin_job(asked(job, "vipu_4:1"))
-    slurm.jobs[7][0] = "COMPLETED"
+    slurm.jobs[7].state = "COMPLETED"
     again = Static(static.site, pod, slurm)
     await again.known()
     assert again.state()["partitions"] == {"a": "", "b": "Slurm job 8", "c": ""}
@@ -136,9 +143,9 @@ async def test_a_new_service_finds_what_jobs_hold_and_the_sweep_ends_what_is_ove
 
 
 async def test_a_restarted_job_holds_its_partitions_anew(
-    static: Static, pod: Pod, slurm: Slurm
+    static: Static, pod: Pod, slurm: FakeSlurm
 ) -> None:
-    slurm.add(7)
+    slurm.jobs[7] = FakeJob()
     await static.begin_job(asked(7, "vipu_4:1"))
     await static.begin_job(asked(7, "vipu_4:1", restart=1))
     await static.end_job(asked(7, restart=0))
@@ -146,9 +153,9 @@ async def test_a_restarted_job_holds_its_partitions_anew(
 
 
 async def test_a_job_with_a_forgotten_jobs_number_gets_nothing_of_it(
-    static: Static, pod: Pod, slurm: Slurm
+    static: Static, pod: Pod, slurm: FakeSlurm
 ) -> None:
-    slurm.add(7)
+    slurm.jobs[7] = FakeJob()
     await static.begin_job(asked(7, "vipu_4:2"))
     other = msgspec.structs.replace(asked(7, "vipu_4:1"), user="bob", uid=1002)
     assert await static.begin_job(other) == "partition=a\n"
@@ -158,7 +165,7 @@ async def test_a_job_with_a_forgotten_jobs_number_gets_nothing_of_it(
 
 
 @pytest_asyncio.fixture
-async def shared(pod: Pod, slurm: Slurm) -> AsyncIterator[SharedService]:
+async def shared(pod: Pod, slurm: FakeSlurm) -> AsyncIterator[SharedService]:
     await pod.make("all", 16, reconfigurable=True)
     site = Site(mode="shared", pods=(KIND,), shared="all", patience_s=0.05)
     service = SharedService(site, pod, slurm)  # type: ignore[arg-type]
@@ -169,10 +176,10 @@ async def shared(pod: Pod, slurm: Slurm) -> AsyncIterator[SharedService]:
 
 
 async def test_each_job_holds_a_part_of_the_shared_one(
-    shared: SharedService, pod: Pod, slurm: Slurm
+    shared: SharedService, pod: Pod, slurm: FakeSlurm
 ) -> None:
     for job in (7, 8, 9):
-        slurm.add(job)
+        slurm.jobs[job] = FakeJob()
     await asyncio.gather(*(shared.begin_job(part(job, 4)) for job in (7, 8)))
     places = [set(one.devices) for one in await pod.leases()]
     assert [len(one) for one in places] == [4, 4]
@@ -191,26 +198,26 @@ async def test_each_job_holds_a_part_of_the_shared_one(
 
 
 async def test_a_part_that_was_given_since_its_job_was_listed_keeps_its_words(
-    shared: SharedService, slurm: Slurm
+    shared: SharedService, slurm: FakeSlurm
 ) -> None:
     """As with static partitions, the sweep's list is older than the start."""
     job = part(7, 4)
-    slurm.add(7, "PENDING", job.licences)
+    slurm.jobs[7] = FakeJob("PENDING", licences=job.licences)
     begun = begins_once_listed(slurm, 7, lambda: shared.begin_job(job))
     await Sweep(shared).once()
     assert begun == [7]
-    assert "partition=all lease=" in slurm.comment(7)
+    assert "partition=all lease=" in slurm.jobs[7].comment
 
 
 async def test_a_part_is_not_passed_on_with_a_forgotten_jobs_number(
-    shared: SharedService, pod: Pod, slurm: Slurm
+    shared: SharedService, pod: Pod, slurm: FakeSlurm
 ) -> None:
-    slurm.add(7)
+    slurm.jobs[7] = FakeJob()
     await shared.begin_job(part(7, 4))
     await shared.begin_job(msgspec.structs.replace(part(7, 4), user="bob", uid=1002))
     (lease,) = await pod.leases()
     assert lease.owner == "bob"
-    assert slurm.comment(7) == f"podwright: partition=all lease={lease.id} gcds=1"
+    assert slurm.jobs[7].comment == f"podwright: partition=all lease={lease.id} gcds=1"
 
 
 async def test_launches_of_others_in_the_shared_one_are_counted_out(

@@ -1,6 +1,4 @@
-"""A controller over a simulated pod, and a Slurm that answers what a test determines about its
-jobs.
-"""
+"""A controller over a simulated pod."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from podwright.controller import Caller, Controller, Role
 from podwright.errors import Unavailable
 from podwright.fabric import preset
 from podwright.guests.slurm.service import HookJob
-from podwright.guests.slurm.service._squeue_jobs import _SQUEUE_COLUMN_WIDTHS
-from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.store import MemoryStore
 from podwright.wire import (
     CreateRequest,
@@ -70,48 +66,6 @@ class Pod:
     async def leases(self) -> list[LeaseInfo]:
         reply: list[LeaseInfo] = (await self.controller.list_leases(ROOT, ListRequest())).leases
         return reply
-
-
-class Slurm(FakeSlurm):
-    """squeue, scontrol and sinfo of a handful of jobs. jobs: job -> state, licences, comment."""
-
-    def __init__(self) -> None:
-        super().__init__(self._answer_to)
-        self.jobs: dict[int, list[str]] = {}
-        self.down = False
-        self.drained: dict[str, str] = {}
-
-    def add(self, job: int, state: str = "RUNNING", licences: str = "") -> None:
-        self.jobs[job] = [state, licences, ""]
-
-    def comment(self, job: int) -> str:
-        return self.jobs[job][2]
-
-    def _answer_to(self, argv: Sequence[str]) -> CommandResult | str:
-        if self.down:
-            return CommandResult(1, "", "Unable to contact slurm controller")
-        if argv[0] == "sinfo":
-            return "".join(f"{name}|{reason}\n" for name, reason in self.drained.items())
-        if argv[0] == "squeue":
-            rows = []
-            for job, (state, licences, said) in self.jobs.items():
-                words = [str(job), state, "0", "0", "1", "Licenses", "NONE", "1:00", licences, said]
-                words += [""] * 5
-                rows.append(
-                    "".join(
-                        w.ljust(n)
-                        for w, n in zip(words, _SQUEUE_COLUMN_WIDTHS.values(), strict=True)
-                    )
-                )
-            return "\n".join(rows) + "\n"
-        fields = dict(word.partition("=")[::2] for word in argv[2:])
-        if "admincomment" in fields:
-            self.jobs[int(fields["jobid"])][2] = fields["admincomment"]
-        if "nodename" in fields:
-            self.drained.pop(fields["nodename"], None)
-        if argv[1] == "hold":
-            self.jobs[int(argv[2])][0] = "HELD"
-        return ""
 
 
 def asked(job: int, licences: str = "", *, hosts: str = "", restart: int = 0) -> HookJob:

@@ -124,7 +124,7 @@ async def _serve_until_cancelled(
     """Serve until cancelled. Steps are answered when the server has been read, and hooks when Slurm
     has been read as well.
     """
-    await until_done(site_work.read_server, _RETRY_S, _warn_waiting)
+    await until_done(site_work.refresh, _RETRY_S, _warn_waiting)
     front.proving = site_work
     if not hook_sockets.opened:
         await hook_sockets.open()

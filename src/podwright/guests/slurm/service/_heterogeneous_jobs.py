@@ -33,6 +33,7 @@ from podwright.guests.slurm.service._pods_and_licences import (
     SlurmPod,
 )
 from podwright.guests.slurm.service._squeue_jobs import JobListing, Listed
+from podwright.slurm.reader import listing_format
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
@@ -67,6 +68,7 @@ class Heterogeneous:
         self._reserved: set[int] = set()  # set aside, not yet offered
         self.offered: set[int] = set()
         self._offers: dict[int, asyncio.Task[None]] = {}  # by leader: offers that stand
+        self._deadlines: dict[int, float] = {}  # by leader: when its window is over, oldest first
         self.declined: set[int] = set()  #: leaders that did not take their offer
 
     def give_back_reserved(self) -> bool:
@@ -108,8 +110,8 @@ class Heterogeneous:
         This is much less than to list all jobs. The sweep is too seldom: an idle cluster would wait
         for it.
         """
-        options = ("-h", "-a", "--local", "-t", "PENDING", "-L", HET_WAIT_LICENCE, "-o", "%i")
-        reply = await self._slurm.run("squeue", *options)
+        options = ("-h", "-a", "--local", "-t", "PENDING", "-L", HET_WAIT_LICENCE)
+        reply = await self._slurm.run("squeue", *options, "-O", listing_format(job=20))
         return not reply.code and bool(reply.out.strip())
 
     async def _offer_round(self) -> None:
@@ -148,6 +150,7 @@ class Heterogeneous:
             _log.warning("job %d: %s", leader_number, error)
         finally:
             del self._offers[leader_number]
+            self._deadlines.pop(leader_number, None)
 
     def _pass_over(self, leader_number: int, busy_nodes: str) -> None:
         """Leave a job without an offer because its nodes are busy. Room that was made for it would
@@ -244,10 +247,11 @@ class Heterogeneous:
         _log.info("job %d may start: %s", leader_number, devices_by_licence)
         try:
             await self._set_leader_licences(leader_number, licence_counts)
-            deadline = self._clock() + self._site.window_s
-            while self._clock() < deadline:
+            self._deadlines[leader_number] = self._clock() + self._site.window_s
+            while self._clock() < self._deadlines[leader_number]:
                 if leader_number not in await self._pending_leaders():
-                    await self._settle_left_job(leader_number, job_parts)
+                    if await self._settle_left_job(leader_number, job_parts):
+                        self._prolong_later_offers(leader_number)
                     return
                 await asyncio.sleep(_ROUND_PAUSE_S)
             await self._set_leader_licences(leader_number, {HET_WAIT_LICENCE: 1})
@@ -265,9 +269,18 @@ class Heterogeneous:
         finally:
             self.offered -= set(job_parts)
 
-    async def _settle_left_job(self, leader_number: int, part_numbers: Iterable[int]) -> None:
-        """Settle a job that no longer waits for its offer. If it has not started, but was held or
-        cancelled, what was set aside for it is dropped.
+    def _prolong_later_offers(self, leader_number: int) -> None:
+        """Begin the windows of those anew that were offered after this job, which has started.
+
+        In one pass Slurm may start only the first of several that it could start.
+        """
+        leaders = list(self._deadlines)
+        for later_leader in leaders[leaders.index(leader_number) + 1 :]:
+            self._deadlines[later_leader] = self._clock() + self._site.window_s
+
+    async def _settle_left_job(self, leader_number: int, part_numbers: Iterable[int]) -> bool:
+        """Settle a job that no longer waits for its offer, and return whether it has started. If it
+        was held or cancelled, what was set aside for it is dropped.
         """
         listed_jobs = await self._listing.all_jobs()
         leader_job = listed_jobs.get(leader_number)
@@ -275,7 +288,7 @@ class Heterogeneous:
             # Another job has the number: slurmctld was killed and forgot this one.
             leader_job = None
         if leader_job is not None and not (leader_job.waits or leader_job.over):
-            return
+            return True
         if leader_job is not None and leader_job.waits:
             _log.info("job %d was held when it might have started", leader_number)
             await self._set_leader_licences(leader_number, {HET_WAIT_LICENCE: 1})
@@ -295,6 +308,7 @@ class Heterogeneous:
             part_number for part_number in idle_parts if not self._has_partition(part_number)
         )
         self._counts.poke()
+        return False
 
     async def _pending_leaders(self) -> set[int]:
         return set(self.waiting((await self._listing.all_jobs()).values()))

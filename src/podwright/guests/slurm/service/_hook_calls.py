@@ -71,7 +71,7 @@ class JobCalls(ABC):
         """Return what an administrator watches."""
 
     @abstractmethod
-    async def read_server(self) -> None:
+    async def refresh(self) -> None:
         """Take over the server's state. From then on steps may ask. Raises PodwrightError."""
 
     @abstractmethod

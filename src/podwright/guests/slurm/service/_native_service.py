@@ -180,10 +180,6 @@ class Service(JobCalls):
         book.release(holding.job)
         await self.freed.notify()
 
-    async def read_server(self) -> None:
-        """Read the books from the server."""
-        await self.refresh()
-
     async def known(self) -> None:
         """Read the books again, and tell Slurm the counts."""
         await self.refresh()

@@ -68,14 +68,17 @@ _SECOND_PLAN_AFTER_S: Final = 300.0
 @dataclass(slots=True, eq=False)
 class _Plan:
     """Whom an urgent job waits for. warned_at: when the victims were warned, by the service's
-    clock; None: they were not. ended: the victims that Slurm was asked to end.
+    clock; None: they were not. ended: the victims that Slurm was asked to end, with the restart
+    count that each had; -1: it has ended by itself. forgotten: those of them that Slurm believes to
+    run all the same.
     """
 
     job: int
     book: PodBook
     victims: Victims
     warned_at: float | None = None
-    ended: set[int] = field(default_factory=set)
+    ended: dict[int, int] = field(default_factory=dict)
+    forgotten: dict[int, int] = field(default_factory=dict)
 
 
 class DevicePreemption:
@@ -151,15 +154,20 @@ class DevicePreemption:
             if not wait.alone and jobs[wait.job].state == "PENDING"
         }
         for pod_type, plan in list(self._plans.items()):
+            # A slurmctld that was killed has forgotten what it was asked last. It counts such a job
+            # until its nodes say that it is gone, which takes minutes.
+            plan.forgotten = {
+                job: restart
+                for job, restart in plan.ended.items()
+                if job in jobs and (jobs[job].state, jobs[job].restart) == ("RUNNING", restart)
+            }
+            for job in plan.forgotten:
+                del plan.ended[job]
             lost_devices = plan.victims.bits & plan.book.unusable & ~plan.book.resetting
             if plan.job not in waits or plan.warned_at is None or lost_devices:
                 del self._plans[pod_type]  # one that nobody acted on is made anew
-            elif not plan.victims.bits & ~plan.book.unheld():
+            elif not plan.forgotten and not plan.victims.bits & ~plan.book.unheld():
                 del self._plans[pod_type]  # its block is free: Slurm starts it
-            # A slurmctld that was killed has forgotten what it was asked last.
-            plan.ended -= {
-                job for job in plan.ended if job in jobs and jobs[job].state == "RUNNING"
-            }
         if not waits or self._service.clock() < self._off_until:
             return
         try:
@@ -222,7 +230,8 @@ class DevicePreemption:
     async def act(self) -> None:
         """End the victims whose block is kept for the urgent job. Raises PodwrightError."""
         for plan in list(self._plans.values()):
-            if (plan.book.closed_for, plan.book.closed) != (plan.job, plan.victims.bits):
+            is_kept = (plan.book.closed_for, plan.book.closed) == (plan.job, plan.victims.bits)
+            if not (is_kept or plan.forgotten):
                 continue  # not kept yet, or no longer
             if plan.warned_at is None and not plan.book.unsettled:
                 if not await self._is_still_right(plan):
@@ -259,9 +268,12 @@ class DevicePreemption:
             holding = plan.book.holdings.get(victim.job)
             if victim.job in plan.ended or warned_for_s < victim.grace_s:
                 continue
-            if holding is None or holding.bits != victim.bits or holding.began != victim.began:
-                plan.ended.add(victim.job)  # it has ended by itself
-                continue
+            restart = plan.forgotten.get(victim.job)
+            if restart is None:
+                if holding is None or (holding.bits, holding.began) != (victim.bits, victim.began):
+                    plan.ended[victim.job] = -1
+                    continue
+                restart = holding.restart
             cancelled = victim.mode == "CANCEL"
             if not cancelled:
                 reply = await run("scontrol", "requeue", str(victim.job))
@@ -274,7 +286,8 @@ class DevicePreemption:
                 reply = await run("scancel", str(victim.job))
                 if reply.code:
                     raise Unavailable(f"job {victim.job} is not cancelled yet: {reply.text[:200]}")
-            plan.ended.add(victim.job)
+            plan.ended[victim.job] = restart
+            plan.forgotten.pop(victim.job, None)
             self._service.figures.preempted += 1
 
     # -- what Slurm says ---------------------------------------------------------------------

@@ -49,7 +49,7 @@ class SchedulingWay(JobCalls):
 
     # -- what goes on beside -----------------------------------------------------------------
 
-    async def read_server(self) -> None:
+    async def refresh(self) -> None:
         """Do nothing: each step asks the server itself."""
 
     async def known(self) -> None:

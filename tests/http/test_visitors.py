@@ -22,7 +22,7 @@ def door(now: float = 100.0) -> Visitors:
     return Visitors(4, 2, patience=5.0, clock=lambda: now)
 
 
-def test_the_one_silent_longest_makes_room() -> None:
+def test_the_visitor_that_was_silent_longest_makes_room() -> None:
     visitors = door()
     early, late = Guest(10.0), Guest(20.0)
     visitors.enter(late, "a")
@@ -31,7 +31,7 @@ def test_the_one_silent_longest_makes_room() -> None:
     assert (early.left, late.left, len(visitors), visitors.evicted) == (1, 0, 2, 1)
 
 
-def test_who_is_busy_makes_no_room() -> None:
+def test_a_busy_visitor_makes_no_room() -> None:
     visitors = door()
     for _ in range(2):
         visitors.enter(Guest(float("inf")), "a")
@@ -50,7 +50,7 @@ def test_one_address_does_not_push_out_another_within_its_own_limit() -> None:
     assert (theirs.left, len(visitors)) == (0, 3)
 
 
-def test_when_all_places_are_taken_anybody_silent_goes() -> None:
+def test_when_all_places_are_taken_any_silent_visitor_goes() -> None:
     visitors = door()
     guests = [Guest(50.0 + number) for number in range(4)]
     for number, guest in enumerate(guests):
@@ -59,7 +59,7 @@ def test_when_all_places_are_taken_anybody_silent_goes() -> None:
     assert [guest.left for guest in guests] == [1, 0, 0, 0]
 
 
-def test_gone_is_gone_once() -> None:
+def test_a_visitor_that_leaves_twice_is_counted_out_once() -> None:
     visitors = door()
     guest = Guest(1.0)
     visitors.enter(guest, "a")
@@ -70,7 +70,7 @@ def test_gone_is_gone_once() -> None:
         visitors.enter(Guest(float("inf")), "a")
 
 
-def test_sweeping_sends_the_silent_away() -> None:
+def test_a_sweep_sends_silent_visitors_away() -> None:
     visitors = door()
     silent, busy = Guest(10.0), Guest(float("inf"))
     visitors.enter(silent, "a")
