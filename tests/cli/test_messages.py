@@ -205,7 +205,7 @@ def written(server: Server, folder: Path) -> str:
                 for each in text.splitlines(keepends=True)
                 if not each.startswith("SIMULATED") and "--allow-run-as-root" not in each
             )
-            for pattern, shown in (*_VOLATILE, (re.escape(str(folder)), "~")):
+            for pattern, shown in ((re.escape(str(folder)), "~"), *_VOLATILE):
                 text = re.sub(pattern, shown, text)
             parts.append(f"$ {typed}\n{text.rstrip()}\n[exit code {done.returncode}]\n\n")
         parts.append("```\n")
