@@ -84,9 +84,10 @@ def test_pictures_are_text_and_load_nothing_from_elsewhere() -> None:
     for line in LINES:
         assert line.split()[0] in first
     for name, lines in (("partitions", PARTITION_LINES), ("poprun", PLAN_LINES)):
-        picture_text = (FOLDER / f"{name}.svg").read_text()
+        shown = re.sub(r"<[^>]*>", " ", (FOLDER / f"{name}.svg").read_text())
+        picture_text = " ".join(shown.replace("&#160;", " ").split())
         for line in lines:
-            assert line.replace(" ", "&#160;") in picture_text
+            assert line in picture_text, "however its lines are folded"
     gpu = (FOLDER / "gpu.svg").read_text()
     for line in GPU_LINES:
         assert line.split()[2] in gpu

@@ -25,6 +25,12 @@ from tests.pages import Block, blocks
 pytestmark = pytest.mark.outer
 
 ALICE = "games"
+_PYTHON = "/usr/lib/podwright/bin/python3"
+#: Where `podwright slurm configure` finds the hook and the plugin.
+_NATIVE = (
+    "from podwright.guests.slurm.command._pod_configure_options import native_folder; "
+    "print(native_folder())"
+)
 IMAGE = blocks(ROOT / "docs" / "admin" / "image.md")
 
 
@@ -88,6 +94,7 @@ def test_packages_install_upgrade_and_purge(debian: Debian) -> None:
 
     debian.run("dpkg -i /debs/slurm.deb")
     _units_are_well_formed(debian, "podwright-slurm.service")
+    assert debian.run(f"{_PYTHON} -c '{_NATIVE}'") == "/usr/lib/podwright/slurm\n"
     # What it leaves open is Slurm's own; all libraries are there.
     libraries = debian.run("ldd /usr/lib/podwright/slurm/*")
     assert "not found" not in libraries

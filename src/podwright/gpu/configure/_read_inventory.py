@@ -189,10 +189,21 @@ def make_inventory(inventory_tree: Any, file_label: str = "inventory") -> SiteIn
         return _inventory(checked(inventory_tree, _InventoryFile))
     except BadTable as error:
         raise InvalidRequest(
-            f"{file_label}: {dotted(error.key_path) or 'the file'}: {error.problem}",
+            f"{file_label}: {dotted(error.key_path) or 'the file'}: {error.problem}"
+            f"{_node_in_words(inventory_tree, error.key_path)}",
             operation="read the inventory",
             would_work=error.would_work,
         ) from None
+
+
+def _node_in_words(inventory_tree: Any, key_path: Sequence[str | int]) -> str:
+    """Return the name of the nodes that a key belongs to, in brackets: nobody counts tables."""
+    match key_path:
+        case ("nodes", int(index), *_):
+            table = inventory_tree["nodes"][index]
+            name = table.get("name") or table.get("names") if isinstance(table, dict) else ""
+            return f" (of {name})" if isinstance(name, str) and name else ""
+    return ""
 
 
 def _inventory(file: _InventoryFile) -> SiteInventory:

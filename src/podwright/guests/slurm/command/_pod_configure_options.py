@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 from podwright.ground import option_rows as opt
+from podwright.ground.endpoints import system_path
 
 #: Where a set-up has its own files, and where `podwright slurm build` puts what it compiles.
 SITE_FOLDER = "/etc/podwright/slurm"
 NATIVE = "/usr/local/lib/podwright"
+_PACKAGED = "/usr/lib/podwright/slurm"
 _SITE_MODES = ("native", "plugin", "host-mapping", "static", "shared")
+
+
+def native_folder() -> str:
+    """Return where the hook and the plugin are: made by `build`, or from the package."""
+    packaged = not os.path.isdir(NATIVE) and os.path.isdir(system_path(_PACKAGED))
+    return _PACKAGED if packaged else NATIVE
 
 
 class PodSetupOptions(opt.OptionTable):
@@ -86,7 +96,11 @@ class PodSetupOptions(opt.OptionTable):
         "N",
     )
     folder = opt.text("for Podwright's own files", "DIR", SITE_FOLDER)
-    native = opt.text("where `build` put its own", "DIR", NATIVE)
+    native = opt.text(
+        "where `build` put the hook and the plugin; those of the package podwright-slurm are found",
+        "DIR",
+        native_folder(),
+    )
     hooks_socket = opt.text(
         "the Unix socket on which `slurm serve` answers hooks; nothing else is in its folder",
         "PATH",
