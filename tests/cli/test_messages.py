@@ -121,7 +121,7 @@ SESSIONS: dict[str, str] = {
         vipu-admin create allocation a1 --cluster c9 --size 4
         vipu-admin add machine ag9 --cluster c9
         vipu-admin replace machine ag9 --by ag8
-        vipu-admin backup store /nowhere/pod.backup
+        vipu-admin backup store /dev/null/pod.backup
         vipu-admin discover agent
         vipu-admin remove share --guest nobody
         vipu --api-user-id alice list partitions
@@ -162,7 +162,7 @@ SESSIONS: dict[str, str] = {
         podwright kubernetes manifests
         podwright kubernetes plan train
         vipu-server --preset pod9
-        vipu-server --preset pod16 --storage /nowhere/pod.db
+        vipu-server --preset pod16 --storage /dev/null/pod.db
         vipu-agent --family nothing
     """,
 }
