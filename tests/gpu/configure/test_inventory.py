@@ -88,10 +88,7 @@ def test_an_inventory_in_json_is_the_same_as_in_toml(tmp_path: Path) -> None:
     [
         ({"names": "gpu[1-"}, "nodes[0].names"),
         ({"names": "gpu[1-2],gpu2"}, "named twice"),
-        (
-            {"socket": 2},
-            "nodes[0].socket: is not a known key (of gpu[01-04]). Did you mean sockets?",
-        ),
+        ({"socket": 2}, "socket: is not a known key (of gpu[01-04]). Did you mean sockets?"),
         ({"sockets": 0}, "nodes[0].sockets: is 0, and not a number of 1 or more"),
         ({"gpus": {"type": "h100", "count": 0}}, "gpus.count: is 0"),
         ({"gpus": {"type": "h:100", "count": 1}}, "'h:100'"),
