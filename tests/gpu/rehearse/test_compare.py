@@ -157,7 +157,10 @@ def test_neither_files_nor_environment_reach_a_twin() -> None:
         ("sbatch", "its script came from standard input and is not recorded"),
         ("sbatch gone.sh", "its script cannot be read"),
         ("srun -n1 : -n2 ./a", "it is a heterogeneous job"),
-        ("sbatch --no-such=1 x.sh", "its options cannot be read: sbatch has no option --no-such"),
+        (
+            "sbatch --gpu-per-node=1 x.sh",
+            "its options cannot be read: sbatch has no option --gpu-per-node",
+        ),
     ],
 )
 def test_a_job_that_is_not_rehearsed_is_listed_with_its_reason(typed: str, reason: str) -> None:
@@ -169,6 +172,13 @@ def test_an_option_that_no_twin_judges_is_listed() -> None:
     found = from_sacct(line("5", "sbatch --gpus=1 --qos=high --wrap=z"), absent)
     assert found.jobs == {SUBMISSION: ["5"]}
     assert found.left_out == {"qos": ["5"]}
+
+
+def test_an_option_of_a_plugin_is_listed_and_the_job_is_rehearsed() -> None:
+    script = "#!/bin/sh\n#SBATCH --gpus=1\n#SBATCH --container-image=nvcr.io/x\n"
+    found = from_sacct(line("5", "sbatch --container-mounts=/data a.sh"), scripts(a=script))
+    assert found.jobs == {SUBMISSION: ["5"]}
+    assert found.left_out == {"container-image": ["5"], "container-mounts": ["5"]}
 
 
 def test_a_folder_gives_its_job_scripts(tmp_path: Path) -> None:

@@ -56,6 +56,38 @@ def test_why_shows_what_the_options_mean(capsys: pytest.CaptureFixture[str]) -> 
     assert "--time=10 is the time limit; 0 asks for none." in out
 
 
+def test_an_option_that_only_a_plugin_has_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --gpus=4\n#SBATCH --container-image=nvcr.io/x\n./a\n")
+    assert slurm("explain-request", *NODE, "--no-container-mount-home", "--", str(script)) == 3
+    out = capsys.readouterr().out
+    assert "Left out: --container-image, --no-container-mount-home (counts do not look" in out
+    request = requests.parse_request(["--gpus=4", "--container-image=x"])
+    _, (left_out,) = requests.twin_submission(request)
+    assert left_out.option == "container-image"
+    assert left_out.because == "no option of Slurm's; a plugin of the site may have it"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "--foo 3 --gpus=1",
+            "sbatch has no option --foo. If a plugin of the site has it, write --foo=3, or",
+        ),
+        ("--gpu-per-node=1", "sbatch has no option --gpu-per-node. The nearest is --gpus-per-node"),
+        ("--workdir=/x", "sbatch has no option --workdir. Its name is --chdir now"),
+    ],
+)
+def test_an_option_that_was_meant_otherwise_is_refused(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm("explain-request", *words.split()) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_one_node_is_not_called_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert slurm("explain-request", "--cluster-nodes=1", "--gpus=1") == 3
     assert "On 1 node as assumed" in capsys.readouterr().out

@@ -104,7 +104,7 @@ def _request(arguments: _ExplainRequestOptions) -> SlurmRequest:
     from podwright.cli.shared._arguments import complain
     from podwright.gpu import requests
 
-    _, rest = requests.parse_options(arguments.words, arguments.command)
+    _, rest = requests.parse_options(arguments.words, arguments.command, of_plugins=True)
     if arguments.command != "sbatch" or not rest or rest[0] == ":":
         return requests.parse_request(arguments.words, arguments.command)
     from podwright.gpu.lint import scripted_request

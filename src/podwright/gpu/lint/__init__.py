@@ -16,6 +16,7 @@ from ._formats import foreign_partitions as foreign_partitions
 from ._formats import rule_rows as rule_rows
 from ._formats import rules_text as rules_text
 from ._formats import whole_text as whole_text
+from ._merge_script_options import script_options as script_options
 from ._merge_script_options import scripted_request as scripted_request
 from ._rule_types import Case as Case
 from ._rule_types import Finding as Finding

@@ -14,9 +14,11 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.gpu.lint._option_values import option_value_problem
 from podwright.gpu.requests import (
+    NEW_NAMES,
     Given,
     SlurmOption,
     known,
+    meant_option,
     parse_options,
     read_request,
 )
@@ -50,14 +52,6 @@ ODD_BLANK_PATTERN = re.compile(
 )
 #: Options that sbatch knew before 20.11 under other names, and refuses since: old name, new name.
 #: tests/outer/gpu/test_lint.py submits scripts with them to real Slurm.
-_NEW_OPTION_NAMES = {
-    "workdir": "chdir",
-    "share": "oversubscribe",
-    "mincores": "cores-per-socket",
-    "minsockets": "sockets-per-node",
-    "minthreads": "threads-per-core",
-}
-_MAX_TYPO_DISTANCE = 3  # the number of changed letters from which a word is not a misspelling
 
 
 class Directive(NamedTuple):
@@ -324,42 +318,15 @@ def _value_problem(option: Given) -> str:
 def _unknown_option_problem(
     line_number: int, word: str, known_options: dict[str, SlurmOption]
 ) -> Problem:
-    import difflib
-
     option_name = word[2:].partition("=")[0]
-    if new_name := _NEW_OPTION_NAMES.get(option_name):
+    if new_name := NEW_NAMES.get(option_name):
         reason = (
             f"sbatch refuses --{option_name}: its name has been --{new_name} since Slurm 20.11 or "
             "before"
         )
         return Problem("unknown-option", line_number, word, reason, f"--{new_name}", renamed=True)
-    suggestion = ""
-    close_names = difflib.get_close_matches(
-        option_name.lower().replace("_", "-"), list(known_options), 1, 0.8
-    )
-    if (
-        close_names
-        and _edit_distance(option_name, close_names[0]) < _MAX_TYPO_DISTANCE
-        and len(option_name) >= _MAX_TYPO_DISTANCE + 1
-    ):
-        suggestion = f"--{close_names[0]}"
+    meant = meant_option(option_name, known_options)
+    suggestion = f"--{meant}" if meant else ""
     return Problem(
         "unknown-option", line_number, word, f"sbatch has no option --{option_name}", suggestion
     )
-
-
-def _edit_distance(word: str, other_word: str) -> int:
-    """Return the number of letters to change, add or remove."""
-    distances = list(range(len(other_word) + 1))
-    for letter_index, letter in enumerate(word, 1):
-        diagonal, distances[0] = distances[0], letter_index
-        for other_index, other_letter in enumerate(other_word, 1):
-            diagonal, distances[other_index] = (
-                distances[other_index],
-                min(
-                    distances[other_index] + 1,
-                    distances[other_index - 1] + 1,
-                    diagonal + (letter != other_letter),
-                ),
-            )
-    return distances[-1]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwright.errors import InvalidRequest, Unavailable
-from podwright.gpu.lint import read_script
+from podwright.gpu.lint import read_script, script_options
 from podwright.gpu.requests import (
     Given,
     other_parts,
@@ -97,7 +97,7 @@ def from_scripts(folder: Path) -> Submissions:
         try:
             script_text = _read_file(path)
             if "#SBATCH" in script_text:
-                submissions.add(script_name, "sbatch", _script_options(script_text))
+                submissions.add(script_name, "sbatch", script_options(read_script(script_text)))
         except OSError:
             submissions.skip(script_name, "its script cannot be read")
         except InvalidRequest as error:
@@ -145,7 +145,7 @@ def _add_submit_line(
     if command not in _SUBMIT_COMMANDS:
         submissions.skip(job, "its submit line is not recorded")
         return
-    options, operands = parse_options(arguments[1:], command)
+    options, operands = parse_options(arguments[1:], command, of_plugins=True)
     options += other_parts(operands)
     if any(option.name == "het-group" for option in options) or ":" in operands:
         submissions.skip(job, "it is a heterogeneous job")
@@ -162,18 +162,11 @@ def _add_submit_line(
             return
         option_names = {option.name for option in options}
         options = [
-            option for option in _script_options(script_text) if option.name not in option_names
+            option
+            for option in script_options(read_script(script_text))
+            if option.name not in option_names
         ] + options
     submissions.add(job, command, options)
-
-
-def _script_options(script_text: str) -> list[Given]:
-    script = read_script(script_text)
-    for problem in (*script.problems, *script.unknown):
-        raise InvalidRequest(problem.reason)
-    if script.parts > 1:
-        raise InvalidRequest("a heterogeneous job is not rehearsed")
-    return [option for _, option in script.directives]
 
 
 def _read_file(path: Path) -> str:

@@ -20,11 +20,14 @@ from podwright.gpu.requests._request import (
 )
 from podwright.gpu.requests._slurm_options import (
     COMMANDS,
+    NEW_NAMES,
     OPTIONS,
     Given,
     SlurmOption,
     find_option,
     known,
+    may_be_a_plugins,
+    meant_option,
     parse_options,
 )
 from podwright.gpu.requests._units import is_number
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMANDS",
+    "NEW_NAMES",
     "OPTIONS",
     "AnswerSources",
     "AskedSite",
@@ -93,6 +97,8 @@ __all__ = [
     "known",
     "known_site",
     "live",
+    "may_be_a_plugins",
+    "meant_option",
     "other_parts",
     "parse_count",
     "parse_gpus",

@@ -334,5 +334,5 @@ def other_parts(remaining_arguments: list[str]) -> list[Given]:
 
 def parse_request(arguments: list[str], command: str = "sbatch") -> SlurmRequest:
     """Return the request of a command line's options. The program behind them is ignored."""
-    given_options, remaining_arguments = parse_options(arguments, command)
+    given_options, remaining_arguments = parse_options(arguments, command, of_plugins=True)
     return read_request([*given_options, *other_parts(remaining_arguments)], command)

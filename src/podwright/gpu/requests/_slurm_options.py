@@ -9,7 +9,28 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.slurm.site.submit_options import COMMANDS, OPTIONS, SlurmOption, known
 
-__all__ = ["COMMANDS", "OPTIONS", "Given", "SlurmOption", "find_option", "known", "parse_options"]
+__all__ = [
+    "COMMANDS",
+    "NEW_NAMES",
+    "OPTIONS",
+    "Given",
+    "SlurmOption",
+    "find_option",
+    "known",
+    "may_be_a_plugins",
+    "meant_option",
+    "parse_options",
+]
+
+#: Options of old releases, and what they are called now.
+NEW_NAMES = {
+    "workdir": "chdir",
+    "share": "oversubscribe",
+    "mincores": "cores-per-socket",
+    "minsockets": "sockets-per-node",
+    "minthreads": "threads-per-core",
+}
+_MAX_TYPO_DISTANCE = 3  # the number of changed letters from which a word is not a misspelling
 
 
 class Given(NamedTuple):
@@ -45,17 +66,53 @@ def find_option(option_name: str, command: str) -> SlurmOption:
     )
 
 
+def meant_option(option_name: str, option_names: Iterable[str]) -> str:
+    """Return the option of which this is a misspelling; empty where it is none."""
+    import difflib
+
+    name = option_name.lower().replace("_", "-")
+    for near in difflib.get_close_matches(name, list(option_names), 1, 0.8):
+        if _distance(option_name, near) < _MAX_TYPO_DISTANCE < len(option_name):
+            return near
+    return ""
+
+
+def _distance(word: str, other: str) -> int:
+    """Return the number of letters to change, add or remove."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(word, 1):
+        diagonal, row[0] = row[0], i
+        for j, b in enumerate(other, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
+    return row[-1]
+
+
+def may_be_a_plugins(option_name: str, command: str) -> bool:
+    """Return whether this resembles no option of the command's, as `container-image` does."""
+    names = known(command)
+    return not (
+        option_name in NEW_NAMES
+        or any(name.startswith(option_name) for name in names)
+        or meant_option(option_name, names)
+    )
+
+
 def _nearest_hint(option_name: str, option_names: Iterable[str]) -> str:
     import difflib  # only on the way to an error
 
+    if new_name := NEW_NAMES.get(option_name):
+        return f"Its name is --{new_name} now"
     matches = difflib.get_close_matches(option_name, list(option_names), n=1, cutoff=0.5)
     return f"The nearest is --{matches[0]}" if matches else ""
 
 
-def parse_options(arguments: list[str], command: str) -> tuple[list[Given], list[str]]:
+def parse_options(
+    arguments: list[str], command: str, *, of_plugins: bool = False
+) -> tuple[list[Given], list[str]]:
     """The options at the front of these words, and the words that follow them.
 
-    Reads as getopt does: `--name=value`, `--name value`, `-N2`, `-N 2`, `--` ends. Raises
+    Reads as getopt does: `--name=value`, `--name value`, `-N2`, `-N 2`, `--` ends. of_plugins:
+    `--name=value` with a name that no option resembles is one of a plugin of the site. Raises
     InvalidRequest for what the command does not know.
     """
     given_options: list[Given] = []
@@ -75,6 +132,16 @@ def parse_options(arguments: list[str], command: str) -> tuple[list[Given], list
             break
         if argument.startswith("--"):
             option_name, equals_sign, option_value = argument[2:].partition("=")
+            if of_plugins and may_be_a_plugins(option_name, command):
+                if not equals_sign and remaining_arguments[:1] and remaining_arguments[0][0] != "-":
+                    raise InvalidRequest(
+                        f"{command} has no option --{option_name}",
+                        would_work="If a plugin of the site has it, write "
+                        f"--{option_name}={remaining_arguments[0]}, or -- between the two",
+                        option=option_name,
+                    )
+                given_options.append(Given(option_name, option_value, argument))
+                continue
             option = find_option(option_name, command)
             written_text = argument
             if option.argument == "r" and not equals_sign:

@@ -22,6 +22,7 @@ _REASONS = {
     "nodefile": "it names a file",
 }
 _UNKNOWN_THERE = "a twin does not have what it names"
+_NOT_SLURMS = "no option of Slurm's; a plugin of the site may have it"
 _NEEDS_STATE = "it needs the site's present state"
 
 
@@ -36,7 +37,7 @@ class LeftOut(NamedTuple):
 def unanswerable(request: SlurmRequest) -> str:
     """Return why nothing can be said of a request that is not for one job of its own; empty where
     it is."""
-    names = [given.name for given in request.given if _ABOUT[given.name] == "step"]
+    names = [given.name for given in request.given if _ABOUT.get(given.name) == "step"]
     if not names:
         return ""
     if names[0] in ("het-group", "pack-group"):
@@ -69,9 +70,11 @@ def _divided(
 ) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
     options, left_out = [], []
     for name, value, _ in request.given:
-        about = _ABOUT[name]
-        if about in asked_about or name in also:
+        about = _ABOUT.get(name)
+        if about in asked_about or name in also or (about is None and "site" in asked_about):
             options.append(f"--{name}={value}" if value else f"--{name}")
+        elif about is None:
+            left_out.append(LeftOut(name, _NOT_SLURMS))
         elif about == "run":
             left_out.append(LeftOut(name))
         elif about == "state":
