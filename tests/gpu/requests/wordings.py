@@ -263,6 +263,7 @@ SILENT = [
     ("world-size", 3, PAIR + "export WORLD_SIZE=1\nsrun python t.py\n"),
     ("launcher-on-one-node", 3, PAIR + "conda run -n x torchrun --nnodes=2 t.py\n"),
     ("launcher-in-every-task", 2, EIGHT + "srun --container-image=a accelerate launch t.py\n"),
+    ("launcher-in-every-task", 2, EIGHT + "srun --container-image a accelerate launch t.py\n"),
     ("launcher-in-every-task", 2, EIGHT + "srun --no-container-mount-home torchrun "
         "--standalone --nproc-per-node=8 t.py\n"),
     ("no-wait", 4, BASH + "#SBATCH -N1 --gres=gpu:2\npython a.py &\npython b.py &\nexit 0\n"),

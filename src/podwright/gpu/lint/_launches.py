@@ -85,11 +85,16 @@ _REMOTE_PATTERN = re.compile(
 _SSH_VALUES = set("bBcDeEFiIJlLmoOpQRSwW")
 _XARGS_VALUES = {"-n", "-P", "-I", "-L", "-d", "-a", "-s", "-E", "-j", "--jobs", "-N", "--joblog"}
 _MPIRUN_PATTERN = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
-# Options of plugins that take no value, used to find the start of the program. They are not judged.
+# Options of plugins, used to find the start of the program; they are not judged. The first take no
+# value. The others are those of pyxis that take one (its wiki, "Usage").
 _SRUN_FLAGS = {
     "container-mount-home", "no-container-mount-home", "container-remap-root",
     "no-container-remap-root", "container-entrypoint", "no-container-entrypoint",
     "container-entrypoint-log", "container-writable", "container-readonly", "clearenv", "vpn",
+}  # fmt: skip
+_SRUN_VALUES = {
+    "container-image", "container-mounts", "container-workdir", "container-name", "container-save",
+    "container-env",
 }  # fmt: skip
 _MPI_VALUE_COUNTS = {
     "n": 1, "np": 1, "c": 1, "x": 1, "H": 1, "host": 1, "hostfile": 1, "machinefile": 1,
@@ -367,7 +372,7 @@ def _read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
             left = left[1:]
             if "=" in word or name in _SRUN_FLAGS:
                 continue  # a plugin's option, which is certainly no more than this word
-            unread = True
+            unread = unread or name not in _SRUN_VALUES
             if left and not left[0].startswith("-"):
                 left = left[1:]
             continue
