@@ -98,7 +98,7 @@ async def _begins() -> Walk:
 
     service = Service(Site(pods=(POD,)), FakePod(), FakeSlurm())
     await service.refresh()
-    walk = Walk("Asked", "HookJob", "WantedDevices")
+    walk = Walk("HookJob", "WantedDevices")
     with walk:
         await service.begin_job(ask(7, 4))
     return walk
@@ -123,7 +123,7 @@ async def _launch() -> Walk:
 WALKS: dict[str, Callable[[], Coroutine[Any, Any, Walk]]] = {
     "`create_partition(request)`": _create,
     "`launch(plan)`, until it is watched": _launch,
-    "a hook's `begins`": _begins,
+    "a hook's `begin_job(job)`": _begins,
 }
 
 

@@ -1,8 +1,9 @@
 """The steps that touch hardware: intent committed, hardware driven, outcome written down.
 
-Each is called with the partition's lock held. A good outcome rides with a later commit
-(`_journal`): after a crash in between, recovery finds the intent and asks the hardware. A bad
-outcome is committed at once. Each returns the machines that did not do their part.
+Each is called with the partition's lock held. A good outcome is committed later, with
+somebody's commit or alone after a moment (`_journal`): after a crash in between, recovery finds the
+intent and asks the hardware. A bad outcome is committed at once. Those that drive machines return
+the machines that did not do their part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The steps of poprun: plan, lease from the server, start, wait, release."""
+"""A plan carried out: watchers, lease, start, wait, release."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     front = HookFront()
-    hook_sockets = Doors(site, front)
+    hook_sockets = HookSockets(site, front)
     await require_free_socket(hook_sockets.path)
     server = ThreadedServer(lambda: reach(site, CALL_TIMEOUT))
 
@@ -92,7 +92,7 @@ async def serve(
 async def _serve_active(
     site_work: JobCalls,
     front: HookFront,
-    hook_sockets: Doors,
+    hook_sockets: HookSockets,
     stop: asyncio.Event,
     on_ready: Callable[[], None],
 ) -> bool:
@@ -119,7 +119,7 @@ async def _serve_active(
 
 
 async def _serve_until_cancelled(
-    site_work: JobCalls, front: HookFront, hook_sockets: Doors, on_ready: Callable[[], None]
+    site_work: JobCalls, front: HookFront, hook_sockets: HookSockets, on_ready: Callable[[], None]
 ) -> None:
     """Serve until cancelled. Steps are answered when the server has been read, and hooks when Slurm
     has been read as well.
@@ -135,7 +135,7 @@ async def _serve_until_cancelled(
     await asyncio.gather(*site_work.tasks())
 
 
-class Doors:
+class HookSockets:
     """The sockets that hooks and steps connect to: the Unix socket, and the TCP address that
     belongs to this host.
     """

@@ -4,7 +4,7 @@ The request is what SPANK passed on at submission: job_submit checked it, Slurm 
 restart, and nobody can change it. The licences are only its count, and they can differ from it: a
 user may remove them from his running job, `scontrol update` changes them, releases before 25.11.7
 lose them at a requeue, and a slurm.conf without our licences drops them. Where the two differ, the
-job gets nothing: it is held, and its comment says why.
+job gets nothing: it goes back to the queue, is held there, and its comment says why.
 """
 
 from __future__ import annotations

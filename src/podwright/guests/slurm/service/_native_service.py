@@ -91,7 +91,7 @@ class Service(JobCalls):
     # -- what hooks call ---------------------------------------------------------------------
 
     async def give(self, job: HookJob) -> str:
-        """Make the job's partition, unless it exists, and return its environment, in lines."""
+        """Make the job's partition, unless it exists, and return the line that the hook prints."""
         listed_job = await self._job_listed_by_slurm(job)
         try:
             wanted_devices = wanted(job, listed_job, self.site)
