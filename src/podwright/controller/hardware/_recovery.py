@@ -103,13 +103,14 @@ async def ask_all(state: ControllerState) -> MachineReports:
 
 async def _for_each(things: Iterable[_T], work: Callable[[_T], Awaitable[None]]) -> None:
     """Do the work for all things, `AT_ONCE` at a time."""
-    left = iter(list(things))
+    all_things = list(things)
+    left = iter(all_things)
 
     async def do_some() -> None:
         for thing in left:
             await work(thing)
 
-    await asyncio.gather(*(do_some() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(do_some() for _ in all_things[:AT_ONCE]))
 
 
 async def release_strays(state: ControllerState, machine: str, report: MachineReport) -> bool:
