@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -129,6 +130,7 @@ def test_an_ordinary_user_gets_the_same_answers(slurm: InstalledSlurm, tmp_path:
 def as_user(uid: int, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs ask_as_user.py with the machine's own Python, as a user without privileges."""
     root = Path(__file__).parents[3]
+    packages = next(path for path in sys.path if path.endswith("site-packages"))
     return subprocess.run(
         [
             *("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"),
@@ -140,7 +142,7 @@ def as_user(uid: int, *words: str) -> subprocess.CompletedProcess[str]:
         cwd=root,
         env={
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{root}/src:{root}",
+            "PYTHONPATH": f"{root}/src:{root}:{packages}",
             "PYTHONDONTWRITEBYTECODE": "1",
         },
         check=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,9 +30,10 @@ def command(uid: int, *words: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
+    packages = next(path for path in sys.path if path.endswith("site-packages"))
     return {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": f"{ROOT}/src:{ROOT}",
+        "PYTHONPATH": f"{ROOT}/src:{ROOT}:{packages}",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
