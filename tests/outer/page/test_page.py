@@ -108,6 +108,27 @@ def test_arrow_keys_walk_from_device_to_device(make_site: Callable[..., Site], p
         expect(page.locator("#about")).to_contain_text(f"{machine} index {index}")
 
 
+def test_a_pressed_button_is_not_drawn_anew_under_the_finger(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    site.good("vipu", "create", "partition", "p1", "--size", "4")
+    page.goto(site.link())
+    visit(page, "partitions")
+    page.hover("[data-focus='Remove p1']")
+    page.mouse.down()
+    site.good("vipu", "create", "partition", "p2", "--size", "4")
+    page.wait_for_function(
+        "import('/static/live.js').then(({ topic }) => topic('partitions').size === 2)"
+    )
+    # The table's timer of 100 ms was set before this one.
+    page.evaluate("new Promise((done) => setTimeout(done, 150))")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.mouse.up()
+    expect(page.locator("#ask")).to_contain_text("vipu remove partition p1")
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
 def test_a_link_logs_in_and_an_action_first_says_what_it_ends(
     make_site: Callable[..., Site], page: Page
 ) -> None:

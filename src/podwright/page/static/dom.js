@@ -30,3 +30,22 @@ export function since(seconds) {
 
 export const time = (seconds) => h('time', { datetime: new Date(seconds * 1000).toISOString() },
   new Date(seconds * 1000).toLocaleString());
+
+// Drawing anew takes a pressed button away, and its click with it. So drawing waits for the release.
+let pressed = false;
+let waiting = [];
+addEventListener('pointerdown', ({ target }) => { pressed = Boolean(target.closest?.('button, a')); }, true);
+for (const name of ['pointerup', 'pointercancel', 'blur']) {
+  addEventListener(name, () => {
+    pressed = false;
+    setTimeout(() => { // the click comes behind the release
+      const draws = waiting;
+      waiting = [];
+      for (const draw of draws) draw();
+    });
+  });
+}
+export function whenReleased(draw) {
+  if (pressed) waiting.push(draw);
+  else draw();
+}

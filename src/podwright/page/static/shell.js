@@ -1,5 +1,5 @@
 // Which view is shown, by its address; the head's links, and whether the server is heard.
-import { h, link } from './dom.js';
+import { h, link, whenReleased } from './dom.js';
 import { listen, status } from './live.js';
 
 // views: name -> [title, (host, address, key) => view]; places: names of those in the head, of which
@@ -51,8 +51,8 @@ export function start(views, places, hidden = []) {
     if (state.textContent !== text) state.textContent = text;
     state.classList.toggle('away', !status.connected);
     main.classList.toggle('stale', !status.connected);
-    if (changed.size && view?.topics.some((name) => changed.has(name))) view.update(changed);
+    if (changed.size) whenReleased(() => { if (view?.topics.some((name) => changed.has(name))) view.update(changed); });
   });
   show();
-  return { go, show, draw: () => view?.draw?.() };
+  return { go, show, draw: () => whenReleased(() => view?.draw?.()) };
 }

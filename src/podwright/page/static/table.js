@@ -1,5 +1,5 @@
 // A table over a topic: search, order, address, at most so many rows drawn.
-import { h } from './dom.js';
+import { h, whenReleased } from './dom.js';
 import { Parts, inParts, total } from './folded.js';
 import { topic } from './live.js';
 
@@ -60,12 +60,12 @@ export class Table {
     // Many changes at once are drawn once.
     if (this.topics.some((name) => changed.has(name)) && !this.drawing) {
       this.parts?.share();
-      this.drawing = setTimeout(() => {
+      this.drawing = setTimeout(() => whenReleased(() => {
         this.drawing = 0;
         if (!this.parts && this.inParts()) return; // the stream has said only now how large the pod is
         if (this.parts && changed.has('totals')) this.parts.again();
         else this.draw();
-      }, this.parts ? 1000 : 100);
+      }), this.parts ? 1000 : 100);
     }
   }
 
