@@ -9,7 +9,9 @@ import pytest
 
 from podwright.cli.podwright import main
 from podwright.gpu import requests
+from podwright.gpu.lint import scripted_request
 from podwright.gpu.requests import NodeHardware
+from podwright.gpu.requests._submitted_options import site_options
 from podwright.slurm.reader import SlurmConfig, read_nodes
 from podwright.slurm.site.releases import read_version
 from tests.slurm.reader import texts
@@ -68,6 +70,15 @@ def test_an_option_that_only_a_plugin_has_is_left_out(
     _, (left_out,) = requests.twin_submission(request)
     assert left_out.option == "container-image"
     assert left_out.because == "no option of Slurm's; a plugin of the site may have it"
+
+
+def test_the_sites_own_sbatch_is_not_asked_about_a_plugins_option(tmp_path: Path) -> None:
+    # Its value may be the next word, and sbatch would take the option behind it for the value.
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --container-image x.sqsh\n#SBATCH --gpus=4\n./a\n")
+    options, left_out = site_options(scripted_request([], "sbatch", str(script)))
+    assert options == ("--gpus=4",)
+    assert [one.option for one in left_out] == ["container-image"]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def _divided(
     options, left_out = [], []
     for name, value, _ in request.given:
         about = _ABOUT.get(name)
-        if about in asked_about or name in also or (about is None and "site" in asked_about):
+        if about in asked_about or name in also:
             options.append(f"--{name}={value}" if value else f"--{name}")
         elif about is None:
             left_out.append(LeftOut(name, _NOT_SLURMS))
