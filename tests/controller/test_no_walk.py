@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
 
 from podwright.controller import Caller, Role, Visible
+from podwright.controller.hardware import _recovery
 from podwright.controller.state import _partition_index as partition_index
 from podwright.controller.state._records import LeaseRecord
 from podwright.errors import NoCapacity, NotFound
@@ -130,6 +132,25 @@ async def test_who_sees_only_what_is_theirs_costs_only_that(no_walk: Callable[[]
 
 
 @virtually
+async def test_a_start_makes_no_more_tasks_than_it_has_things_to_do() -> None:
+    made, done = 0, []
+
+    def counted(loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> asyncio.Task[Any]:
+        nonlocal made
+        made += 1
+        return asyncio.Task(coroutine, loop=loop, **more)
+
+    async def work(thing: int) -> None:
+        await asyncio.sleep(0)
+        done.append(thing)
+
+    asyncio.get_running_loop().set_task_factory(counted)
+    await _recovery._for_each(range(3), work)
+    assert (made, sorted(done)) == (3, [0, 1, 2])
+    await _recovery._for_each(range(2 * _recovery.AT_ONCE), work)
+    assert (made, len(done)) == (3 + _recovery.AT_ONCE, 3 + 2 * _recovery.AT_ONCE)
+
+
 async def test_who_holds_a_lease_on_anothers_partition_finds_it() -> None:
     world = await _filled(Visible(private=frozenset({"partitions", "leases"})))
     slurm = Caller("slurm", 64030, Role.SCHEDULER)
