@@ -149,11 +149,6 @@ class SlurmNode:
         return self._record.number("RealMemory")
 
     @property
-    def allocated_memory_mib(self) -> int:
-        """The memory in MiB that jobs have."""
-        return self._record.number("AllocMem")
-
-    @property
     def reserved_memory_mib(self) -> int:
         """The memory in MiB that no job gets (MemSpecLimit)."""
         return self._record.optional_number("MemSpecLimit")
@@ -188,14 +183,6 @@ class SlurmNode:
     def gres(self) -> str:
         """Its GRES, in Slurm's words."""
         return self._record.value("Gres")
-
-    @property
-    def used_gres(self) -> str:
-        """The GRES that jobs have, in Slurm's words, which name each GPU by its number.
-
-        Only `scontrol --details` shows it. Empty: the node has no GRES.
-        """
-        return self._record.value("GresUsed") if self.gres else ""
 
     @property
     def gpus(self) -> list[GresGpus]:

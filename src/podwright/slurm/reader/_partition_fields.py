@@ -147,12 +147,6 @@ class SlurmPartitionRecord:
         return "" if text == "NONE" else text
 
     @property
-    def alternate(self) -> str:
-        """The partition that takes its jobs where it takes none itself; empty: there is none."""
-        text = self._record.optional("Alternate")
-        return "" if text == "NONE" else text
-
-    @property
     def has_own_qos(self) -> bool:
         """Whether it has a QOS, which may lift its limits."""
         return bool(self._record.value("QoS"))

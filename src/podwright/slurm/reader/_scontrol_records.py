@@ -115,10 +115,6 @@ class FieldRecord:
             )
         return False
 
-    def is_decidable(self, field_name: str) -> bool:
-        """Return whether `is_set` can decide about the field, without an error."""
-        return field_name in self._fields or not self._strange
-
     def optional(self, field_name: str) -> str:
         """Return a field that Slurm prints where it is set, or "" where it is not. Raises
         FieldNotKnown.
